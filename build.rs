@@ -1,0 +1,16 @@
+//! Tells the binary which commit it was built from, where there is one to tell.
+
+use std::process::Command;
+
+fn main() {
+    let commit = Command::new("git")
+        .args(["rev-parse", "--short=10", "HEAD"])
+        .output()
+        .ok()
+        .filter(|output| output.status.success())
+        .and_then(|output| String::from_utf8(output.stdout).ok());
+    let commit = commit.as_deref().map(str::trim).unwrap_or("unknown");
+    println!("cargo:rustc-env=CITETAP_COMMIT={commit}");
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=.git/HEAD");
+}

@@ -1,0 +1,119 @@
+//! The record: one shape for the event on the wire, the store and the API.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// What one message rests on. JSON in the spelling of the citation contract (camelCase).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Record {
+    /// Always `citations`.
+    #[serde(rename = "type")]
+    pub kind: RecordType,
+    /// Version of this shape.
+    pub version: u32,
+    /// A string always: upstream ids exceed 2^53.
+    pub message_id: String,
+    pub conversation_id: Option<String>,
+    pub provider: String,
+    pub route: String,
+    pub source: String,
+    pub model: Option<String>,
+    /// The upstream said that the answer is finished, and everything it named is here.
+    pub complete: bool,
+    /// Committed to the store before this was sent.
+    pub stored: bool,
+    /// A cap cut something: the list, or a field of it.
+    pub truncated: bool,
+    /// References came after the finish and joined the stored record only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub late: bool,
+    /// Repeats the response header `x-citetap-nonce`, so that nobody can forge our event.
+    pub nonce: String,
+    /// When the stream began (RFC 3339, UTC, milliseconds).
+    pub created_at: String,
+    pub summary: Option<String>,
+    pub queries: Vec<String>,
+    pub citations: Vec<Citation>,
+    pub stats: Stats,
+    /// Facts about the message itself, such as an id outside our alphabet.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub metadata: Map<String, Value>,
+}
+
+/// The constant `citations`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RecordType {
+    Citations,
+}
+
+/// One source.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Citation {
+    /// Unique in its record; numbers have gaps, so look up by number, never by position.
+    pub number: u32,
+    /// Further numbers under which the upstream named the same source.
+    pub aliases: Vec<u32>,
+    /// http or https, else null.
+    pub url: Option<String>,
+    pub title: Option<String>,
+    /// The first excerpt.
+    pub content: Option<String>,
+    /// The host of `url` as parsed (ASCII).
+    pub hostname: Option<String>,
+    #[serde(rename = "type")]
+    pub kind: CitationType,
+    pub show_favicon: bool,
+    pub site_name: Option<String>,
+    pub icon_url: Option<String>,
+    pub published_at: Option<String>,
+    /// First 16 bytes of SHA-256 over the canonical URL (or `provider:docId`), hex.
+    pub source_id: String,
+    /// The upstream's own rank, else the order of arrival.
+    pub rank: u32,
+    pub origin: Origin,
+    /// The answer's text names this number or one of its aliases.
+    pub cited: bool,
+    pub status: Status,
+    /// Every distinct excerpt, the first being `content`; empty where there is only that one.
+    pub snippets: Vec<String>,
+    pub metadata: Map<String, Value>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CitationType {
+    Websearch,
+    Knowledge,
+    Memory,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    Upstream,
+    Supplemental,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    Ok,
+    Filtered,
+    Failed,
+}
+
+/// `total_returned` = `kept_after_filter` + `failed_count` + `dedup_count`, always.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Stats {
+    pub total_returned: u32,
+    pub kept_after_filter: u32,
+    pub failed_count: u32,
+    pub dedup_count: u32,
+    pub cited_count: u32,
+    /// Numbers in the answer's text that no citation has.
+    pub dangling_markers: Vec<u32>,
+}

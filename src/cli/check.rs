@@ -1,0 +1,105 @@
+//! `citetap check`.
+
+use std::{
+    collections::BTreeSet,
+    io::{self, Write},
+    time::Duration,
+};
+
+use serde_json::json;
+use tokio::net::TcpStream;
+
+use super::{Failure, print, serve, table};
+use crate::{
+    config::{Config, Flags, Loaded},
+    store,
+};
+
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  citetap check\n  citetap check --config citetap.toml --reach")]
+pub struct Args {
+    #[command(flatten)]
+    flags: Flags,
+
+    /// Also open the store and connect to each upstream
+    #[arg(long)]
+    reach: bool,
+
+    /// How to print the effective configuration
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Output {
+    Table,
+    Json,
+}
+
+pub async fn run(args: Args) -> Result<(), Failure> {
+    let Loaded { config, effective } = serve::load(&args.flags, &std::env::current_dir()?)?;
+    let text = match args.output {
+        Output::Table => {
+            let rows: Vec<Vec<String>> = effective
+                .iter()
+                .map(|setting| vec![setting.key.clone(), setting.value.clone(), setting.origin.to_string()])
+                .collect();
+            table::align(&rows)
+        }
+        Output::Json => {
+            let settings: Vec<_> = effective
+                .iter()
+                .map(|s| json!({ "key": s.key, "value": s.value, "origin": s.origin.to_string() }))
+                .collect();
+            format!("{:#}\n", serde_json::Value::Array(settings))
+        }
+    };
+    print(text.as_bytes())?;
+    if args.reach {
+        return reach(&config).await;
+    }
+    say("the configuration is valid");
+    Ok(())
+}
+
+fn say(what: &str) {
+    let _ = writeln!(io::stderr(), "{what}");
+}
+
+/// Tries everything, says each result, and fails if one did.
+async fn reach(config: &Config) -> Result<(), Failure> {
+    let mut failed = 0;
+    let mut tell = |what: &str, result: Result<(), String>| match result {
+        Ok(()) => say(&format!("ok      {what}")),
+        Err(why) => {
+            failed += 1;
+            say(&format!("failed  {what}: {why}"));
+        }
+    };
+    tell("store", try_store(config).await);
+    let mut seen = BTreeSet::new();
+    for route in &config.routes {
+        let host = route.upstream.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+        let port = route.upstream.port_or_known_default().unwrap_or(443);
+        if seen.insert((host.clone(), port)) {
+            let result = try_connect(&host, port, config.timeouts.connect).await;
+            tell(&format!("upstream {host}:{port}"), result);
+        }
+    }
+    if failed == 0 { Ok(()) } else { Err(Failure::Other(format!("{failed} of {} checks failed", seen.len() + 1))) }
+}
+
+async fn try_store(config: &Config) -> Result<(), String> {
+    let store = store::open(&config.store).await.map_err(|error| error.to_string())?;
+    let result = store.ping().await.map_err(|error| error.to_string());
+    store.close().await;
+    result
+}
+
+async fn try_connect(host: &str, port: u16, limit: Duration) -> Result<(), String> {
+    match tokio::time::timeout(limit, TcpStream::connect((host, port))).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("no connection within {} s", limit.as_secs_f64())),
+    }
+}

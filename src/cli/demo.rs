@@ -1,0 +1,84 @@
+//! `citetap demo`.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use super::{Failure, print, serve};
+use crate::{
+    config,
+    replay::{Pace, Scripted, Upstream, demo_routes},
+    server,
+    telemetry::{self, LogTo},
+};
+
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  citetap demo\n  citetap demo --listen 127.0.0.1:9000 --speed 4")]
+pub struct Args {
+    /// Address and port to listen on
+    #[arg(short, long, value_name = "ADDR", default_value = "127.0.0.1:8787")]
+    listen: SocketAddr,
+
+    /// The SQLite file that keeps the demo's citations
+    #[arg(long, value_name = "FILE", default_value = "citetap-demo.db")]
+    store: PathBuf,
+
+    /// How much faster than life the answers stream
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    speed: f64,
+
+    /// Give each answer an id of its own, so that every one is kept
+    #[arg(long)]
+    fresh_ids: bool,
+}
+
+pub async fn run(args: Args) -> Result<(), Failure> {
+    let mut routes = demo_routes(Pace::LIVE.speed(args.speed));
+    if args.fresh_ids {
+        routes = routes.into_iter().map(Scripted::with_fresh_ids).collect();
+    }
+    let upstream = Upstream::bind(routes).await?;
+    let toml = configuration(&args, &upstream.url());
+    let loaded = config::from_toml(&toml, &std::env::current_dir()?)?;
+    telemetry::init(&loaded.config.log, LogTo::Stderr);
+    let (listener, app) = serve::start(loaded.config).await?;
+    let signals = serve::signals()?;
+    print(welcome(listener.local_addr()?, &args).as_bytes())?;
+    server::run(listener, app, signals).await;
+    upstream.shutdown().await;
+    Ok(())
+}
+
+fn configuration(args: &Args, upstream: &str) -> String {
+    // The demo's data is made up, so anybody may see it.
+    let auth = if args.listen.ip().is_loopback() { "auto" } else { "none" };
+    let store = format!("sqlite:{}", args.store.display());
+    let mut toml = format!(
+        "listen = \"{}\"\nauth = \"{auth}\"\nstore = {}\n[timeouts]\ndrain = \"1s\"\n",
+        args.listen,
+        toml::Value::String(store)
+    );
+    for (name, provider) in [("doubao", "doubao"), ("tencent", "tencent"), ("doubao-en", "auto")] {
+        toml += &format!(
+            "[[routes]]\nname = \"{name}\"\nprefix = \"/{name}\"\nupstream = \"{upstream}/{name}\"\n\
+             provider = \"{provider}\"\nlink_base = \"https://lexiangla.com\"\n"
+        );
+    }
+    toml
+}
+
+fn welcome(listen: SocketAddr, args: &Args) -> String {
+    let host = if listen.ip().is_unspecified() { format!("127.0.0.1:{}", listen.port()) } else { listen.to_string() };
+    format!(
+        "citetap {version} demo on http://{host}, in front of a scripted upstream. Nothing leaves this machine.\n\n\
+         Watch an answer stream, with one \"event: citations\" before its finish:\n\n  \
+         curl -N http://{host}/doubao/chat/completion -d '{{}}'\n  \
+         curl -N http://{host}/tencent/cgi-bin/v1/ai/qa -d '{{}}'\n\n\
+         Then ask what it rests on:\n\n  \
+         curl -s http://{host}/citations/{id}\n\n\
+         In English: curl -N http://{host}/doubao-en/chat/completion -d '{{}}'\n\
+         Everything kept so far: curl -s http://{host}/citations\n\
+         Citations are kept in {store}. Ctrl-C ends the demo.\n\n",
+        version = crate::VERSION,
+        id = if args.fresh_ids { "MESSAGE_ID_FROM_THE_EVENT" } else { "35730705466983426" },
+        store = args.store.display(),
+    )
+}

@@ -1,0 +1,186 @@
+//! `citetap replay`: a saved stream through the same pipeline as a live one. Also the tool for bug reports.
+
+use std::{
+    fs::File,
+    io::{self, IsTerminal, Read, Write},
+    path::{Path, PathBuf},
+};
+
+use clap::builder::PossibleValuesParser;
+use url::Url;
+
+use super::{Failure, print, table};
+use crate::{
+    citation::Record,
+    config::{Inject, Provider},
+    pipeline::{
+        Budget, Context, End, Settings,
+        whole::{self, Passed},
+    },
+    replay::{self, Capture, MAX_CAPTURE},
+};
+
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  citetap replay answer.sse\n  curl -sN https://chat.example.com/… | citetap replay - --output json"
+)]
+pub struct Args {
+    /// A capture: raw SSE, `curl -N` output, one JSON payload per line, or HAR; - reads standard input
+    file: PathBuf,
+
+    /// What the upstream speaks
+    #[arg(short, long, value_name = "NAME", default_value = "auto", value_parser = PossibleValuesParser::new(Provider::NAMES))]
+    provider: String,
+
+    /// What to print [default: a table on a terminal, else json]
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+
+    /// Print only what citetap adds to the stream, and where
+    #[arg(long, conflicts_with = "output")]
+    diff: bool,
+
+    /// What relative links are relative to
+    #[arg(long, value_name = "URL")]
+    link_base: Option<Url>,
+
+    /// When citation events are added
+    #[arg(long, value_name = "WHEN", default_value = "final", value_parser = PossibleValuesParser::new(Inject::NAMES))]
+    inject: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Output {
+    Table,
+    Json,
+    Sse,
+}
+
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let capture = read(&args.file)?;
+    if capture.skipped > 0 {
+        let _ = writeln!(io::stderr(), "citetap: {} lines of the capture are no part of the stream", capture.skipped);
+    }
+    let passed = pass(args, &capture);
+    if args.diff {
+        return print(diff(&passed).as_bytes());
+    }
+    let default = if io::stdout().is_terminal() { Output::Table } else { Output::Json };
+    match args.output.unwrap_or(default) {
+        Output::Sse => print(&passed.out()),
+        Output::Json => match &passed.record {
+            Some(record) => {
+                let json = serde_json::to_string_pretty(record).unwrap_or_default();
+                print(format!("{json}\n").as_bytes())
+            }
+            None => Err(nothing(args)),
+        },
+        Output::Table => match &passed.record {
+            Some(record) => print(shown(record).as_bytes()),
+            None => Err(nothing(args)),
+        },
+    }
+}
+
+fn nothing(args: &Args) -> Failure {
+    let hint = if args.provider == "auto" { "; no frame told which provider it is, try --provider" } else { "" };
+    Failure::Other(format!("{}: no message of an assistant was found{hint}", args.file.display()))
+}
+
+fn read(path: &Path) -> Result<Capture, Failure> {
+    let named = |error: String| Failure::Other(format!("{}: {error}", path.display()));
+    let limit = MAX_CAPTURE as u64 + 1;
+    let mut bytes = Vec::new();
+    let read = if path == Path::new("-") {
+        io::stdin().lock().take(limit).read_to_end(&mut bytes)
+    } else {
+        File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes))
+    };
+    read.map_err(|error| named(error.to_string()))?;
+    replay::read(&bytes).map_err(|error| named(error.to_string()))
+}
+
+fn pass(args: &Args, capture: &Capture) -> Passed {
+    let context = Context {
+        route: "replay".to_owned(),
+        // clap has checked both names.
+        provider: args.provider.parse().unwrap_or(Provider::Auto),
+        link_base: args.link_base.clone(),
+        nonce: uuid::Uuid::new_v4().simple().to_string(),
+        created: jiff::Timestamp::now(),
+        fallback_id: uuid::Uuid::now_v7().to_string(),
+    };
+    let settings = Settings {
+        inject: args.inject.parse().unwrap_or_default(),
+        emit_empty: false,
+        frame_cap: 4 << 20,
+        budget: Budget::new(MAX_CAPTURE),
+    };
+    // Nothing is stored here, and the events say so.
+    let mut passed = whole::pass(context, settings, [capture.sse.clone()], End::Clean, false);
+    if let Some(record) = &mut passed.record {
+        record.stored = false;
+    }
+    passed
+}
+
+fn shown(record: &Record) -> String {
+    let mut rows = vec![["", "", "title", "site", "url"].map(str::to_owned).to_vec()];
+    for citation in &record.citations {
+        let mut number = citation.number.to_string();
+        for alias in &citation.aliases {
+            number += &format!(",{alias}");
+        }
+        let site = citation.site_name.as_deref().or(citation.hostname.as_deref()).unwrap_or("-");
+        rows.push(vec![
+            number,
+            if citation.cited { "cited".to_owned() } else { String::new() },
+            table::fit(citation.title.as_deref().unwrap_or("-"), 48),
+            table::fit(site, 20),
+            citation.url.clone().unwrap_or_else(|| "-".to_owned()),
+        ]);
+    }
+    let stats = &record.stats;
+    let mut out = format!("message {} ({})", record.message_id, record.provider);
+    if let Some(summary) = &record.summary {
+        out += &format!(": {summary}");
+    }
+    out.push('\n');
+    for query in &record.queries {
+        out += &format!("  searched: {query}\n");
+    }
+    if !record.citations.is_empty() {
+        out.push('\n');
+        out += &table::align(&rows);
+    }
+    out += &format!(
+        "\n{} sources, {} cited, {} duplicates, {} unusable{}\n",
+        stats.kept_after_filter,
+        stats.cited_count,
+        stats.dedup_count,
+        stats.failed_count,
+        if record.complete { "" } else { "; the stream did not finish" }
+    );
+    if !stats.dangling_markers.is_empty() {
+        let numbers: Vec<String> = stats.dangling_markers.iter().map(|n| format!("[{n}]")).collect();
+        out += &format!("markers without a source: {}\n", numbers.join(" "));
+    }
+    out
+}
+
+/// Our frames, each with its place in the upstream's bytes.
+fn diff(passed: &Passed) -> String {
+    let (mut at, mut added, mut out) = (0, 0, String::new());
+    for (ours, piece) in &passed.pieces {
+        if !ours {
+            at += piece.len();
+            continue;
+        }
+        added += piece.len();
+        out += &format!("@@ at byte {at} @@\n");
+        for line in String::from_utf8_lossy(piece).lines() {
+            out += &format!("+{line}\n");
+        }
+    }
+    out + &format!("{at} bytes relayed as they came, {added} bytes added in {} events\n", passed.ours().len())
+}

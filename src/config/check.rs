@@ -1,0 +1,225 @@
+//! From a written value to a typed one. An error is the second half of a sentence: what was expected.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    ops::RangeInclusive,
+    path::Path,
+    str::FromStr,
+    time::Duration,
+};
+
+use http::HeaderName;
+use ipnet::IpNet;
+
+use super::{
+    StoreUrl,
+    suggest::nearest,
+    value::{Entry, Value},
+};
+
+pub(super) type Checked<T> = Result<T, String>;
+
+/// Longest duration; more is a slip, and deadlines computed from it must not overflow.
+const MAX_DURATION: Duration = Duration::from_secs(3650 * DAY);
+const DAY: u64 = 24 * 60 * 60;
+
+/// Longest name of a route or tenant: it is a metric label and a part of store keys.
+const MAX_NAME: usize = 32;
+
+const DURATION: &str = r#"expected a duration such as "250ms", "5s", "10m" or "30d""#;
+const SIZE: &str = r#"expected a size such as "16KiB" or "10MiB", or a number of bytes"#;
+const STORE: &str = r#"expected "sqlite:PATH" or "memory:""#;
+
+pub(super) fn duration(entry: &Entry, min: Duration) -> Checked<Duration> {
+    let value = entry.text().and_then(parse_duration).ok_or(DURATION)?;
+    if value < min {
+        return Err(format!("must be at least {}", words(min)));
+    }
+    if value > MAX_DURATION {
+        return Err(format!("must be at most {}", words(MAX_DURATION)));
+    }
+    Ok(value)
+}
+
+pub(super) fn duration_or_off(entry: &Entry, min: Duration) -> Checked<Option<Duration>> {
+    if entry.text() == Some("off") {
+        return Ok(None);
+    }
+    duration(entry, min).map(Some).map_err(|why| format!(r#"{why}, or "off""#))
+}
+
+/// `None` also when it overflows.
+fn parse_duration(text: &str) -> Option<Duration> {
+    let (number, unit) = split_unit(text)?;
+    match unit {
+        "ms" => Some(Duration::from_millis(number)),
+        "s" => Some(Duration::from_secs(number)),
+        "m" => number.checked_mul(60).map(Duration::from_secs),
+        "h" => number.checked_mul(60 * 60).map(Duration::from_secs),
+        "d" => number.checked_mul(DAY).map(Duration::from_secs),
+        _ => None,
+    }
+}
+
+fn words(duration: Duration) -> String {
+    match (duration.as_millis(), duration.as_secs()) {
+        (millis, _) if millis % 1000 != 0 => format!("{millis}ms"),
+        (_, secs) if secs >= DAY && secs % DAY == 0 => format!("{}d", secs / DAY),
+        (_, secs) => format!("{secs}s"),
+    }
+}
+
+pub(super) fn size(entry: &Entry, range: RangeInclusive<u64>) -> Checked<u64> {
+    let value = match &entry.value {
+        Value::Int(number) => u64::try_from(*number).ok(),
+        _ => entry.text().and_then(parse_size),
+    };
+    within(value.ok_or(SIZE)?, range, |bytes| match bytes {
+        n if n >= GIB && n % GIB == 0 => format!("{}GiB", n / GIB),
+        n if n >= MIB && n % MIB == 0 => format!("{}MiB", n / MIB),
+        n if n >= KIB && n % KIB == 0 => format!("{}KiB", n / KIB),
+        n => n.to_string(),
+    })
+}
+
+pub(super) const KIB: u64 = 1024;
+pub(super) const MIB: u64 = 1024 * KIB;
+pub(super) const GIB: u64 = 1024 * MIB;
+
+fn parse_size(text: &str) -> Option<u64> {
+    let (number, unit) = split_unit(text)?;
+    match unit {
+        "" | "B" => Some(number),
+        "KiB" => number.checked_mul(KIB),
+        "MiB" => number.checked_mul(MIB),
+        "GiB" => number.checked_mul(GIB),
+        _ => None,
+    }
+}
+
+fn split_unit(text: &str) -> Option<(u64, &str)> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    Some((text[..end].parse().ok()?, &text[end..]))
+}
+
+pub(super) fn count(entry: &Entry, range: RangeInclusive<u64>) -> Checked<u64> {
+    let value = match &entry.value {
+        Value::Int(number) => u64::try_from(*number).ok(),
+        Value::Text(text) => text.parse().ok(),
+        _ => None,
+    };
+    within(value.ok_or("expected a whole number")?, range, |number| number.to_string())
+}
+
+fn within(value: u64, range: RangeInclusive<u64>, show: impl Fn(u64) -> String) -> Checked<u64> {
+    if value < *range.start() {
+        return Err(format!("must be at least {}", show(*range.start())));
+    }
+    if value > *range.end() {
+        return Err(format!("must be at most {}", show(*range.end())));
+    }
+    Ok(value)
+}
+
+pub(super) fn boolean(entry: &Entry) -> Checked<bool> {
+    match &entry.value {
+        Value::Bool(flag) => Ok(*flag),
+        Value::Text(text) if text == "true" => Ok(true),
+        Value::Text(text) if text == "false" => Ok(false),
+        _ => Err("expected true or false".to_owned()),
+    }
+}
+
+/// One of a few words, with the nearest one in the error.
+pub(super) fn word<T>(entry: &Entry, names: &[&str], parse: impl Fn(&str) -> Option<T>) -> Checked<T> {
+    let text = entry.text();
+    if let Some(value) = text.and_then(parse) {
+        return Ok(value);
+    }
+    let quoted: Vec<_> = names.iter().map(|name| format!("{name:?}")).collect();
+    let hint = text.and_then(|text| nearest(text, names.iter().copied()));
+    let hint = hint.map_or(String::new(), |name| format!("; did you mean {name:?}?"));
+    match quoted.split_last() {
+        Some((last, rest)) if !rest.is_empty() => Err(format!("expected {} or {last}{hint}", rest.join(", "))),
+        _ => Err(format!("expected {}{hint}", quoted.join(", "))),
+    }
+}
+
+pub(super) fn listen(entry: &Entry) -> Checked<SocketAddr> {
+    // No resolver: a name could mean another address after a restart. This one name cannot.
+    let parse = |text: &str| match text.strip_prefix("localhost:") {
+        Some(port) => port.parse().ok().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port))),
+        None => text.parse().ok(),
+    };
+    entry.text().and_then(parse).ok_or_else(|| {
+        "expected an IP address and a port, such as 127.0.0.1:8787, 0.0.0.0:8787 or [::1]:8787".to_owned()
+    })
+}
+
+pub(super) fn store(entry: &Entry, cwd: &Path) -> Checked<StoreUrl> {
+    let text = entry.text().ok_or(STORE)?;
+    if text == "memory:" {
+        return Ok(StoreUrl::Memory);
+    }
+    let scheme = text.split(':').next().unwrap_or_default().to_ascii_lowercase();
+    if matches!(scheme.as_str(), "postgres" | "postgresql" | "redis" | "rediss") {
+        return Err(format!("PostgreSQL and Redis are not in this version; {STORE}"));
+    }
+    let Some(path) = text.strip_prefix("sqlite:") else {
+        return Err(STORE.to_owned());
+    };
+    let path = path.strip_prefix("//").unwrap_or(path);
+    if path == ":memory:" {
+        return Err(r#"a store in memory is written "memory:""#.to_owned());
+    }
+    if path.is_empty() || path.ends_with('/') {
+        return Err("expected a file name after sqlite:".to_owned());
+    }
+    if path.contains(['?', '\0']) {
+        return Err("expected a file name without parameters after sqlite:".to_owned());
+    }
+    Ok(StoreUrl::Sqlite(cwd.join(path)))
+}
+
+/// A lone level is a word and typos in it are caught; a filter is whatever the subscriber can parse.
+pub(super) fn log_level(entry: &Entry) -> Checked<String> {
+    const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
+    let text = entry.text().unwrap_or_default();
+    if text.contains(['=', ',', '[']) {
+        return match tracing_subscriber::EnvFilter::try_new(text) {
+            Ok(_) => Ok(text.to_owned()),
+            Err(_) => Err(r#"expected a level or a filter such as "info,citetap=debug""#.to_owned()),
+        };
+    }
+    word(entry, LEVELS, |text| LEVELS.contains(&text).then(|| text.to_owned()))
+}
+
+/// A list of texts: an array in a file, separated by commas in the environment.
+pub(super) fn list<T>(entry: &Entry, expected: &str, parse: impl Fn(&str) -> Option<T>) -> Checked<Vec<T>> {
+    let wrong = |item: String| format!("{item}: {expected}");
+    let read = |text: &str| parse(text).ok_or_else(|| wrong(super::value::quoted(text)));
+    match &entry.value {
+        Value::List(items) => items.iter().map(|item| read(item.text().ok_or_else(|| wrong(item.shown()))?)).collect(),
+        Value::Text(text) => text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(read).collect(),
+        _ => Err(format!("expected an array: {expected}")),
+    }
+}
+
+/// A single address is a network of one.
+pub(super) fn network(text: &str) -> Option<IpNet> {
+    IpNet::from_str(text).map(|net| net.trunc()).ok().or_else(|| text.parse().map(|ip: IpAddr| ip.into()).ok())
+}
+
+pub(super) fn header_name(text: &str) -> Option<HeaderName> {
+    text.parse().ok()
+}
+
+/// `[a-z0-9-]{1,32}`
+pub(super) fn name(entry: &Entry) -> Checked<String> {
+    let valid = |text: &&str| {
+        (1..=MAX_NAME).contains(&text.len())
+            && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+    };
+    let text = entry.text().filter(valid);
+    text.map(str::to_owned).ok_or_else(|| format!("expected 1 to {MAX_NAME} of a-z, 0-9 and -"))
+}

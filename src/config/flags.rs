@@ -1,0 +1,83 @@
+//! The highest layer: what `serve` and `check` take on the command line.
+
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+
+use super::{
+    Inject, Origin, Provider,
+    error::Place,
+    value::{Entry, Value},
+};
+
+/// Flags that set configuration; flattened into the commands that load it.
+#[derive(clap::Args, Debug, Clone, Default)]
+#[command(next_help_heading = "Configuration")]
+pub struct Flags {
+    /// Configuration file [default: citetap.toml in the working directory, if there is one]
+    #[arg(short, long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Address and port to listen on [default: 127.0.0.1:8787]
+    #[arg(short, long, value_name = "ADDR")]
+    pub listen: Option<String>,
+
+    /// Relay everything to this upstream: adds one route with prefix /
+    #[arg(short, long, value_name = "URL")]
+    pub upstream: Option<String>,
+
+    /// What --upstream speaks [default: auto]
+    #[arg(short, long, value_name = "NAME", value_parser = PossibleValuesParser::new(Provider::NAMES))]
+    pub provider: Option<String>,
+
+    /// Where citations are kept: sqlite:PATH or memory: [default: sqlite:citetap.db]
+    #[arg(long, value_name = "URL")]
+    pub store: Option<String>,
+
+    /// When --upstream's streams get a citation event [default: final]
+    #[arg(long, value_name = "WHEN", value_parser = PossibleValuesParser::new(Inject::NAMES))]
+    pub inject: Option<String>,
+
+    /// What relative links in --upstream's references are relative to
+    #[arg(long, value_name = "URL")]
+    pub link_base: Option<String>,
+
+    /// Log level or filter, such as debug or info,citetap=trace [default: info]
+    #[arg(long, value_name = "LEVEL")]
+    pub log_level: Option<String>,
+
+    /// Log format: auto, json or text [default: auto]
+    #[arg(long, value_name = "FORMAT")]
+    pub log_format: Option<String>,
+}
+
+impl Flags {
+    /// Flags that set a key of the file.
+    pub(super) fn settings(&self) -> impl Iterator<Item = (&'static str, Entry)> {
+        given([
+            ("listen", "--listen", &self.listen),
+            ("store", "--store", &self.store),
+            ("log.level", "--log-level", &self.log_level),
+            ("log.format", "--log-format", &self.log_format),
+        ])
+    }
+
+    /// Flags that describe the sidecar's one route.
+    pub(super) fn sidecar(&self) -> impl Iterator<Item = (&'static str, Entry)> {
+        given([
+            ("upstream", "--upstream", &self.upstream),
+            ("provider", "--provider", &self.provider),
+            ("link_base", "--link-base", &self.link_base),
+            ("inject", "--inject", &self.inject),
+        ])
+    }
+}
+
+fn given<const N: usize>(
+    flags: [(&'static str, &'static str, &Option<String>); N],
+) -> impl Iterator<Item = (&'static str, Entry)> {
+    flags.map(|(key, flag, value)| (key, flag, value.clone())).into_iter().filter_map(|(key, flag, value)| {
+        let place = Place::new(Origin::Flag(flag.to_owned()));
+        Some((key, Entry { place, value: Value::Text(value?) }))
+    })
+}

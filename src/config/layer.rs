@@ -1,0 +1,226 @@
+//! A TOML text as dotted keys that remember their place; unknown keys are refused here.
+
+use std::{collections::BTreeMap, ops::Range, path::Path};
+
+use toml::de::{DeTable, DeValue};
+
+use super::{
+    Origin,
+    error::{ConfigError, Place},
+    route, suggest, tenant,
+    value::{Entry, Value},
+};
+
+const EMBEDDED: &str = include_str!("../../config/citetap.toml");
+
+/// `timeouts.drain` -> its value.
+pub(super) type Settings = BTreeMap<String, Entry>;
+
+/// One `[[routes]]` or `[[tenants]]`, flattened like the whole.
+#[derive(Debug, Clone)]
+pub(super) struct Table {
+    pub place: Place,
+    pub keys: Settings,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Layer {
+    pub settings: Settings,
+    pub routes: Vec<Table>,
+    pub tenants: Vec<Table>,
+}
+
+/// The embedded file: the lowest layer, and the keys there are, in its order.
+pub(super) fn defaults() -> (Settings, Vec<String>) {
+    let source = Source { path: None, text: EMBEDDED };
+    let (document, _) = DeTable::parse_recoverable(EMBEDDED);
+    let mut found = Vec::new();
+    source.leaves(document.get_ref(), "", &mut found);
+    found.sort_by_key(|(start, ..)| *start);
+    let known = found.iter().map(|(_, key, _)| key.clone()).collect();
+    (found.into_iter().map(|(_, key, entry)| (key, entry)).collect(), known)
+}
+
+/// Reads an operator's file. `None` if it is not TOML, or if its routes or tenants are not tables: then nothing true
+/// can be said about what is missing.
+pub(super) fn parse(path: &Path, text: &str, known: &[String], errors: &mut Vec<ConfigError>) -> Option<Layer> {
+    let source = Source { path: Some(path), text };
+    let (document, faults) = DeTable::parse_recoverable(text);
+    if !faults.is_empty() {
+        errors.extend(faults.iter().map(|fault| {
+            let place = source.place(fault.span().unwrap_or_default());
+            ConfigError::at(&place, fault.message())
+        }));
+        return None;
+    }
+
+    let mut layer = Layer::default();
+    let mut known: Vec<&str> = known.iter().map(String::as_str).collect();
+    known.extend(["routes", "tenants"]);
+    source.flatten(document.get_ref(), "", "", &known, &mut layer.settings, errors);
+    for (name, keys, tables) in
+        [("routes", route::KEYS, &mut layer.routes), ("tenants", tenant::KEYS, &mut layer.tenants)]
+    {
+        layer.settings.remove(name);
+        if let Some(value) = document.get_ref().get(name) {
+            *tables = source.tables(name, value.get_ref(), value.span(), keys, errors)?;
+        }
+    }
+    Some(layer)
+}
+
+/// A text and whose it is. Without a path: the embedded defaults.
+struct Source<'a> {
+    path: Option<&'a Path>,
+    text: &'a str,
+}
+
+impl Source<'_> {
+    fn place(&self, span: Range<usize>) -> Place {
+        let Some(path) = self.path else {
+            return Place::new(Origin::Default);
+        };
+        let before = self.text.get(..span.start).unwrap_or(self.text);
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        let line = before.matches('\n').count() + 1;
+        let column = before[line_start..].trim_start_matches('\u{feff}').chars().count() + 1;
+        Place { origin: Origin::File { path: path.to_owned(), line }, column }
+    }
+
+    fn entry(&self, value: &DeValue<'_>, span: Range<usize>) -> Entry {
+        let inner = match value {
+            DeValue::String(text) => Value::Str(text.to_string()),
+            DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
+                Ok(number) => Value::Int(number),
+                Err(_) => Value::Other("an integer beyond 64 bits"),
+            },
+            DeValue::Boolean(flag) => Value::Bool(*flag),
+            DeValue::Array(items) => {
+                Value::List(items.iter().map(|item| self.entry(item.get_ref(), item.span())).collect())
+            }
+            DeValue::Table(table) => Value::Map(
+                table
+                    .iter()
+                    .map(|(key, item)| (key.get_ref().to_string(), self.entry(item.get_ref(), item.span())))
+                    .collect(),
+            ),
+            DeValue::Float(_) => Value::Other("a float"),
+            DeValue::Datetime(_) => Value::Other("a date or time"),
+        };
+        Entry { place: self.place(span), value: inner }
+    }
+
+    fn leaves(&self, table: &DeTable<'_>, prefix: &str, found: &mut Vec<(usize, String, Entry)>) {
+        for (key, value) in table {
+            let path = format!("{prefix}{}", key.get_ref());
+            match value.get_ref() {
+                DeValue::Table(inner) => self.leaves(inner, &format!("{path}."), found),
+                other => found.push((key.span().start, path, self.entry(other, value.span()))),
+            }
+        }
+    }
+
+    /// `prefix` is `timeouts.` inside `[timeouts]`; `table_name` is how errors call the whole (`routes` for a route).
+    fn flatten(
+        &self,
+        table: &DeTable<'_>,
+        table_name: &str,
+        prefix: &str,
+        known: &[&str],
+        settings: &mut Settings,
+        errors: &mut Vec<ConfigError>,
+    ) {
+        for (key, value) in table {
+            let path = format!("{prefix}{}", key.get_ref());
+            let section = format!("{path}.");
+            if known.contains(&path.as_str()) {
+                settings.insert(path, self.entry(value.get_ref(), value.span()));
+            } else if known.iter().any(|name| name.starts_with(&section)) {
+                match value.get_ref() {
+                    DeValue::Table(inner) => self.flatten(inner, table_name, &section, known, settings, errors),
+                    other => {
+                        let entry = self.entry(other, value.span());
+                        let name = join(table_name, &path);
+                        let message = format!("{name} = {}: expected a table, written [{name}]", entry.shown());
+                        errors.push(ConfigError::at(&entry.place, message));
+                    }
+                }
+            } else {
+                let message = unknown_key(key.get_ref(), table_name, prefix, known);
+                errors.push(ConfigError::at(&self.place(key.span()), message));
+            }
+        }
+    }
+
+    fn tables(
+        &self,
+        name: &str,
+        value: &DeValue<'_>,
+        span: Range<usize>,
+        known: &[&str],
+        errors: &mut Vec<ConfigError>,
+    ) -> Option<Vec<Table>> {
+        let wrong =
+            |span| ConfigError::at(&self.place(span), format!("{name}: expected tables, each written [[{name}]]"));
+        let DeValue::Array(items) = value else {
+            errors.push(wrong(span));
+            return None;
+        };
+        let mut tables = Vec::new();
+        for item in items {
+            let DeValue::Table(inner) = item.get_ref() else {
+                errors.push(wrong(item.span()));
+                return None;
+            };
+            let mut keys = Settings::new();
+            self.flatten(inner, name, "", known, &mut keys, errors);
+            tables.push(Table { place: self.place(item.span()), keys });
+        }
+        Some(tables)
+    }
+}
+
+/// `unknown key "drian" in [timeouts]; did you mean "drain"?`
+fn unknown_key(key: &str, table_name: &str, prefix: &str, known: &[&str]) -> String {
+    let inside = join(table_name, prefix.trim_end_matches('.'));
+    let inside = match (inside.is_empty(), table_name.is_empty(), prefix.is_empty()) {
+        (true, ..) => String::new(),
+        (_, false, true) => format!(" in [[{inside}]]"),
+        _ => format!(" in [{inside}]"),
+    };
+    let mut here: Vec<&str> = Vec::new();
+    for name in known.iter().filter_map(|name| name.strip_prefix(prefix)) {
+        let name = name.split('.').next().unwrap_or(name);
+        if !here.contains(&name) {
+            here.push(name);
+        }
+    }
+    let hint = if let Some(name) = suggest::nearest(key, here.iter().copied()) {
+        format!("did you mean {name:?}?")
+    } else if let Some(home) = home_of(key, table_name, known) {
+        home
+    } else {
+        format!("known here: {}", here.join(", "))
+    };
+    format!("unknown key {key:?}{inside}; {hint}")
+}
+
+/// A right key in a wrong place, most often a top-level key written below a `[section]`.
+fn home_of(key: &str, table_name: &str, known: &[&str]) -> Option<String> {
+    if known.contains(&key) {
+        return Some(match table_name {
+            "" => format!("{key:?} belongs above the first [section]"),
+            name => format!("{key:?} belongs right below [[{name}]]"),
+        });
+    }
+    let section = known.iter().find_map(|name| name.strip_suffix(key)?.strip_suffix('.'))?;
+    Some(format!("{key:?} belongs in [{}]", join(table_name, section)))
+}
+
+fn join(table_name: &str, path: &str) -> String {
+    match (table_name, path) {
+        ("", path) => path.to_owned(),
+        (name, "") => name.to_owned(),
+        (name, path) => format!("{name}.{path}"),
+    }
+}

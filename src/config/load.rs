@@ -1,0 +1,156 @@
+//! The layers, put on top of each other.
+
+use std::{ffi::OsString, path::Path};
+
+use super::{
+    Config, ConfigError, ConfigErrors, Flags, Origin, check,
+    env::{self, Env},
+    error::Place,
+    input::{self, MAX_CONFIG_BYTES, Refusal},
+    layer::{self, Layer, Table},
+    resolve, route, tenant,
+    value::{Entry, REDACTED, Value},
+};
+
+/// The file that is read when no other is named.
+const DEFAULT_FILE: &str = "citetap.toml";
+
+/// A configuration, and where each of its values came from.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    pub config: Config,
+    /// Every value in force: settings in the order of `citetap.toml`, then routes and tenants as they were given.
+    pub effective: Vec<Setting>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// `timeouts.drain`, `routes.doubao.upstream`
+    pub key: String,
+    /// As it was written; `•••` where it may be a secret.
+    pub value: String,
+    pub origin: Origin,
+}
+
+/// Loads the configuration from all layers; call it again to reload.
+///
+/// `env` is usually `std::env::vars_os()`. Relative paths (file, store, `…_FILE`) are relative to `cwd`.
+pub fn load<K, V>(flags: &Flags, env: impl IntoIterator<Item = (K, V)>, cwd: &Path) -> Result<Loaded, ConfigErrors>
+where
+    K: Into<OsString>,
+    V: Into<OsString>,
+{
+    let mut errors = Vec::new();
+    let (_, known) = layer::defaults();
+    let file = read_file(flags.config.as_deref(), cwd, &known, &mut errors);
+    let env = env::read(env, cwd, &known, &mut errors);
+    // Without its file, complaints about what is missing would only mislead.
+    match file {
+        Some(file) => merge(file, env, flags, cwd, errors),
+        None => Err(ConfigErrors::new(errors)),
+    }
+}
+
+/// The defaults and this text, without environment or flags: for `demo` and tests. Errors call the text `citetap.toml`.
+pub fn from_toml(text: &str, cwd: &Path) -> Result<Loaded, ConfigErrors> {
+    let mut errors = Vec::new();
+    let (_, known) = layer::defaults();
+    match layer::parse(Path::new(DEFAULT_FILE), text, &known, &mut errors) {
+        Some(file) => merge(file, Env::default(), &Flags::default(), cwd, errors),
+        None => Err(ConfigErrors::new(errors)),
+    }
+}
+
+/// `None` when there is a file that cannot be understood.
+fn read_file(named: Option<&Path>, cwd: &Path, known: &[String], errors: &mut Vec<ConfigError>) -> Option<Layer> {
+    let path = named.unwrap_or(Path::new(DEFAULT_FILE));
+    let why = match input::read(&cwd.join(path), MAX_CONFIG_BYTES) {
+        Ok(text) => return layer::parse(path, &text, known, errors),
+        Err(Refusal::Missing) if named.is_none() => return Some(Layer::default()),
+        Err(Refusal::Missing) => "does not exist".to_owned(),
+        Err(Refusal::Because(why)) => why,
+    };
+    errors.push(ConfigError::new(format!("{} {why}", path.display())));
+    None
+}
+
+fn merge(
+    file: Layer,
+    env: Env,
+    flags: &Flags,
+    cwd: &Path,
+    mut errors: Vec<ConfigError>,
+) -> Result<Loaded, ConfigErrors> {
+    let (defaults, known) = layer::defaults();
+    let mut layer = Layer { settings: defaults, routes: file.routes, tenants: file.tenants };
+    layer.settings.extend(file.settings);
+
+    let named = env.settings.contains_key("listen") || flags.listen.is_some();
+    if let Some(port) = env.port.filter(|_| !named) {
+        set_port(&mut layer, &port, &mut errors);
+    }
+    layer.settings.extend(env.settings);
+    layer.settings.extend(flags.settings().map(|(key, entry)| (key.to_owned(), entry)));
+
+    let mut sidecar = env.sidecar;
+    sidecar.extend(flags.sidecar().map(|(key, entry)| (key.to_owned(), entry)));
+    layer.routes.extend(route::sidecar(sidecar, &mut errors));
+    layer.routes.iter_mut().for_each(route::fill);
+
+    let config = resolve::resolve(&layer, cwd, &mut errors);
+    match config {
+        Some(config) if errors.is_empty() => Ok(Loaded { config, effective: effective(&layer, &known) }),
+        _ => Err(ConfigErrors::new(errors)),
+    }
+}
+
+/// `PORT` keeps the host that the lower layers chose. A faulty host is left for its own error.
+fn set_port(layer: &mut Layer, port: &str, errors: &mut Vec<ConfigError>) {
+    let place = Place::env("PORT");
+    let Ok(number) = port.parse::<u16>() else {
+        errors.push(ConfigError::at(&place, format!("PORT = {port:?}: expected a port, 0 to 65535")));
+        return;
+    };
+    if let Some(entry) = layer.settings.get_mut("listen")
+        && let Ok(mut address) = check::listen(entry)
+    {
+        address.set_port(number);
+        *entry = Entry { place, value: Value::Text(address.to_string()) };
+    }
+}
+
+fn effective(layer: &Layer, known: &[String]) -> Vec<Setting> {
+    let mut settings = Vec::new();
+    for key in known {
+        settings.extend(layer.settings.get(key).map(|entry| setting(key.clone(), entry)));
+    }
+    for (section, keys, tables) in [("routes", route::KEYS, &layer.routes), ("tenants", tenant::KEYS, &layer.tenants)] {
+        for table in tables {
+            table_settings(section, keys, table, &mut settings);
+        }
+    }
+    settings
+}
+
+fn table_settings(section: &str, keys: &[&str], table: &Table, settings: &mut Vec<Setting>) {
+    let name = table.keys.get("name").and_then(Entry::text).unwrap_or_default();
+    for (key, entry) in keys.iter().filter_map(|key| Some((key, table.keys.get(*key)?))) {
+        let path = format!("{section}.{name}.{key}");
+        match &entry.value {
+            // Header values may be credentials.
+            Value::Map(values) => {
+                settings.extend(values.iter().map(|(header, entry)| hidden(format!("{path}.{header}"), entry)));
+            }
+            _ if *key == "key_sha256" => settings.push(hidden(path, entry)),
+            _ => settings.push(setting(path, entry)),
+        }
+    }
+}
+
+fn setting(key: String, entry: &Entry) -> Setting {
+    Setting { key, value: entry.effective(), origin: entry.place.origin.clone() }
+}
+
+fn hidden(key: String, entry: &Entry) -> Setting {
+    Setting { key, value: REDACTED.to_owned(), origin: entry.place.origin.clone() }
+}

@@ -1,0 +1,147 @@
+//! What the operator said, resolved: only valid values reach [`Config`].
+//!
+//! Layers, later ones winning: the embedded `config/citetap.toml`, a file, the environment, flags. The embedded file
+//! is also the list of known keys, so a key, its default and its comment are written once.
+//!
+//! `toml` parses; `layer` flattens into dotted keys that remember their origin; `env` and `flags` add theirs;
+//! `resolve`, `route` and `tenant` check. Errors are collected, not thrown: an operator mends a file in one go.
+
+mod check;
+mod env;
+mod error;
+mod flags;
+mod input;
+mod layer;
+mod load;
+mod resolve;
+mod route;
+mod suggest;
+mod tenant;
+#[cfg(test)]
+mod tests;
+mod url_check;
+mod value;
+
+use std::{fmt, net::SocketAddr, time::Duration};
+
+use http::{HeaderName, HeaderValue};
+use url::Url;
+
+pub use crate::pipeline::inject::Inject;
+pub use crate::provider::Kind as Provider;
+
+pub use error::{ConfigError, ConfigErrors, Origin};
+pub use flags::Flags;
+pub use load::{Loaded, Setting, from_toml, load};
+
+/// Everything citetap runs by. Built by [`load`]; every value is valid.
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub listen: SocketAddr,
+    pub store: StoreUrl,
+    pub auth: Auth,
+    pub trusted_proxies: Vec<ipnet::IpNet>,
+    pub log: Log,
+    pub timeouts: Timeouts,
+    pub limits: Limits,
+    pub records: Records,
+    /// Longest prefix first; at least one.
+    pub routes: Vec<Route>,
+    pub tenants: Vec<Tenant>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreUrl {
+    Memory,
+    Sqlite(std::path::PathBuf),
+}
+
+/// Who may ask. `Open` on an address beyond loopback is refused unless it was said (`auth = "none"`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Auth {
+    Open,
+    Keys,
+}
+
+#[derive(Debug, Clone)]
+pub struct Log {
+    /// A tracing filter: `info`, `citetap=debug`, …
+    pub level: String,
+    pub format: LogFormat,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// JSON unless standard error is a terminal.
+    Auto,
+    Json,
+    Text,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Timeouts {
+    pub connect: Duration,
+    pub request_headers: Duration,
+    pub first_byte: Duration,
+    pub upstream_idle: Duration,
+    pub client_stall: Duration,
+    pub total: Option<Duration>,
+    pub heartbeat: Option<Duration>,
+    pub commit: Duration,
+    pub drain_delay: Duration,
+    pub drain: Duration,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    pub request_headers: usize,
+    pub request_header_bytes: usize,
+    pub request_body: u64,
+    pub frame: usize,
+    pub held_total: usize,
+    pub streams: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Records {
+    pub ttl: Option<Duration>,
+    pub sweep: Duration,
+    /// Puts waiting for the writer before further ones are refused.
+    pub queue: usize,
+}
+
+#[derive(Debug, Clone)]
+pub struct Route {
+    pub name: String,
+    /// Begins with `/`, does not end with one unless it is `/`. Stripped before the upstream.
+    pub prefix: String,
+    /// http or https; its path is put before the rest of the request's path.
+    pub upstream: Url,
+    pub provider: Provider,
+    pub link_base: Option<Url>,
+    pub inject: Inject,
+    pub emit_empty: bool,
+    pub request_headers: HeaderRules,
+    pub response_headers: HeaderRules,
+}
+
+/// `remove` first, then `set`.
+#[derive(Debug, Clone, Default)]
+pub struct HeaderRules {
+    pub remove: Vec<HeaderName>,
+    /// Values are marked sensitive: they may be credentials.
+    pub set: Vec<(HeaderName, HeaderValue)>,
+}
+
+#[derive(Clone)]
+pub struct Tenant {
+    pub name: String,
+    pub key_sha256: [u8; 32],
+}
+
+/// By hand, so that a logged `Config` holds no hash to try keys against.
+impl fmt::Debug for Tenant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tenant").field("name", &self.name).finish_non_exhaustive()
+    }
+}

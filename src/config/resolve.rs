@@ -1,0 +1,194 @@
+//! From merged settings to a [`Config`] of valid values only.
+
+use std::{path::Path, time::Duration};
+
+use super::{
+    Config, Limits, Log, LogFormat, Origin, Records, Timeouts,
+    check::{self, Checked, GIB, KIB},
+    error::{ConfigError, Place},
+    layer::{Layer, Settings},
+    route, tenant,
+    value::Entry,
+};
+
+/// hyper refuses a smaller read buffer.
+const MIN_HEADER_BYTES: u64 = 8 * KIB;
+/// A frame below this would hardly hold one reference.
+const MIN_FRAME: u64 = KIB;
+const MAX_COUNT: u64 = 1_000_000;
+
+pub(super) fn resolve(layer: &Layer, cwd: &Path, errors: &mut Vec<ConfigError>) -> Option<Config> {
+    let mut reader = Reader { table: "", keys: &layer.settings, errors };
+    let listen = reader.optional("listen", check::listen);
+    let store = reader.optional("store", |entry| check::store(entry, cwd));
+    let trusted_proxies = reader.optional("trusted_proxies", |entry| {
+        check::list(entry, "expected networks such as 10.0.0.0/8 or addresses", check::network)
+    });
+    let level = reader.optional("log.level", check::log_level);
+    let format = reader.optional("log.format", |entry| {
+        check::word(entry, &["auto", "json", "text"], |text| match text {
+            "auto" => Some(LogFormat::Auto),
+            "json" => Some(LogFormat::Json),
+            "text" => Some(LogFormat::Text),
+            _ => None,
+        })
+    });
+    let timeouts = timeouts(&mut reader);
+    let limits = limits(&mut reader);
+    let records = Records {
+        ttl: reader.duration_or_off("records.ttl", SECOND),
+        sweep: reader.duration("records.sweep", SECOND),
+        queue: reader.count("records.queue", MAX_COUNT),
+    };
+
+    let auth = match layer.settings.get("auth").map(|entry| tenant::auth(entry, listen, layer.tenants.len())) {
+        Some(Err(error)) => {
+            errors.push(error);
+            None
+        }
+        Some(Ok(auth)) => Some(auth),
+        None => None,
+    };
+    let routes = route::resolve(&layer.routes, listen, errors);
+    if layer.routes.is_empty() {
+        errors.push(ConfigError::new("no route: set CITETAP_UPSTREAM=https://… or add [[routes]] to citetap.toml"));
+    }
+    let tenants = tenant::resolve(&layer.tenants, errors);
+    Some(Config {
+        listen: listen?,
+        store: store?,
+        auth: auth?,
+        trusted_proxies: trusted_proxies?,
+        log: Log { level: level?, format: format? },
+        timeouts,
+        limits,
+        records,
+        routes,
+        tenants,
+    })
+}
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+
+fn timeouts(reader: &mut Reader<'_>) -> Timeouts {
+    Timeouts {
+        connect: reader.duration("timeouts.connect", MILLISECOND),
+        request_headers: reader.duration("timeouts.request_headers", MILLISECOND),
+        first_byte: reader.duration("timeouts.first_byte", MILLISECOND),
+        upstream_idle: reader.duration("timeouts.upstream_idle", MILLISECOND),
+        client_stall: reader.duration("timeouts.client_stall", MILLISECOND),
+        total: reader.duration_or_off("timeouts.total", MILLISECOND),
+        heartbeat: reader.duration_or_off("timeouts.heartbeat", MILLISECOND),
+        commit: reader.duration("timeouts.commit", Duration::ZERO),
+        drain_delay: reader.duration("timeouts.drain_delay", Duration::ZERO),
+        drain: reader.duration("timeouts.drain", Duration::ZERO),
+    }
+}
+
+fn limits(reader: &mut Reader<'_>) -> Limits {
+    let limits = Limits {
+        request_headers: reader.count("limits.request_headers", 1024),
+        request_header_bytes: reader.size("limits.request_header_bytes", MIN_HEADER_BYTES, 1024 * KIB),
+        request_body: reader.optional("limits.request_body", |e| check::size(e, 1..=1024 * GIB)).unwrap_or_default(),
+        frame: reader.size("limits.frame", MIN_FRAME, GIB),
+        held_total: reader.size("limits.held_total", MIN_FRAME, 1024 * GIB),
+        streams: reader.count("limits.streams", MAX_COUNT),
+    };
+    held_covers_frame(reader, &limits);
+    limits
+}
+
+/// Complains about the one of the two that somebody set. A faulty one reads as zero and has its own error.
+fn held_covers_frame(reader: &mut Reader<'_>, limits: &Limits) {
+    if limits.held_total == 0 || limits.held_total >= limits.frame {
+        return;
+    }
+    let (Some(held), Some(frame)) = (reader.keys.get("limits.held_total"), reader.keys.get("limits.frame")) else {
+        return;
+    };
+    let error = if held.place.origin == Origin::Default {
+        let (frame_is, held_is) = (frame.shown(), held.shown());
+        let message = format!("limits.frame = {frame_is}: must not be above limits.held_total ({held_is})");
+        ConfigError::at(&frame.place, message)
+    } else {
+        let (frame_is, held_is) = (frame.shown(), held.shown());
+        let message = format!("limits.held_total = {held_is}: must not be below limits.frame ({frame_is})");
+        ConfigError::at(&held.place, message)
+    };
+    reader.errors.push(error);
+}
+
+/// Reads keys of one table and notes what is wrong. A faulty value reads as `None` or zero, and never gets out:
+/// with any error noted there is no `Config`.
+pub(super) struct Reader<'a> {
+    /// How errors call the table: empty at the top, else `routes` or `tenants`.
+    pub table: &'static str,
+    pub keys: &'a Settings,
+    pub errors: &'a mut Vec<ConfigError>,
+}
+
+impl Reader<'_> {
+    pub fn optional<T>(&mut self, key: &str, check: impl FnOnce(&Entry) -> Checked<T>) -> Option<T> {
+        let entry = self.keys.get(key)?;
+        let name = self.name(key);
+        check(entry)
+            .map_err(|why| {
+                self.errors.push(ConfigError::at(&entry.place, format!("{name} = {}: {why}", entry.shown())));
+            })
+            .ok()
+    }
+
+    pub fn required<T>(&mut self, key: &str, table: &Place, check: impl FnOnce(&Entry) -> Checked<T>) -> Option<T> {
+        self.expect_key(key, table);
+        self.optional(key, check)
+    }
+
+    /// Like `required`, but an error never repeats the value.
+    pub fn secret<T>(&mut self, key: &str, table: &Place, check: impl FnOnce(&Entry) -> Checked<T>) -> Option<T> {
+        self.expect_key(key, table);
+        let entry = self.keys.get(key)?;
+        check(entry).map_err(|why| self.refuse(key, &entry.place, &why)).ok()
+    }
+
+    /// A key that has one value in this version, and others in the design.
+    pub fn only(&mut self, key: &str, value: &str) {
+        self.optional(key, |entry| match entry.text() {
+            Some(text) if text == value => Ok(()),
+            _ => Err(format!("only {value:?} is in this version")),
+        });
+    }
+
+    /// Notes an error that does not repeat the value.
+    pub fn refuse(&mut self, key: &str, place: &Place, why: &str) {
+        let message = format!("{}: {why}", self.name(key));
+        self.errors.push(ConfigError::at(place, message));
+    }
+
+    fn expect_key(&mut self, key: &str, table: &Place) {
+        if !self.keys.contains_key(key) {
+            self.errors.push(ConfigError::at(table, format!("[[{}]] without {key:?}", self.table)));
+        }
+    }
+
+    fn name(&self, key: &str) -> String {
+        if self.table.is_empty() { key.to_owned() } else { format!("{}.{key}", self.table) }
+    }
+
+    fn duration(&mut self, key: &str, min: Duration) -> Duration {
+        self.optional(key, |entry| check::duration(entry, min)).unwrap_or_default()
+    }
+
+    fn duration_or_off(&mut self, key: &str, min: Duration) -> Option<Duration> {
+        self.optional(key, |entry| check::duration_or_off(entry, min)).flatten()
+    }
+
+    fn size(&mut self, key: &str, min: u64, max: u64) -> usize {
+        let max = max.min(usize::MAX as u64);
+        self.optional(key, |entry| check::size(entry, min..=max)).unwrap_or_default() as usize
+    }
+
+    fn count(&mut self, key: &str, max: u64) -> usize {
+        self.optional(key, |entry| check::count(entry, 1..=max)).unwrap_or_default() as usize
+    }
+}

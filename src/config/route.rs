@@ -1,0 +1,172 @@
+//! `[[routes]]` and the sidecar's one route.
+
+use std::{collections::BTreeMap, net::SocketAddr};
+
+use http::{HeaderName, HeaderValue, header};
+
+use super::{
+    HeaderRules, Inject, Origin, Provider, Route, check,
+    error::{ConfigError, Place},
+    layer::{Settings, Table},
+    resolve::Reader,
+    url_check,
+    value::{Entry, Value},
+};
+
+pub(super) const KEYS: &[&str] = &[
+    "name",
+    "prefix",
+    "upstream",
+    "provider",
+    "link_base",
+    "profile",
+    "markers",
+    "inject",
+    "emit_empty",
+    "request_headers.remove",
+    "request_headers.set",
+    "response_headers.remove",
+    "response_headers.set",
+];
+
+/// There is no default route in the embedded file, so these stand here; a test holds its example against them.
+pub(super) const DEFAULTS: &[(&str, &str)] =
+    &[("provider", "auto"), ("profile", "native"), ("markers", "keep"), ("inject", "final"), ("emit_empty", "false")];
+
+/// Framing belongs to each connection; a rule that touched it could desynchronise client and upstream.
+const FRAMING: &[HeaderName] = &[
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// Gives a table the defaults for what it does not say.
+pub(super) fn fill(table: &mut Table) {
+    for (key, value) in DEFAULTS {
+        table
+            .keys
+            .entry((*key).to_owned())
+            .or_insert_with(|| Entry { place: Place::new(Origin::Default), value: Value::Text((*value).to_owned()) });
+    }
+}
+
+/// The route that `CITETAP_UPSTREAM` or `--upstream` makes. Its companions mean nothing without it.
+pub(super) fn sidecar(mut keys: Settings, errors: &mut Vec<ConfigError>) -> Option<Table> {
+    let Some(place) = keys.get("upstream").map(|upstream| upstream.place.clone()) else {
+        for entry in keys.values() {
+            let message = "describes the route of CITETAP_UPSTREAM (or --upstream), which is not set; \
+                           a route of the file is described in the file";
+            errors.push(ConfigError::at(&entry.place, message));
+        }
+        return None;
+    };
+    let provider = keys.get("provider").and_then(Entry::text).and_then(|text| text.parse().ok());
+    let name = provider.filter(|provider| *provider != Provider::Auto).map_or("default", Provider::as_str);
+    for (key, value) in [("name", name), ("prefix", "/")] {
+        keys.insert(key.to_owned(), Entry { place: place.clone(), value: Value::Text(value.to_owned()) });
+    }
+    Some(Table { place, keys })
+}
+
+pub(super) fn resolve(tables: &[Table], listen: Option<SocketAddr>, errors: &mut Vec<ConfigError>) -> Vec<Route> {
+    let mut routes = Vec::new();
+    let mut taken: BTreeMap<(&str, String), Place> = BTreeMap::new();
+    for table in tables {
+        let mut reader = Reader { table: "routes", keys: &table.keys, errors };
+        let name = reader.required("name", &table.place, check::name);
+        let prefix = reader.required("prefix", &table.place, url_check::prefix);
+        let upstream = reader.required("upstream", &table.place, |entry| {
+            let url = url_check::http_url(entry)?;
+            match listen {
+                Some(listen) if url_check::is_self(&url, listen) => {
+                    Err(format!("is citetap's own address ({listen}); requests would go round for ever"))
+                }
+                _ => Ok(url),
+            }
+        });
+        reader.only("profile", "native");
+        reader.only("markers", "keep");
+        let provider = reader.optional("provider", |e| check::word(e, Provider::NAMES, |text| text.parse().ok()));
+        let inject = reader.optional("inject", |e| check::word(e, Inject::NAMES, |text| text.parse().ok()));
+        let emit_empty = reader.optional("emit_empty", check::boolean);
+        let link_base = reader.optional("link_base", url_check::http_url);
+        let request_headers = header_rules(&mut reader, "request_headers.remove", "request_headers.set");
+        let response_headers = header_rules(&mut reader, "response_headers.remove", "response_headers.set");
+
+        for (key, value) in [("name", &name), ("prefix", &prefix)] {
+            let Some(value) = value else { continue };
+            let place = table.keys.get(key).map_or(&table.place, |entry| &entry.place);
+            match taken.get(&(key, value.clone())) {
+                Some(first) => {
+                    let message = format!("routes.{key} = {value:?}: another route has this {key} ({first})");
+                    errors.push(ConfigError::at(place, message));
+                }
+                None => drop(taken.insert((key, value.clone()), place.clone())),
+            }
+        }
+        if let (Some(name), Some(prefix), Some(upstream), Some(provider), Some(inject), Some(emit_empty)) =
+            (name, prefix, upstream, provider, inject, emit_empty)
+        {
+            routes.push(Route {
+                name,
+                prefix,
+                upstream,
+                provider,
+                link_base,
+                inject,
+                emit_empty,
+                request_headers,
+                response_headers,
+            });
+        }
+    }
+    // The first match is then the longest.
+    routes.sort_by(|a, b| b.prefix.len().cmp(&a.prefix.len()).then_with(|| a.prefix.cmp(&b.prefix)));
+    routes
+}
+
+fn header_rules(reader: &mut Reader<'_>, remove: &str, set: &str) -> HeaderRules {
+    let mut rules = HeaderRules::default();
+    if let Some(names) = reader.optional(remove, |e| check::list(e, "expected header names", check::header_name)) {
+        rules.remove = names;
+    }
+    match reader.keys.get(set).map(|entry| (&entry.value, entry)) {
+        None => {}
+        Some((Value::Map(values), _)) => {
+            for (name, entry) in values {
+                match header(name, entry) {
+                    Ok((header, _)) if rules.set.iter().any(|(other, _)| *other == header) => {
+                        reader.refuse(&format!("{set}.{name}"), &entry.place, "the same header is set twice");
+                    }
+                    Ok(pair) => rules.set.push(pair),
+                    Err(why) => reader.refuse(&format!("{set}.{name}"), &entry.place, why),
+                }
+            }
+        }
+        Some((_, entry)) => reader.refuse(set, &entry.place, "expected a table such as { x-team = \"search\" }"),
+    }
+    for name in FRAMING {
+        let key = if rules.remove.contains(name) {
+            remove
+        } else if rules.set.iter().any(|(other, _)| other == name) {
+            set
+        } else {
+            continue;
+        };
+        if let Some(entry) = reader.keys.get(key) {
+            reader.refuse(key, &entry.place, &format!("{name} belongs to the connection and cannot have a rule"));
+        }
+    }
+    rules
+}
+
+fn header(name: &str, entry: &Entry) -> Result<(HeaderName, HeaderValue), &'static str> {
+    let name = check::header_name(name).ok_or("is not a header name")?;
+    let text = entry.text().ok_or("expected a text")?;
+    let mut value = HeaderValue::from_str(text).map_err(|_| "expected visible ASCII characters")?;
+    value.set_sensitive(true);
+    Ok((name, value))
+}

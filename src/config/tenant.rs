@@ -1,0 +1,66 @@
+//! `[[tenants]]`, and who may ask.
+
+use std::net::SocketAddr;
+
+use super::{Auth, Tenant, check, error::ConfigError, layer::Table, resolve::Reader, value::Entry};
+
+pub(super) const KEYS: &[&str] = &["name", "key_sha256"];
+
+pub(super) fn resolve(tables: &[Table], errors: &mut Vec<ConfigError>) -> Vec<Tenant> {
+    let mut tenants: Vec<Tenant> = Vec::new();
+    for table in tables {
+        let mut reader = Reader { table: "tenants", keys: &table.keys, errors };
+        let name = reader.required("name", &table.place, check::name);
+        let key = reader.secret("key_sha256", &table.place, sha256);
+        let (Some(name), Some(key_sha256)) = (name, key) else {
+            continue;
+        };
+        if tenants.iter().any(|other| other.name == name) {
+            errors.push(ConfigError::at(&table.place, format!("tenants.name: another tenant is named {name:?}")));
+        }
+        if let Some(other) = tenants.iter().find(|other| other.key_sha256 == key_sha256) {
+            let message = format!("tenants.key_sha256: tenants {:?} and {name:?} have the same key", other.name);
+            errors.push(ConfigError::at(&table.place, message));
+        }
+        tenants.push(Tenant { name, key_sha256 });
+    }
+    tenants
+}
+
+/// Decides `auth`; `tenants` counts the tables, so that a faulty one is not taken for none.
+pub(super) fn auth(entry: &Entry, listen: Option<SocketAddr>, tenants: usize) -> Result<Auth, ConfigError> {
+    let said = check::word(entry, &["auto", "keys", "none"], |text| match text {
+        "auto" => Some(None),
+        "keys" => Some(Some(Auth::Keys)),
+        "none" => Some(Some(Auth::Open)),
+        _ => None,
+    });
+    let refuse = |why: &str| Err(ConfigError::at(&entry.place, format!("auth = {}: {why}", entry.shown())));
+    match said {
+        Err(why) => refuse(&why),
+        Ok(Some(Auth::Keys)) if tenants == 0 => refuse("nobody could ask without [[tenants]]; add one"),
+        Ok(Some(Auth::Open)) if tenants > 0 => {
+            refuse(r#"would open every tenant's records to everyone; remove it, or the [[tenants]]"#)
+        }
+        Ok(Some(auth)) => Ok(auth),
+        Ok(None) if tenants > 0 => Ok(Auth::Keys),
+        Ok(None) => match listen {
+            Some(address) if !address.ip().to_canonical().is_loopback() => Err(ConfigError::new(format!(
+                "listen = {address} can be reached from other machines and nobody needs a key: add [[tenants]], \
+                 listen on 127.0.0.1, or say auth = \"none\" (CITETAP__AUTH=none) if the network is yours alone"
+            ))),
+            _ => Ok(Auth::Open),
+        },
+    }
+}
+
+fn sha256(entry: &Entry) -> check::Checked<[u8; 32]> {
+    const EXPECTED: &str = "expected the SHA-256 of the key, 64 hexadecimal digits: printf %s \"$KEY\" | sha256sum";
+    let text =
+        entry.text().filter(|text| text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit())).ok_or(EXPECTED)?;
+    let mut hash = [0; 32];
+    for (i, byte) in hash.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * i..2 * i + 2], 16).map_err(|_| EXPECTED)?;
+    }
+    Ok(hash)
+}

@@ -1,0 +1,96 @@
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
+
+use super::{super::*, file};
+use crate::config::{layer, route, tenant};
+
+const EMBEDDED: &str = include_str!("../../../config/citetap.toml");
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn every_default_is_the_documented_one() {
+    let config = file("").unwrap().config;
+    assert_eq!(config.listen.to_string(), "127.0.0.1:8787");
+    assert_eq!(config.store, StoreUrl::Sqlite(PathBuf::from("/srv/app/citetap.db")));
+    assert_eq!(config.auth, Auth::Open);
+    assert!(config.trusted_proxies.is_empty());
+    assert!(config.tenants.is_empty());
+    assert_eq!((config.log.level.as_str(), config.log.format), ("info", LogFormat::Auto));
+
+    let timeouts = config.timeouts;
+    assert_eq!(timeouts.connect, 5 * SECOND);
+    assert_eq!(timeouts.request_headers, 10 * SECOND);
+    assert_eq!(timeouts.first_byte, 120 * SECOND);
+    assert_eq!(timeouts.upstream_idle, 300 * SECOND);
+    assert_eq!(timeouts.client_stall, 60 * SECOND);
+    assert_eq!(timeouts.total, None);
+    assert_eq!(timeouts.heartbeat, Some(15 * SECOND));
+    assert_eq!(timeouts.commit, Duration::from_millis(250));
+    assert_eq!(timeouts.drain_delay, Duration::ZERO);
+    assert_eq!(timeouts.drain, 25 * SECOND);
+
+    let limits = config.limits;
+    assert_eq!(limits.request_headers, 64);
+    assert_eq!(limits.request_header_bytes, 16 * 1024);
+    assert_eq!(limits.request_body, 10 * 1024 * 1024);
+    assert_eq!(limits.frame, 4 * 1024 * 1024);
+    assert_eq!(limits.held_total, 256 * 1024 * 1024);
+    assert_eq!(limits.streams, 10_000);
+
+    let records = config.records;
+    assert_eq!(records.ttl, Some(30 * 24 * 3600 * SECOND));
+    assert_eq!(records.sweep, 600 * SECOND);
+    assert_eq!(records.queue, 4096);
+
+    let route = &config.routes[0];
+    assert_eq!((route.provider, route.inject), (Provider::Auto, Inject::Final));
+    assert!(!route.emit_empty && route.link_base.is_none());
+    assert!(route.request_headers.remove.is_empty() && route.response_headers.set.is_empty());
+}
+
+/// A key in the file that nobody reads would be a promise without effect.
+#[test]
+fn every_key_of_the_file_is_read() {
+    let (_, known) = layer::defaults();
+    for key in &known {
+        let error = super::error(&match key.rsplit_once('.') {
+            Some((section, key)) => format!("[{section}]\n{key} = 1979-05-27"),
+            None => format!("{key} = 1979-05-27"),
+        });
+        assert!(error.contains(&format!("{key} = a date or time: ")), "{error}");
+    }
+    assert_eq!(known.len(), 4 + 2 + 10 + 6 + 3);
+}
+
+#[test]
+fn the_list_in_force_follows_the_file() {
+    let loaded = file("").unwrap();
+    let keys: Vec<&str> = loaded.effective.iter().map(|setting| setting.key.as_str()).collect();
+    assert_eq!(keys[..6], ["listen", "store", "auth", "trusted_proxies", "log.level", "log.format"]);
+    assert!(keys.contains(&"routes.a.upstream"));
+}
+
+/// The commented example, uncommented: every key there is, and the defaults that it names are the ones in force.
+#[test]
+fn the_commented_example_loads_and_tells_the_defaults() {
+    let uncommented: String = EMBEDDED
+        .lines()
+        .map(|line| match line.strip_prefix('#') {
+            Some(setting) if setting.starts_with(|c: char| c == '[' || c.is_ascii_lowercase()) => setting,
+            _ => line,
+        })
+        .flat_map(|line| [line, "\n"])
+        .collect();
+    let mut errors = Vec::new();
+    let (_, known) = layer::defaults();
+    let layer = layer::parse("x".as_ref(), &uncommented, &known, &mut errors).unwrap();
+    assert_eq!(errors, []);
+    let keys = |table: &layer::Table| table.keys.keys().cloned().collect::<BTreeSet<_>>();
+    let all = |keys: &[&str]| keys.iter().map(ToString::to_string).collect::<BTreeSet<_>>();
+    assert_eq!(keys(&layer.routes[0]), all(route::KEYS));
+    assert_eq!(keys(&layer.tenants[0]), all(tenant::KEYS));
+    for (key, value) in route::DEFAULTS {
+        assert_eq!(layer.routes[0].keys[*key].effective(), *value, "{key}");
+    }
+    assert!(from_toml(&uncommented, "/".as_ref()).is_ok());
+}

@@ -1,0 +1,79 @@
+use std::path::Path;
+
+use super::{super::*, ROUTE, error, errors_of, file, only};
+
+fn tenant(name: &str, hash: &str) -> String {
+    format!("[[tenants]]\nname = {name:?}\nkey_sha256 = {hash:?}\n")
+}
+
+fn with(top: &str, tenants: &[String]) -> Result<Loaded, ConfigErrors> {
+    from_toml(&format!("{top}\n{ROUTE}{}", tenants.concat()), Path::new("/"))
+}
+
+#[test]
+fn tenants_need_keys_and_let_it_listen_anywhere() {
+    let config =
+        with("listen = \"0.0.0.0:1\"", &[tenant("a", &"aB".repeat(32)), tenant("b", &"0".repeat(64))]).unwrap().config;
+    assert_eq!(config.auth, Auth::Keys);
+    assert_eq!(config.tenants[0].key_sha256, [0xab; 32]);
+    assert_eq!(config.tenants[1].name, "b");
+}
+
+#[test]
+fn an_open_address_must_be_meant() {
+    let refused = "can be reached from other machines and nobody needs a key: add [[tenants]], listen on 127.0.0.1, or say auth = \"none\" (CITETAP__AUTH=none) if the network is yours alone";
+    for address in ["0.0.0.0:8787", "[::]:8787", "192.0.2.1:8787"] {
+        assert_eq!(error(&format!("listen = {address:?}")), format!("listen = {address} {refused}"));
+        assert_eq!(file(&format!("listen = {address:?}\nauth = \"none\"")).unwrap().config.auth, Auth::Open);
+    }
+    for address in ["127.0.0.1:1", "127.1.2.3:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
+        assert_eq!(file(&format!("listen = {address:?}")).unwrap().config.auth, Auth::Open);
+    }
+}
+
+#[test]
+fn auth_and_tenants_agree() {
+    assert_eq!(
+        error("auth = \"keys\""),
+        "citetap.toml:1:8: auth = \"keys\": nobody could ask without [[tenants]]; add one"
+    );
+    let some = [tenant("a", &"0".repeat(64))];
+    assert_eq!(with("auth = \"keys\"", &some).unwrap().config.auth, Auth::Keys);
+    assert_eq!(
+        only(with("auth = \"none\"", &some)),
+        "citetap.toml:1:8: auth = \"none\": would open every tenant's records to everyone; remove it, or the [[tenants]]"
+    );
+    assert_eq!(
+        error("auth = \"key\""),
+        "citetap.toml:1:8: auth = \"key\": expected \"auto\", \"keys\" or \"none\"; did you mean \"keys\"?"
+    );
+}
+
+#[test]
+fn a_hash_is_64_digits_and_is_never_repeated() {
+    let expected =
+        "tenants.key_sha256: expected the SHA-256 of the key, 64 hexadecimal digits: printf %s \"$KEY\" | sha256sum";
+    for hash in ["0".repeat(63), "0".repeat(65), "g".repeat(64), "+f".repeat(32), "my-plain-key".to_owned()] {
+        assert_eq!(only(with("", &[tenant("a", &hash)])), format!("citetap.toml:8:14: {expected}"));
+    }
+}
+
+#[test]
+fn names_and_keys_are_one_tenants_own() {
+    let (one, two) = ("1".repeat(64), "2".repeat(64));
+    assert_eq!(
+        only(with("", &[tenant("a", &one), tenant("a", &two)])),
+        "citetap.toml:9:1: tenants.name: another tenant is named \"a\""
+    );
+    assert_eq!(
+        only(with("", &[tenant("a", &one), tenant("b", &one)])),
+        "citetap.toml:9:1: tenants.key_sha256: tenants \"a\" and \"b\" have the same key"
+    );
+    assert!(errors_of(with("", &[tenant("a", &one), tenant("b", &two)])).is_empty());
+    // A faulty tenant must not read as "no tenant", which would be told to add one.
+    assert!(only(with("listen = \"0.0.0.0:1\"", &[tenant("A", &one)])).contains("tenants.name = \"A\""));
+    assert_eq!(
+        only(with("", &[format!("[[tenants]]\nkey_sha256 = {one:?}\n")])),
+        "citetap.toml:6:1: [[tenants]] without \"name\""
+    );
+}

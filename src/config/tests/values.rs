@@ -1,0 +1,180 @@
+use std::{path::PathBuf, time::Duration};
+
+use super::{super::*, error, file};
+
+#[track_caller]
+fn ok(text: &str) -> Config {
+    file(text).unwrap_or_else(|errors| panic!("{text}: {errors}")).config
+}
+
+#[test]
+fn durations() {
+    for (text, millis) in [("1ms", 1), ("250ms", 250), ("5s", 5_000), ("2m", 120_000), ("3h", 10_800_000)] {
+        let config = ok(&format!("timeouts.connect = {text:?}"));
+        assert_eq!(config.timeouts.connect, Duration::from_millis(millis), "{text}");
+    }
+    let expected = "expected a duration such as \"250ms\", \"5s\", \"10m\" or \"30d\"";
+    for text in [
+        "\"5\"",
+        "\"s\"",
+        "\"\"",
+        "\"5 s\"",
+        "\"-5s\"",
+        "\"1.5s\"",
+        "\"5S\"",
+        "\"off\"",
+        "5",
+        "true",
+        "\"99999999999999999999s\"",
+        "\"99999999999999999d\"",
+    ] {
+        assert_eq!(
+            error(&format!("timeouts.connect = {text}")),
+            format!("citetap.toml:1:20: timeouts.connect = {text}: {expected}")
+        );
+    }
+    assert!(error("timeouts.connect = [\"5s\"]").contains("timeouts.connect = an array: expected a duration"));
+}
+
+#[test]
+fn duration_limits_in_pairs() {
+    ok("timeouts.connect = \"3650d\"");
+    assert!(error("timeouts.connect = \"3651d\"").ends_with("must be at most 3650d"));
+    assert!(error("timeouts.connect = \"0s\"").ends_with("must be at least 1ms"));
+    ok("records.sweep = \"1s\"");
+    assert!(error("records.sweep = \"999ms\"").ends_with("must be at least 1s"));
+    for key in ["commit", "drain_delay", "drain"] {
+        ok(&format!("timeouts.{key} = \"0s\""));
+    }
+}
+
+#[test]
+fn off_where_it_is_allowed() {
+    assert_eq!(ok("timeouts.heartbeat = \"off\"").timeouts.heartbeat, None);
+    assert_eq!(ok("timeouts.total = \"1h\"").timeouts.total, Some(Duration::from_secs(3600)));
+    assert_eq!(ok("records.ttl = \"off\"").records.ttl, None);
+    assert!(error("records.ttl = \"never\"").ends_with("\"10m\" or \"30d\", or \"off\""));
+    assert!(error("timeouts.heartbeat = \"0s\"").ends_with("must be at least 1ms, or \"off\""));
+}
+
+#[test]
+fn sizes() {
+    for (text, bytes) in
+        [("\"8KiB\"", 8192), ("8192", 8192), ("\"9000B\"", 9000), ("\"9000\"", 9000), ("\"1MiB\"", 1 << 20)]
+    {
+        assert_eq!(ok(&format!("limits.request_header_bytes = {text}")).limits.request_header_bytes, bytes, "{text}");
+    }
+    assert_eq!(ok("limits.request_body = \"2GiB\"").limits.request_body, 2 << 30);
+    for text in ["\"16KB\"", "\"16 KiB\"", "\"16k\"", "\"\"", "-1", "1.5", "\"99999999999GiB\""] {
+        let error = error(&format!("limits.request_body = {text}"));
+        assert!(error.ends_with("expected a size such as \"16KiB\" or \"10MiB\", or a number of bytes"), "{error}");
+    }
+}
+
+#[test]
+fn size_and_count_limits_in_pairs() {
+    assert!(error("limits.request_header_bytes = 8191").ends_with("must be at least 8KiB"));
+    ok("limits.request_header_bytes = \"1024KiB\"");
+    assert!(error("limits.request_header_bytes = 1048577").ends_with("must be at most 1MiB"));
+    ok("limits.frame = 1024");
+    assert!(error("limits.frame = 1023").ends_with("must be at least 1KiB"));
+    ok("limits.request_body = 1");
+    assert!(error("limits.request_body = 0").ends_with("must be at least 1"));
+    for (key, max) in [("limits.streams", 1_000_000), ("limits.request_headers", 1024), ("records.queue", 1_000_000)] {
+        ok(&format!("{key} = 1"));
+        ok(&format!("{key} = {max}"));
+        assert!(error(&format!("{key} = 0")).ends_with("must be at least 1"));
+        assert!(error(&format!("{key} = {}", max + 1)).ends_with(&format!("must be at most {max}")));
+        assert!(error(&format!("{key} = \"1\"")).ends_with("= \"1\": expected a whole number"));
+    }
+    ok("limits.frame = \"1MiB\"\nlimits.held_total = \"1MiB\"");
+    assert_eq!(
+        error("limits.held_total = 4194303"),
+        "citetap.toml:1:21: limits.held_total = 4194303: must not be below limits.frame (\"4MiB\")"
+    );
+    assert_eq!(
+        error("limits.frame = 268435457"),
+        "citetap.toml:1:16: limits.frame = 268435457: must not be above limits.held_total (\"256MiB\")"
+    );
+}
+
+#[test]
+fn listen() {
+    for (text, address) in [("localhost:80", "127.0.0.1:80"), ("[::1]:0", "[::1]:0"), ("127.9.9.9:1", "127.9.9.9:1")] {
+        assert_eq!(ok(&format!("listen = {text:?}")).listen.to_string(), address);
+    }
+    for text in ["8787", "\":8787\"", "\"127.0.0.1\"", "\"example.com:80\"", "\"127.0.0.1:65536\""] {
+        let error = error(&format!("listen = {text}"));
+        assert!(
+            error.starts_with(&format!("citetap.toml:1:10: listen = {text}: expected an IP address and a port")),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn store() {
+    let path = |text: &str| match ok(&format!("store = {text:?}")).store {
+        StoreUrl::Sqlite(path) => path,
+        StoreUrl::Memory => PathBuf::new(),
+    };
+    assert_eq!(path("memory:"), PathBuf::new());
+    assert_eq!(path("sqlite:a.db"), PathBuf::from("/srv/app/a.db"));
+    assert_eq!(path("sqlite://a.db"), PathBuf::from("/srv/app/a.db"));
+    assert_eq!(path("sqlite:/data/引用.db"), PathBuf::from("/data/引用.db"));
+    assert_eq!(path("sqlite:///data/a.db"), PathBuf::from("/data/a.db"));
+    assert_eq!(
+        error("store = \"postgres://citetap:hunter2@db/citetap\""),
+        "citetap.toml:1:9: store = \"postgres://•••@db/citetap\": PostgreSQL and Redis are not in this version; expected \"sqlite:PATH\" or \"memory:\""
+    );
+    assert!(error("store = \"redis://h\"").contains("are not in this version"));
+    assert!(error("store = \"memory\"").ends_with("expected \"sqlite:PATH\" or \"memory:\""));
+    assert!(error("store = \"sqlite::memory:\"").ends_with("a store in memory is written \"memory:\""));
+    assert!(error("store = \"sqlite:\"").ends_with("expected a file name after sqlite:"));
+    assert!(error("store = \"sqlite:a.db?mode=rwc\"").ends_with("without parameters after sqlite:"));
+}
+
+#[test]
+fn log() {
+    assert_eq!(ok("log.level = \"warn,citetap=debug\"").log.level, "warn,citetap=debug");
+    assert_eq!(ok("log.format = \"json\"").log.format, LogFormat::Json);
+    assert_eq!(
+        error("log.level = \"inof\""),
+        "citetap.toml:1:13: log.level = \"inof\": expected \"off\", \"error\", \"warn\", \"info\", \"debug\" or \"trace\"; did you mean \"info\"?"
+    );
+    assert!(
+        error("log.level = \"citetap=loud\"").ends_with("expected a level or a filter such as \"info,citetap=debug\"")
+    );
+    assert!(error("log.format = \"xml\"").ends_with("expected \"auto\", \"json\" or \"text\""));
+}
+
+#[test]
+fn trusted_proxies() {
+    let nets = ok("trusted_proxies = [\"10.1.2.3/8\", \"::1\", \"192.0.2.7\"]").trusted_proxies;
+    let nets: Vec<String> = nets.iter().map(ToString::to_string).collect();
+    assert_eq!(nets, ["10.0.0.0/8", "::1/128", "192.0.2.7/32"]);
+    assert!(
+        error("trusted_proxies = [\"10.0.0.0/33\"]").ends_with(
+            "trusted_proxies = an array: \"10.0.0.0/33\": expected networks such as 10.0.0.0/8 or addresses"
+        )
+    );
+    assert!(error("trusted_proxies = [5]").contains("5: expected networks"));
+    assert!(error("trusted_proxies = \"10.0.0.0/8\"").contains("expected an array: expected networks"));
+}
+
+#[test]
+fn errors_repeat_values_cut_and_without_secrets() {
+    let long = error(&format!("listen = \"{}\"", "长".repeat(81)));
+    assert!(long.contains(&format!("\"{}\"…", "长".repeat(80))), "{long}");
+    let fits = error(&format!("listen = \"{}\"", "长".repeat(80)));
+    assert!(fits.contains(&format!("\"{}\":", "长".repeat(80))), "{fits}");
+    for url in [
+        "postgres://u:hunter2@db/x",
+        "postgres://u:hun/ter2@db/x",
+        "postgres://hunter2@db",
+        "redis://h?password=hunter2",
+    ] {
+        let error = error(&format!("store = {url:?}"));
+        assert!(!error.contains("ter2") && error.contains("•••"), "{error}");
+    }
+}

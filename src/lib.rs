@@ -1,0 +1,72 @@
+//! citetap: an HTTP proxy between a chat frontend and an AI chat upstream. It relays the upstream's
+//! SSE stream as it comes, taps the references in it, puts one normalized citation event before
+//! the finish, keeps every message's citations, and serves them at `/citations/{messageId}`.
+//!
+//! # The house
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | [`cli`] | the commands, one file each |
+//! | [`config`] | what the operator said, resolved to valid values |
+//! | [`server`] | router, relay, the citations API, auth, operators' endpoints |
+//! | [`upstream`] | the HTTP client: header hygiene, timeouts |
+//! | [`sse`] | framing; knows no JSON |
+//! | [`provider`] | what frames mean, one file per wire format |
+//! | [`citation`] | record, ledger, URLs |
+//! | [`marker`] | inline markers in an answer's text |
+//! | [`profile`] | how a record looks on the wire |
+//! | [`pipeline`] | bytes in, the same bytes and our event out |
+//! | [`store`] | where records are kept |
+//! | [`replay`] | captures, and the scripted upstream that plays them |
+//! | [`telemetry`] | every metric and log name, once |
+//!
+//! # The data's path
+//!
+//! ```text
+//! client -> server/relay -> upstream (hyper) -> pipeline/body (the one poll_frame)
+//!                                                 |  Bytes
+//!                                              sse/splitter      whole frames, slices of those bytes
+//!                                              provider adapter  frame -> signals
+//!                                              citation/ledger   dedupe, number
+//!                                              pipeline          when; profile: how it looks
+//!                                                 |  the original bytes + our frame
+//!                                              client            (aside: store, metrics, log)
+//! ```
+//!
+//! `sse`, `citation`, `marker`, `provider`, `profile` and `pipeline` but for its `body` are functions
+//! of bytes and values: they name no runtime, so they are tested and replayed as such.
+//!
+//! # Promises
+//!
+//! Output minus our frames is the input, byte for byte. A tap that fails becomes a passthrough.
+//! One final event per message, on a boundary, before the finish. `stored: true` only after the commit.
+//! An abort stays an abort. Every buffer has a cap. Nothing that a stream names is ever fetched.
+//!
+//! # Deliberately absent
+//!
+//! No task or channel per stream in the data's path; no URL of an upstream taken from a request; no
+//! redirect followed; no decompression; no `unsafe`.
+//!
+//! # Cancel safety
+//!
+//! Dropping a response body cancels its upstream; what was seen is stored from `Drop`, and writes run in
+//! the store's own task, so they never die with a request.
+
+pub mod citation;
+pub mod cli;
+pub mod config;
+pub mod marker;
+pub mod pipeline;
+pub mod profile;
+pub mod provider;
+pub mod replay;
+pub mod server;
+pub mod sse;
+pub mod store;
+pub mod telemetry;
+pub mod upstream;
+
+/// The crate's version.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The commit it was built from, or `unknown`.
+pub const COMMIT: &str = env!("CITETAP_COMMIT");

@@ -1,0 +1,5 @@
+//! Inline markers: which numbers an answer's text names.
+
+mod scan;
+
+pub use scan::Scanner;

@@ -1,0 +1,300 @@
+//! The one `poll_frame`: the upstream's body through the pipeline to the client.
+//!
+//! No task and no channel: backpressure and cancellation are the body's own. Time passes only while
+//! the upstream is silent; the only other wait is the commit before our event.
+//!
+//! *Cancel safety.* Dropping the body cancels the upstream. What was seen is handed to the
+//! [`Keeper`] from `Drop`, and a commit that is under way goes on without us.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    task::{Context as Task, Poll, ready},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+use tokio::time::{Instant, Sleep};
+
+use super::{End, Out, Pipeline, tap::Tap};
+use crate::citation::Record;
+
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Whether the record is stored; resolves within the commit wait.
+pub type Commit = Pin<Box<dyn Future<Output = bool> + Send>>;
+
+/// What stands beside a stream: the store, those who watch it, the log.
+pub trait Keeper: Send + 'static {
+    fn commit(&mut self, record: Box<Record>) -> Commit;
+    fn store(&mut self, record: Box<Record>);
+    /// After bytes from the upstream went through the tap.
+    fn progress(&mut self, tap: &Tap);
+    /// Once, however it ends.
+    fn ended(&mut self, report: &Report, pipeline: &Pipeline);
+}
+
+/// How a stream ended, and what went through.
+#[derive(Debug, Clone, Copy)]
+pub struct Report {
+    pub outcome: Outcome,
+    pub bytes_in: u64,
+    pub bytes_out: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The upstream ended as HTTP does, and the client has it all.
+    Complete,
+    UpstreamCut,
+    UpstreamIdle,
+    TotalTimeout,
+    ClientGone,
+    Shutdown,
+}
+
+impl Outcome {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::UpstreamCut => "upstream_cut",
+            Self::UpstreamIdle => "upstream_idle",
+            Self::TotalTimeout => "total_timeout",
+            Self::ClientGone => "client_gone",
+            Self::Shutdown => "shutdown",
+        }
+    }
+}
+
+/// What the client's connection is aborted with: never a clean end.
+#[derive(Debug)]
+pub struct Aborted(pub Outcome);
+
+impl fmt::Display for Aborted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "stream aborted: {}", self.0.as_str())
+    }
+}
+
+impl std::error::Error for Aborted {}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Clocks {
+    /// Silence of the upstream that ends the stream.
+    pub idle: Duration,
+    pub heartbeat: Option<Duration>,
+    /// When the stream must be over.
+    pub deadline: Option<Instant>,
+}
+
+pub struct TapBody<B, K>
+where
+    B: Body<Data = Bytes> + Unpin,
+    K: Keeper,
+{
+    upstream: Option<B>,
+    pipeline: Pipeline,
+    keeper: K,
+    clocks: Clocks,
+    /// Resolves when the server cuts its streams.
+    cut: Pin<Box<dyn Future<Output = ()> + Send>>,
+    commit: Option<Commit>,
+    /// Armed while the upstream is silent; looks at the instants below when it fires.
+    timer: Pin<Box<Sleep>>,
+    last_in: Instant,
+    last_out: Instant,
+    trailers: Option<HeaderMap>,
+    outcome: Option<Outcome>,
+    bytes_in: u64,
+    bytes_out: u64,
+    reported: bool,
+}
+
+impl<B, K> TapBody<B, K>
+where
+    B: Body<Data = Bytes> + Unpin,
+    K: Keeper,
+{
+    pub fn new(
+        upstream: B,
+        pipeline: Pipeline,
+        keeper: K,
+        clocks: Clocks,
+        cut: impl Future<Output = ()> + Send + 'static,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            upstream: Some(upstream),
+            pipeline,
+            keeper,
+            clocks,
+            cut: Box::pin(cut),
+            commit: None,
+            timer: Box::pin(tokio::time::sleep_until(
+                now + clocks.heartbeat.map_or(clocks.idle, |h| h.min(clocks.idle)),
+            )),
+            last_in: now,
+            last_out: now,
+            trailers: None,
+            outcome: None,
+            bytes_in: 0,
+            bytes_out: 0,
+            reported: false,
+        }
+    }
+
+    /// The stream is over for the upstream: what is left comes out, then the end.
+    fn end(&mut self, outcome: Outcome) {
+        self.upstream = None;
+        self.outcome = Some(outcome);
+        self.pipeline.finish(match outcome {
+            Outcome::Complete => End::Clean,
+            Outcome::Shutdown => End::Shutdown,
+            _ => End::Cut,
+        });
+    }
+
+    fn out(&mut self, bytes: Bytes) -> Frame<Bytes> {
+        self.bytes_out += bytes.len() as u64;
+        self.last_out = Instant::now();
+        Frame::data(bytes)
+    }
+
+    /// The next thing to do when the upstream is silent.
+    fn wake_at(&self) -> Instant {
+        let idle = self.last_in + self.clocks.idle;
+        let beat = self.clocks.heartbeat.map_or(idle, |every| self.last_out.max(self.last_in) + every);
+        self.clocks.deadline.map_or(idle.min(beat), |deadline| deadline.min(idle).min(beat))
+    }
+
+    /// The upstream is silent: is something due?
+    fn poll_clocks(&mut self, task: &mut Task<'_>) -> Poll<Option<Bytes>> {
+        if self.cut.as_mut().poll(task).is_ready() {
+            self.end(Outcome::Shutdown);
+            return Poll::Ready(None);
+        }
+        loop {
+            ready!(self.timer.as_mut().poll(task));
+            let now = Instant::now();
+            if self.clocks.deadline.is_some_and(|deadline| now >= deadline) {
+                self.end(Outcome::TotalTimeout);
+                return Poll::Ready(None);
+            }
+            if now >= self.last_in + self.clocks.idle {
+                self.end(Outcome::UpstreamIdle);
+                return Poll::Ready(None);
+            }
+            let beat = self.clocks.heartbeat.is_some_and(|every| now >= self.last_out.max(self.last_in) + every);
+            if beat {
+                self.last_out = now;
+            }
+            let next = self.wake_at();
+            self.timer.as_mut().reset(next);
+            if beat && let Some(comment) = self.pipeline.heartbeat() {
+                return Poll::Ready(Some(comment));
+            }
+        }
+    }
+
+    fn report(&mut self, outcome: Outcome) {
+        if !self.reported {
+            self.reported = true;
+            let report = Report { outcome, bytes_in: self.bytes_in, bytes_out: self.bytes_out };
+            self.keeper.ended(&report, &self.pipeline);
+        }
+    }
+}
+
+impl<B, K> Body for TapBody<B, K>
+where
+    B: Body<Data = Bytes> + Unpin,
+    K: Keeper + Unpin,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.get_mut();
+        loop {
+            if let Some(commit) = &mut this.commit {
+                let stored = ready!(commit.as_mut().poll(task));
+                this.commit = None;
+                this.pipeline.committed(stored);
+            }
+            if let Some(out) = this.pipeline.take() {
+                match out {
+                    Out::Bytes(bytes) | Out::Event(bytes) => return Poll::Ready(Some(Ok(this.out(bytes)))),
+                    Out::Commit(record) => this.commit = Some(this.keeper.commit(record)),
+                    Out::Store(record) => this.keeper.store(record),
+                }
+                continue;
+            }
+            let Some(upstream) = &mut this.upstream else {
+                let outcome = this.outcome.unwrap_or(Outcome::UpstreamCut);
+                if outcome != Outcome::Complete {
+                    let first = !this.reported;
+                    this.report(outcome);
+                    return Poll::Ready(first.then(|| Err(Aborted(outcome).into())));
+                }
+                if let Some(trailers) = this.trailers.take() {
+                    return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
+                }
+                this.report(Outcome::Complete);
+                return Poll::Ready(None);
+            };
+            match Pin::new(upstream).poll_frame(task) {
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(data) => {
+                        this.bytes_in += data.len() as u64;
+                        this.last_in = Instant::now();
+                        this.pipeline.push(data);
+                        if let Some(tap) = this.pipeline.tap() {
+                            this.keeper.progress(tap);
+                        }
+                    }
+                    Err(frame) => this.trailers = frame.into_trailers().ok(),
+                },
+                Poll::Ready(Some(Err(_))) => this.end(Outcome::UpstreamCut),
+                Poll::Ready(None) => this.end(Outcome::Complete),
+                Poll::Pending => {
+                    if let Some(comment) = ready!(this.poll_clocks(task)) {
+                        return Poll::Ready(Some(Ok(this.out(comment))));
+                    }
+                }
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        // Only an untouched, untapped, empty body is over before it is asked.
+        self.pipeline.tap().is_none() && self.bytes_in == 0 && self.upstream.as_ref().is_some_and(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match (&self.upstream, self.pipeline.tap()) {
+            (Some(upstream), None) => upstream.size_hint(),
+            _ => SizeHint::default(),
+        }
+    }
+}
+
+impl<B, K> Drop for TapBody<B, K>
+where
+    B: Body<Data = Bytes> + Unpin,
+    K: Keeper,
+{
+    fn drop(&mut self) {
+        if self.reported {
+            return;
+        }
+        // Whoever sends us on stops asking when the body said that it is empty.
+        let empty = self.bytes_in == 0 && self.upstream.as_ref().is_some_and(Body::is_end_stream);
+        if let Some(record) = self.pipeline.abandon() {
+            self.keeper.store(record);
+        }
+        self.report(if empty { Outcome::Complete } else { Outcome::ClientGone });
+    }
+}

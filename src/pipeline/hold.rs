@@ -1,0 +1,85 @@
+//! The incomplete last frame, within its caps.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use bytes::{Bytes, BytesMut};
+
+/// Bytes that all streams together may hold.
+#[derive(Debug)]
+pub struct Budget {
+    used: AtomicUsize,
+    max: usize,
+}
+
+impl Budget {
+    pub fn new(max: usize) -> Arc<Self> {
+        Arc::new(Self { used: AtomicUsize::new(0), max })
+    }
+
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    fn take(&self, n: usize) -> bool {
+        let before = self.used.fetch_add(n, Ordering::Relaxed);
+        if before.saturating_add(n) > self.max {
+            self.used.fetch_sub(n, Ordering::Relaxed);
+            return false;
+        }
+        true
+    }
+
+    fn give(&self, n: usize) {
+        self.used.fetch_sub(n, Ordering::Relaxed);
+    }
+}
+
+/// What one stream holds. Gives its share back when dropped.
+#[derive(Debug)]
+pub struct Hold {
+    bytes: BytesMut,
+    budget: Arc<Budget>,
+    cap: usize,
+}
+
+impl Hold {
+    pub fn new(budget: Arc<Budget>, cap: usize) -> Self {
+        Self { bytes: BytesMut::new(), budget, cap }
+    }
+
+    pub fn cap(&self) -> usize {
+        self.cap
+    }
+
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Adds to the frame; `false`: that would pass a cap, and nothing was added.
+    pub fn add(&mut self, more: &[u8]) -> bool {
+        if self.bytes.len() + more.len() > self.cap || !self.budget.take(more.len()) {
+            return false;
+        }
+        self.bytes.extend_from_slice(more);
+        true
+    }
+
+    /// All of it; nothing is held afterwards.
+    pub fn take(&mut self) -> Bytes {
+        self.budget.give(self.bytes.len());
+        std::mem::take(&mut self.bytes).freeze()
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.budget.give(self.bytes.len());
+    }
+}

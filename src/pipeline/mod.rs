@@ -1,0 +1,432 @@
+//! Bytes in, the same bytes and our event out. A function of its input: no clock, no task, no
+//! socket; [`body`] drives it.
+//!
+//! A frame is passed on when it is whole. Only an incomplete last frame is held, only while our
+//! event is still due, and only under its cap: a larger one passes untapped, and the next frame is
+//! tapped again. The finish frame is read before our event is written, as it often carries
+//! references itself, and passed on after it.
+
+pub mod body;
+pub mod hold;
+pub mod inject;
+pub mod tap;
+pub mod whole;
+
+use std::{collections::VecDeque, sync::Arc};
+
+use bytes::Bytes;
+
+use crate::{
+    citation::Record,
+    profile::native,
+    sse::{Cut, Eol, Event, Splitter, encode},
+};
+pub use hold::Budget;
+use hold::Hold;
+pub use inject::{End, Inject};
+pub use tap::Context;
+use tap::{Read, Tap};
+
+/// Live events per message; the final one comes all the same.
+pub const MAX_LIVE_EVENTS: u32 = 64;
+
+/// What a stream is run by.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub inject: Inject,
+    pub emit_empty: bool,
+    /// The largest frame that is tapped.
+    pub frame_cap: usize,
+    pub budget: Arc<Budget>,
+}
+
+/// What comes out, in order.
+#[derive(Debug, PartialEq)]
+pub enum Out {
+    /// The upstream's own.
+    Bytes(Bytes),
+    /// Ours.
+    Event(Bytes),
+    /// Store this, then say with [`Pipeline::committed`] whether it is stored; until then nothing
+    /// more comes out.
+    Commit(Box<Record>),
+    /// Store this, without waiting.
+    Store(Box<Record>),
+}
+
+/// What happened, for the log line and the metrics.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub frames: u64,
+    pub unread: u64,
+    pub oversized: u64,
+    pub live_events: u32,
+    pub panicked: bool,
+    pub injected: bool,
+    pub finished: bool,
+    pub fault: bool,
+}
+
+/// Where the message stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// It has not finished.
+    Due,
+    /// The record of a finished message is with the store; our event follows its answer.
+    Committing,
+    /// It has finished: nothing of ours comes any more.
+    Done,
+}
+
+pub struct Pipeline {
+    settings: Settings,
+    /// `None`: a passthrough.
+    tap: Option<Tap>,
+    splitter: Splitter,
+    hold: Hold,
+    /// How much of the held frame was passed on already.
+    sent: usize,
+    /// The current frame is too large: it passes untapped.
+    skipping: bool,
+    phase: Phase,
+    /// The chunk that is being worked through, where its unsent part begins, and where the next frame does.
+    chunk: Bytes,
+    unsent: usize,
+    at: usize,
+    /// What follows our event: a frame that was held, or a tail.
+    resume: Bytes,
+    /// The record that is with the store.
+    committing: Option<Box<Record>>,
+    ended: Option<End>,
+    out: VecDeque<Out>,
+    eol: Option<Eol>,
+    id_seen: bool,
+    /// Sources in the last live event.
+    announced: usize,
+    /// The ledger's revision in the last record that went to the store.
+    stored_revision: Option<u64>,
+    tally: Tally,
+}
+
+impl Pipeline {
+    /// Without a context it is a passthrough.
+    pub fn new(context: Option<Context>, settings: Settings) -> Self {
+        let hold = Hold::new(Arc::clone(&settings.budget), settings.frame_cap);
+        Self {
+            phase: Phase::Due,
+            settings,
+            tap: context.map(Tap::new),
+            splitter: Splitter::default(),
+            hold,
+            sent: 0,
+            skipping: false,
+            chunk: Bytes::new(),
+            unsent: 0,
+            at: 0,
+            resume: Bytes::new(),
+            committing: None,
+            ended: None,
+            out: VecDeque::new(),
+            eol: None,
+            id_seen: false,
+            announced: 0,
+            stored_revision: None,
+            tally: Tally::default(),
+        }
+    }
+
+    /// The next output, if there is one now.
+    pub fn take(&mut self) -> Option<Out> {
+        self.out.pop_front()
+    }
+
+    pub fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// What is known of the message so far: for those who ask while it streams.
+    pub fn tap(&self) -> Option<&Tap> {
+        self.tap.as_ref()
+    }
+
+    /// Takes the upstream's next bytes. Must not be called while a commit is awaited.
+    pub fn push(&mut self, chunk: Bytes) {
+        self.chunk = chunk;
+        self.unsent = 0;
+        self.at = 0;
+        self.run();
+    }
+
+    /// The store's answer to [`Out::Commit`].
+    pub fn committed(&mut self, stored: bool) {
+        let Some(mut record) = self.committing.take() else { return };
+        record.stored = stored;
+        self.phase = Phase::Done;
+        self.emit_event(&record);
+        self.tally.injected = true;
+        let resume = std::mem::take(&mut self.resume);
+        self.emit(resume);
+        if self.ended.is_none() {
+            self.run();
+        }
+    }
+
+    /// The stream ended. Everything that is left comes out, ours where it is due. Must not be called
+    /// while a commit is awaited.
+    pub fn finish(&mut self, end: End) {
+        if self.ended.replace(end).is_some() {
+            return;
+        }
+        let tail = self.hold.take();
+        let sent = std::mem::take(&mut self.sent);
+        if end == End::Clean && !tail.is_empty() {
+            // The last frame may lack its blank line. If it was cut, it does not parse.
+            self.read(&tail);
+        }
+        let rest = if end == End::Shutdown { Bytes::new() } else { tail.slice(sent..) };
+        // In the midst of a frame that was passed on in part, there is no boundary for our event.
+        let at_boundary = sent == 0 && !self.skipping;
+        if self.phase == Phase::Due && at_boundary && self.wants_event() {
+            self.commit(rest);
+        } else {
+            self.phase = Phase::Done;
+            self.store_rest();
+            self.emit(rest);
+        }
+    }
+
+    /// What to store when the client has left, if there is something that is not stored yet.
+    pub fn abandon(&mut self) -> Option<Box<Record>> {
+        self.store_rest();
+        self.out.drain(..).rev().find_map(|out| match out {
+            Out::Store(record) | Out::Commit(record) => Some(record),
+            Out::Bytes(_) | Out::Event(_) => None,
+        })
+    }
+
+    /// A comment for an idle connection, where one may stand: between frames, before our event,
+    /// and not after an `id:` (openai-python fails on a comment then).
+    pub fn heartbeat(&mut self) -> Option<Bytes> {
+        let between = self.sent == 0 && !self.skipping && self.out.is_empty();
+        let allowed = self.injecting() && self.tap.is_some() && !self.id_seen && self.ended.is_none();
+        (between && allowed).then(|| encode::heartbeat(self.eol.unwrap_or_default()))
+    }
+
+    /// Works through the chunk until it is used up or a commit is awaited.
+    fn run(&mut self) {
+        if self.at == 0 && self.chunk.first().is_some_and(|first| *first != b'\n') {
+            self.live();
+        }
+        while self.tap.is_some() {
+            let Some(cut) = self.splitter.advance(self.chunk.get(self.at..).unwrap_or_default()) else {
+                return self.keep_rest();
+            };
+            let (Cut::Frame(len) | Cut::Glue(len)) = cut;
+            let end = self.at + len;
+            let carried = self.carried(end);
+            let frame = carried.clone().unwrap_or_else(|| self.chunk.slice(self.at..end));
+            let skipped = std::mem::take(&mut self.skipping);
+            let tapped = matches!(cut, Cut::Frame(_)) && !skipped && self.fits(frame.len());
+            let ends = tapped && self.read(&frame) && self.phase == Phase::Due;
+
+            // Of a frame that began in an earlier chunk, what was not passed on yet.
+            let unsent = carried.map(|frame| frame.slice(std::mem::take(&mut self.sent)..));
+            if ends && self.wants_event() {
+                self.emit_chunk_to(self.at);
+                self.at = end;
+                if unsent.is_some() {
+                    self.unsent = end;
+                }
+                return self.commit(unsent.unwrap_or_default());
+            }
+            if ends {
+                self.phase = Phase::Done;
+                self.store_rest();
+            }
+            self.at = end;
+            if let Some(unsent) = unsent {
+                self.unsent = end;
+                self.emit(unsent);
+            }
+            if !self.splitter.awaits_lf() {
+                self.live();
+            }
+        }
+        self.pass_all();
+    }
+
+    /// The frame that ends at `end`, in one piece, if it began in an earlier chunk.
+    fn carried(&mut self, end: usize) -> Option<Bytes> {
+        if self.hold.is_empty() {
+            return None;
+        }
+        if !self.hold.add(self.chunk.get(self.at..end).unwrap_or_default()) {
+            self.overflow();
+            return None;
+        }
+        Some(self.hold.take())
+    }
+
+    fn fits(&mut self, len: usize) -> bool {
+        let fits = len <= self.hold.cap();
+        if !fits {
+            self.tally.oversized += 1;
+        }
+        fits
+    }
+
+    /// The last frame of the chunk is not whole: hold it, or pass it on if nothing of ours is due.
+    fn keep_rest(&mut self) {
+        let rest = self.chunk.slice(self.at..);
+        if self.skipping || rest.is_empty() {
+            self.emit_chunk_to(self.chunk.len());
+        } else if !self.hold.add(&rest) {
+            self.emit_chunk_to(self.at);
+            self.overflow();
+            self.emit_chunk_to(self.chunk.len());
+        } else if self.injecting() {
+            self.emit_chunk_to(self.at);
+        } else {
+            // Held as a copy for the tap only.
+            self.emit_chunk_to(self.chunk.len());
+            self.sent = self.hold.len();
+        }
+        self.chunk = Bytes::new();
+        self.unsent = 0;
+        self.at = 0;
+    }
+
+    /// The held frame passes a cap: what is held of it goes out, and the rest passes untapped.
+    fn overflow(&mut self) {
+        let held = self.hold.take();
+        let sent = std::mem::take(&mut self.sent);
+        self.emit(held.slice(sent..));
+        self.skipping = true;
+        self.tally.oversized += 1;
+    }
+
+    /// Lets the tap look at a frame; says whether the answer ends with it.
+    fn read(&mut self, frame: &[u8]) -> bool {
+        let Some(tap) = &mut self.tap else { return false };
+        let event = Event::read(frame);
+        self.id_seen |= event.id.is_some();
+        if self.eol.is_none() {
+            self.eol = Eol::of(frame);
+        }
+        if event.data.is_none() {
+            return false;
+        }
+        self.tally.frames += 1;
+        match tap.read(&event) {
+            Read::Ok => {}
+            Read::Unread => self.tally.unread += 1,
+            Read::Panicked => {
+                self.tally.panicked = true;
+                self.tap = None;
+                self.phase = Phase::Done;
+                return false;
+            }
+        }
+        let seen = tap.seen();
+        self.tally.finished |= seen.finish;
+        self.tally.fault |= seen.fault;
+        let ends = seen.finish || seen.fault;
+        if tap.gave_up() {
+            self.tap = None;
+            self.phase = Phase::Done;
+        }
+        ends
+    }
+
+    /// Our event may still come.
+    fn injecting(&self) -> bool {
+        self.phase == Phase::Due && self.settings.inject != Inject::Off
+    }
+
+    fn wants_event(&self) -> bool {
+        self.injecting()
+            && self.tap.as_ref().is_some_and(|tap| {
+                let empty = tap.seen().ledger.is_empty();
+                tap.provider().is_some() && (!empty || (self.settings.emit_empty && tap.seen().any))
+            })
+    }
+
+    /// Hands the record to the store; our event and `resume` follow its answer.
+    fn commit(&mut self, resume: Bytes) {
+        let Some(tap) = &self.tap else { return };
+        let record = Box::new(tap.record(false));
+        self.stored_revision = Some(tap.seen().ledger.revision());
+        self.phase = Phase::Committing;
+        self.resume = resume;
+        let mut to_store = record.clone();
+        to_store.stored = true;
+        self.committing = Some(record);
+        self.out.push_back(Out::Commit(to_store));
+    }
+
+    /// Stores what no event waits for: a message without sources, one that is not injected into, or
+    /// references that came after the finish.
+    fn store_rest(&mut self) {
+        let Some(tap) = &self.tap else { return };
+        let revision = tap.seen().ledger.revision();
+        if !tap.seen().any || tap.provider().is_none() || self.stored_revision == Some(revision) {
+            return;
+        }
+        let late = self.stored_revision.is_some();
+        let mut record = Box::new(tap.record(true));
+        record.late = late;
+        self.stored_revision = Some(revision);
+        self.out.push_back(Out::Store(record));
+    }
+
+    /// In live mode: an event after a frame that made the list grow. Never between a CR and its LF.
+    fn live(&mut self) {
+        if self.settings.inject != Inject::Live || self.phase != Phase::Due || self.tally.live_events >= MAX_LIVE_EVENTS
+        {
+            return;
+        }
+        let Some(tap) = &self.tap else { return };
+        let count = tap.seen().ledger.len();
+        if count > self.announced {
+            self.announced = count;
+            self.tally.live_events += 1;
+            let record = tap.record(false);
+            self.emit_chunk_to(self.at);
+            self.emit_event(&record);
+        }
+    }
+
+    fn emit_event(&mut self, record: &Record) {
+        let Some(tap) = &self.tap else { return };
+        let frame = native::frame(record, &tap.envelope(), self.eol.unwrap_or_default());
+        self.out.push_back(Out::Event(frame));
+    }
+
+    /// Passes on what is unsent of the chunk up to `end`, as one piece.
+    fn emit_chunk_to(&mut self, end: usize) {
+        if end > self.unsent {
+            let piece = self.chunk.slice(self.unsent..end);
+            self.unsent = end;
+            self.emit(piece);
+        }
+    }
+
+    fn pass_all(&mut self) {
+        let held = self.hold.take();
+        let sent = std::mem::take(&mut self.sent);
+        self.emit(held.slice(sent..));
+        self.emit_chunk_to(self.chunk.len());
+        self.chunk = Bytes::new();
+        self.unsent = 0;
+        self.at = 0;
+    }
+
+    fn emit(&mut self, bytes: Bytes) {
+        if !bytes.is_empty() {
+            self.out.push_back(Out::Bytes(bytes));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! The tap: one adapter and one ledger. It looks and does not touch; its failure is a change of mode.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+use url::Url;
+
+use crate::{
+    citation::{Ledger, Record, record::RecordType, text, url::source_id},
+    provider::{self, Adapter, Envelope, Kind, Signal, Sink},
+    sse::Event,
+};
+
+/// Ids that may stand in a path as they are.
+const MAX_ID: usize = 128;
+
+/// What is known of a message before its first byte.
+#[derive(Debug, Clone)]
+pub struct Context {
+    pub route: String,
+    pub provider: Kind,
+    pub link_base: Option<Url>,
+    pub nonce: String,
+    pub created: Timestamp,
+    /// The id of a message that names none.
+    pub fallback_id: String,
+}
+
+pub struct Tap {
+    adapter: Box<dyn Adapter>,
+    seen: Seen,
+    context: Context,
+}
+
+/// What the frames said so far.
+#[derive(Default)]
+pub struct Seen {
+    pub ledger: Ledger,
+    message: Option<String>,
+    conversation: Option<String>,
+    model: Option<String>,
+    /// Something of an assistant's message was seen.
+    pub any: bool,
+    pub finish: bool,
+    pub fault: bool,
+}
+
+/// How a frame fared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Read {
+    Ok,
+    /// Not understood; the next one is read all the same.
+    Unread,
+    /// The adapter panicked: this stream is tapped no more.
+    Panicked,
+}
+
+impl Tap {
+    pub fn new(context: Context) -> Self {
+        let seen = Seen { ledger: Ledger::new(context.link_base.clone()), ..Seen::default() };
+        Self { adapter: provider::adapter(context.provider), seen, context }
+    }
+
+    pub fn read(&mut self, event: &Event<'_>) -> Read {
+        let Self { adapter, seen, .. } = self;
+        // The adapter and the ledger are not looked at again after a panic.
+        match catch_unwind(AssertUnwindSafe(|| adapter.frame(event, seen))) {
+            Ok(result) => {
+                if let Some(provider) = adapter.provider() {
+                    seen.ledger.set_provider(provider);
+                }
+                if result.is_ok() { Read::Ok } else { Read::Unread }
+            }
+            Err(_) => Read::Panicked,
+        }
+    }
+
+    pub fn seen(&self) -> &Seen {
+        &self.seen
+    }
+
+    pub fn gave_up(&self) -> bool {
+        self.adapter.gave_up()
+    }
+
+    pub fn provider(&self) -> Option<&'static str> {
+        self.adapter.provider()
+    }
+
+    pub fn envelope(&self) -> Envelope<'_> {
+        self.adapter.envelope()
+    }
+
+    /// The id under which the message is found; `None` until it is known.
+    pub fn message_id(&self) -> Option<String> {
+        self.seen.message.as_deref().map(|id| path_id(id).0)
+    }
+
+    /// The record as it stands. It is complete when the upstream said that the answer is, and did not fail.
+    pub fn record(&self, stored: bool) -> Record {
+        let view = self.seen.ledger.view();
+        let mut metadata = Map::new();
+        let message_id = match self.seen.message.as_deref().map(path_id) {
+            Some((id, original)) => {
+                if let Some(original) = original {
+                    metadata.insert("originalMessageId".to_owned(), Value::String(original));
+                }
+                id
+            }
+            None => self.context.fallback_id.clone(),
+        };
+        Record {
+            kind: RecordType::Citations,
+            version: 1,
+            message_id,
+            conversation_id: self.seen.conversation.clone(),
+            provider: self.adapter.provider().unwrap_or("unknown").to_owned(),
+            route: self.context.route.clone(),
+            source: "default".to_owned(),
+            model: self.seen.model.clone(),
+            complete: self.seen.finish && !self.seen.fault,
+            stored,
+            truncated: view.truncated,
+            late: false,
+            nonce: self.context.nonce.clone(),
+            created_at: format!("{:.3}", self.context.created),
+            summary: view.summary,
+            queries: view.queries,
+            citations: view.citations,
+            stats: view.stats,
+            metadata,
+        }
+    }
+}
+
+/// An id outside `[A-Za-z0-9._:-]{1,128}` becomes `x-` and a hash; the original is kept beside it.
+fn path_id(id: &str) -> (String, Option<String>) {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b':' | b'-');
+    if (1..=MAX_ID).contains(&id.len()) && id.bytes().all(plain) {
+        return (id.to_owned(), None);
+    }
+    (format!("x-{}", source_id(id)), Some(text::line(id, 1024).0))
+}
+
+impl Sink for Seen {
+    fn signal(&mut self, signal: Signal<'_>) {
+        let short = |id: &str| text::floor(id, 1024).to_owned();
+        match signal {
+            // The first id counts: one that changes in mid-stream does not move the record.
+            Signal::Message(id) => {
+                self.any = true;
+                if self.message.is_none() {
+                    self.message = Some(short(id));
+                }
+            }
+            Signal::Conversation(id) => self.conversation = Some(text::line(id, 256).0),
+            Signal::Model(name) => self.model = Some(text::line(name, 256).0),
+            Signal::Text(piece) => {
+                self.any = true;
+                self.ledger.text(piece);
+            }
+            Signal::Answer(whole) => self.ledger.answer(whole),
+            Signal::Thinking(_) | Signal::Stage { .. } => self.any = true,
+            Signal::Round { key, summary, queries } => {
+                self.any = true;
+                self.ledger.round(key, summary, &queries);
+            }
+            Signal::Reference(reference) => {
+                self.any = true;
+                self.ledger.reference(&reference);
+            }
+            Signal::Failed { id, position, reason: _ } => self.ledger.failed(id, position),
+            Signal::Finish => self.finish = true,
+            Signal::Fault => self.fault = true,
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The pipeline over a stream that is all there: captures, replays, tests.
+
+use bytes::Bytes;
+
+use super::{Context, End, Out, Pipeline, Settings, Tally};
+use crate::citation::Record;
+
+/// What came of a stream.
+#[derive(Debug, Default)]
+pub struct Passed {
+    /// In order, each with whether it is ours.
+    pub pieces: Vec<(bool, Bytes)>,
+    /// What went to the store last.
+    pub record: Option<Box<Record>>,
+    pub tally: Tally,
+}
+
+impl Passed {
+    /// What the client gets.
+    pub fn out(&self) -> Vec<u8> {
+        self.concat(|_| true)
+    }
+
+    /// What the client gets, without what is ours.
+    pub fn relayed(&self) -> Vec<u8> {
+        self.concat(|ours| !ours)
+    }
+
+    /// Our frames.
+    pub fn ours(&self) -> Vec<&Bytes> {
+        self.pieces.iter().filter(|(ours, _)| *ours).map(|(_, piece)| piece).collect()
+    }
+
+    fn concat(&self, wanted: impl Fn(bool) -> bool) -> Vec<u8> {
+        let pieces = self.pieces.iter().filter(|(ours, _)| wanted(*ours));
+        pieces.flat_map(|(_, piece)| piece.iter().copied()).collect()
+    }
+}
+
+/// Runs chunks through a pipeline whose store answers every commit with `stored`.
+pub fn pass(
+    context: Context,
+    settings: Settings,
+    chunks: impl IntoIterator<Item = Bytes>,
+    end: End,
+    stored: bool,
+) -> Passed {
+    let mut pipeline = Pipeline::new(Some(context), settings);
+    let mut passed = Passed::default();
+    for chunk in chunks {
+        pipeline.push(chunk);
+        drain(&mut pipeline, &mut passed, stored);
+    }
+    pipeline.finish(end);
+    drain(&mut pipeline, &mut passed, stored);
+    passed.tally = pipeline.tally();
+    passed
+}
+
+fn drain(pipeline: &mut Pipeline, passed: &mut Passed, stored: bool) {
+    while let Some(out) = pipeline.take() {
+        match out {
+            Out::Bytes(bytes) => passed.pieces.push((false, bytes)),
+            Out::Event(bytes) => passed.pieces.push((true, bytes)),
+            Out::Store(record) => passed.record = Some(record),
+            Out::Commit(record) => {
+                passed.record = Some(record);
+                pipeline.committed(stored);
+            }
+        }
+    }
+}

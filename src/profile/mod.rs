@@ -1,0 +1,3 @@
+//! How a record is put on the wire.
+
+pub mod native;

@@ -1,0 +1,142 @@
+//! The upstream's own dialect: our record inside a frame that its clients take for one without effect.
+
+use bytes::Bytes;
+use serde::Serialize;
+
+use crate::{
+    citation::{Record, text},
+    provider::Envelope,
+    sse::{Eol, encode},
+};
+
+/// The name of our event.
+pub const EVENT: &str = "citations";
+/// Our line stays under this: proxies and clients with line buffers take 64 KiB.
+pub const MAX_LINE: usize = 64 * 1024;
+/// Characters of an excerpt in the event; the store has more.
+const SNIPPET: usize = 200;
+/// Characters of an excerpt when the line would be too long.
+const SHORT_SNIPPET: usize = 60;
+
+/// Our frame, whole.
+pub fn frame(record: &Record, envelope: &Envelope<'_>, eol: Eol) -> Bytes {
+    encode::event(EVENT, &line(record, envelope), eol)
+}
+
+/// The data line: excerpts are cut, then shrunk, then dropped, then the list is cut and says so.
+fn line(record: &Record, envelope: &Envelope<'_>) -> String {
+    let mut record = record.clone();
+    for shrink in [|r: &mut Record| cut_snippets(r, SNIPPET), short_snippets, no_snippets, bare] {
+        shrink(&mut record);
+        let line = dressed(&record, envelope);
+        if line.len() < MAX_LINE {
+            return line;
+        }
+    }
+    record.truncated = true;
+    loop {
+        let keep = record.citations.len() / 2;
+        record.citations.truncate(keep);
+        let line = dressed(&record, envelope);
+        if line.len() < MAX_LINE {
+            return line;
+        }
+        if keep == 0 {
+            // Only the message's own texts are left to shorten.
+            record.queries.clear();
+            record.summary = None;
+            record.stats.dangling_markers.clear();
+            return dressed(&record, envelope);
+        }
+    }
+}
+
+fn cut_snippets(record: &mut Record, chars: usize) {
+    for citation in &mut record.citations {
+        for snippet in citation.content.iter_mut().chain(&mut citation.snippets) {
+            let keep = text::first_chars(snippet, chars).len();
+            snippet.truncate(keep);
+        }
+    }
+}
+
+fn short_snippets(record: &mut Record) {
+    for citation in &mut record.citations {
+        citation.snippets.clear();
+    }
+    cut_snippets(record, SHORT_SNIPPET);
+}
+
+fn no_snippets(record: &mut Record) {
+    for citation in &mut record.citations {
+        citation.content = None;
+    }
+}
+
+fn bare(record: &mut Record) {
+    for citation in &mut record.citations {
+        citation.icon_url = None;
+        citation.metadata.clear();
+    }
+}
+
+#[derive(Serialize)]
+struct DoubaoWeb<'a> {
+    message_id: &'a str,
+    patch_op: [(); 0],
+    citations: &'a Record,
+}
+
+#[derive(Serialize)]
+struct Samantha<'a> {
+    event_type: u32,
+    event_data: &'static str,
+    citations: &'a Record,
+}
+
+#[derive(Serialize)]
+struct Lexiang<'a> {
+    completion_id: &'a str,
+    session_id: &'a str,
+    processes: Processes,
+    delta_content: &'static str,
+    content: &'static str,
+    finish_reason: &'static str,
+    is_stop: bool,
+    answer_source: &'static str,
+    additional_content: Option<()>,
+    citations: &'a Record,
+}
+
+#[derive(Serialize, Default)]
+struct Processes {
+    stage: &'static str,
+    message: &'static str,
+    delta_content: &'static str,
+    content: &'static str,
+    detail: Option<()>,
+}
+
+fn dressed(record: &Record, envelope: &Envelope<'_>) -> String {
+    let json = match *envelope {
+        Envelope::DoubaoWeb => {
+            serde_json::to_string(&DoubaoWeb { message_id: &record.message_id, patch_op: [], citations: record })
+        }
+        Envelope::Samantha => serde_json::to_string(&Samantha { event_type: 0, event_data: "{}", citations: record }),
+        Envelope::Lexiang { completion_id, session_id } => serde_json::to_string(&Lexiang {
+            completion_id,
+            session_id,
+            processes: Processes::default(),
+            delta_content: "",
+            content: "",
+            finish_reason: "",
+            is_stop: false,
+            answer_source: "",
+            additional_content: None,
+            citations: record,
+        }),
+        Envelope::Bare => serde_json::to_string(record),
+    };
+    // The types above have string keys and no failing parts: this cannot fail.
+    json.unwrap_or_default()
+}

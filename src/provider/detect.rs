@@ -1,0 +1,89 @@
+//! Which wire format is it? Decided by the first frame that only one of them sends.
+
+use super::{Adapter, Dialect, Envelope, Sink, Unread, json, of_dialect};
+use crate::sse::Event;
+
+/// Frames with data that may pass undecided before we stop looking.
+const MAX_UNDECIDED: u32 = 64;
+
+pub struct Detect {
+    among: &'static [Dialect],
+    chosen: Option<Box<dyn Adapter>>,
+    /// Frames left to look at; `None` looks for ever (the route named the provider).
+    left: Option<u32>,
+}
+
+impl Detect {
+    pub fn among(among: &'static [Dialect]) -> Self {
+        Self { among, chosen: None, left: None }
+    }
+
+    pub fn any() -> Self {
+        Self {
+            among: &[Dialect::DoubaoWeb, Dialect::Samantha, Dialect::Lexiang],
+            chosen: None,
+            left: Some(MAX_UNDECIDED),
+        }
+    }
+}
+
+impl Adapter for Detect {
+    fn provider(&self) -> Option<&'static str> {
+        self.chosen.as_ref()?.provider()
+    }
+
+    fn frame(&mut self, event: &Event<'_>, sink: &mut dyn Sink) -> Result<(), Unread> {
+        if let Some(adapter) = &mut self.chosen {
+            return adapter.frame(event, sink);
+        }
+        let Some(data) = event.data.as_deref() else { return Ok(()) };
+        if let Some(dialect) = sniff(&event.name, data).filter(|d| self.among.contains(d)) {
+            return self.chosen.insert(of_dialect(dialect)).frame(event, sink);
+        }
+        if let Some(left) = &mut self.left {
+            *left = left.saturating_sub(1);
+        }
+        Ok(())
+    }
+
+    fn envelope(&self) -> Envelope<'_> {
+        self.chosen.as_ref().map_or(Envelope::Bare, |adapter| adapter.envelope())
+    }
+
+    fn gave_up(&self) -> bool {
+        self.chosen.is_none() && self.left == Some(0)
+    }
+}
+
+fn sniff(name: &str, data: &str) -> Option<Dialect> {
+    match name {
+        "SSE_HEARTBEAT"
+        | "SSE_ACK"
+        | "FULL_MSG_NOTIFY"
+        | "STREAM_MSG_NOTIFY"
+        | "STREAM_CHUNK"
+        | "CHUNK_DELTA"
+        | "SSE_REPLY_END"
+        | "STREAM_ERROR"
+        | "STREAM_TIMEOUT_CONTROL"
+        | "ASYNC_CHUNK_SNAPSHOT"
+        | "gateway-error" => {
+            return Some(Dialect::DoubaoWeb);
+        }
+        _ => {}
+    }
+    json::with_parsed(data, |node| {
+        if node.get("event_type").is_some() && node.get("event_data").is_some() {
+            Some(Dialect::Samantha)
+        } else if node.get("patch_op").is_some() {
+            Some(Dialect::DoubaoWeb)
+        } else if node.get("completion_id").is_some()
+            && (node.get("processes").is_some() || node.get("delta_content").is_some())
+        {
+            Some(Dialect::Lexiang)
+        } else {
+            None
+        }
+    })
+    .flatten()
+}

@@ -1,0 +1,99 @@
+//! Search blocks and the cards in them, as both protocols carry them.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use crate::{
+    citation::ledger::Reference,
+    provider::{Signal, Sink, WEB, json::Node, published},
+};
+
+const BLOCK: &[&str] = &["search_query_result_block", "searchQueryResultBlock", "search_block", "searchBlock"];
+const RESULTS: &[&str] = &["results", "result_list", "resultList"];
+const CARDS: &[&str] =
+    &["text_card", "textCard", "video_card", "videoCard", "image_card", "imageCard", "image_result", "imageResult"];
+
+/// Reads the content of a block if it holds a search; says whether it did.
+pub fn search(content: &Node<'_>, left: u8, block_id: &str, sink: &mut dyn Sink) -> bool {
+    if let Some(block) = content.any(BLOCK) {
+        return block.opened(left, |block, _| {
+            round(block, block_id, sink);
+            true
+        });
+    }
+    // The older protocol also sends the search object itself.
+    if content.any(RESULTS).is_some() || content.get("queries").is_some() {
+        round(content, block_id, sink);
+        return true;
+    }
+    false
+}
+
+fn round(block: &Node<'_>, block_id: &str, sink: &mut dyn Sink) {
+    let queries = block.any(&["queries", "query_list", "queryList"]).map(Node::list).unwrap_or_default();
+    let queries = queries.iter().filter_map(|q| q.str().or_else(|| q.text(&["query", "text"])));
+    sink.signal(Signal::Round {
+        key: block_id,
+        summary: block.text(&["summary"]),
+        queries: queries.map(Cow::Borrowed).collect(),
+    });
+    let results = block.any(RESULTS).map(Node::list).unwrap_or_default();
+    for (position, result) in (1..).zip(results) {
+        let found = CARDS.iter().find_map(|key| result.get(key).filter(|card| card.is_map()).map(|card| (*key, card)));
+        let (kind, card) = found.unwrap_or(("", result));
+        reference(card, kind, position, sink);
+    }
+}
+
+fn reference(card: &Node<'_>, kind: &str, position: u32, sink: &mut dyn Sink) {
+    if !card.is_map() {
+        return sink.signal(Signal::Failed { id: None, position, reason: "not a card" });
+    }
+    let url = card.text(&["url", "video_url", "videoUrl", "main_site_url", "mainSiteUrl", "mobile_url", "link"]);
+    let title = card.text(&["title", "img_caption", "imgCaption"]);
+    if url.is_none() && title.is_none() {
+        let id = card.id(&["id", "doc_id", "docId"]);
+        return sink.signal(Signal::Failed { id, position, reason: "a card without title and url" });
+    }
+    let doc_id = card.id(&["doc_id", "docId"]);
+    let mut metadata = Vec::new();
+    let mut note = |key: &'static str, value: Option<String>| {
+        if let Some(value) = value {
+            metadata.push((key, Value::String(value)));
+        }
+    };
+    note("docId", doc_id.clone());
+    note("cardId", card.id(&["id"]));
+    match kind {
+        "video_card" | "videoCard" => note("resultKind", Some("video".to_owned())),
+        "image_card" | "imageCard" | "image_result" | "imageResult" => note("resultKind", Some("image".to_owned())),
+        _ if card.text(&["main_site_url", "img_caption"]).is_some() => note("resultKind", Some("image".to_owned())),
+        _ => {}
+    }
+    let rank = card.index(&["original_doc_rank", "originalDocRank"]);
+    sink.signal(Signal::Reference(Reference {
+        number: card.index(&["index"]).or(rank),
+        position: Some(position),
+        rank,
+        url,
+        title,
+        snippet: card.text(&["summary", "snippet", "description", "content"]),
+        site_name: card.text(&[
+            "sitename",
+            "site_name",
+            "siteName",
+            "source_name",
+            "sourceName",
+            "platform",
+            "source_app_name",
+            "sourceAppName",
+        ]),
+        icon_url: card.text(&["logo_url", "logoUrl", "icon_url", "iconUrl"]),
+        // Despite its name a text with an offset.
+        published: card.any(&["publish_time_second", "publishTimeSecond", "publish_time"]).and_then(published),
+        doc_id: doc_id.map(Cow::Owned),
+        kind: WEB,
+        metadata,
+    }));
+}

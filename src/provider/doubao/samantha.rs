@@ -1,0 +1,97 @@
+//! The older protocol (`/samantha/chat/completion`): three JSON layers,
+//! frame > `event_data` > `message.content`.
+
+use super::{PROVIDER, cards};
+use crate::{
+    provider::{
+        Adapter, Envelope, Signal, Sink, Unread,
+        json::{self, MAX_NESTED, Node},
+    },
+    sse::Event,
+};
+
+const CHUNK: u64 = 2001;
+const END: u64 = 2003;
+const ERROR: u64 = 2005;
+
+pub struct Samantha;
+
+impl Adapter for Samantha {
+    fn provider(&self) -> Option<&'static str> {
+        Some(PROVIDER)
+    }
+
+    fn frame(&mut self, event: &Event<'_>, sink: &mut dyn Sink) -> Result<(), Unread> {
+        let Some(data) = event.data.as_deref() else { return Ok(()) };
+        if event.name == "gateway-error" {
+            sink.signal(Signal::Fault);
+            return Ok(());
+        }
+        json::with_parsed(data, |node| match node.get("event_type").and_then(Node::number) {
+            Some(CHUNK) => {
+                if let Some(inner) = node.get("event_data") {
+                    inner.opened(MAX_NESTED, |inner, left| chunk(inner, left, sink));
+                }
+            }
+            Some(END) => sink.signal(Signal::Finish),
+            Some(ERROR) => sink.signal(Signal::Fault),
+            None if node.get("code").is_some() && node.get("message").is_some() => sink.signal(Signal::Fault),
+            _ => {}
+        })
+        .ok_or(Unread)
+    }
+
+    fn envelope(&self) -> Envelope<'_> {
+        Envelope::Samantha
+    }
+}
+
+fn chunk(inner: &Node<'_>, left: u8, sink: &mut dyn Sink) {
+    if let Some(id) = inner.id(&["conversation_id"]).filter(|id| id != "0") {
+        sink.signal(Signal::Conversation(&id));
+    }
+    if let Some(message) = inner.get("message") {
+        message.opened(left, |message, left| read_message(message, left, sink));
+    }
+    // Both this and event_type 2003 can come; the first is the finish.
+    if inner.truthy("is_finish") {
+        sink.signal(Signal::Finish);
+    }
+}
+
+fn read_message(message: &Node<'_>, left: u8, sink: &mut dyn Sink) {
+    let id = message.id(&["id", "message_id"]);
+    if let Some(id) = &id {
+        sink.signal(Signal::Message(id));
+    }
+    let blocks = message.any(&["content_block", "contentBlock"]);
+    if let Some(blocks) = blocks {
+        blocks.opened(left, |blocks, left| {
+            for block in blocks.list() {
+                let block_id = block.id(&["block_id", "blockId"]).unwrap_or_default();
+                if let Some(content) = block.get("content") {
+                    content.opened(left, |content, left| cards::search(content, left, &block_id, sink));
+                }
+            }
+        });
+    }
+    let Some(content) = message.get("content") else { return };
+    let kind = message.get("content_type").and_then(Node::number);
+    content.opened(left, |content, left| match kind {
+        Some(2001 | 10_000) => {
+            if let Some(text) = content.get("text").and_then(Node::str) {
+                sink.signal(Signal::Text(text));
+            }
+        }
+        Some(2008) => {
+            if let Some(text) = content.text(&["think", "text"]) {
+                sink.signal(Signal::Thinking(text));
+            }
+        }
+        _ => {
+            // A search sent again, grown, is the same round.
+            let block_id = message.id(&["block_id"]).unwrap_or_default();
+            cards::search(content, left, &block_id, sink);
+        }
+    });
+}

@@ -1,0 +1,225 @@
+//! The current protocol (`/chat/completion`), which Dola, its overseas twin, speaks too.
+//! Dispatched on the SSE event's name; `patch_type` means nothing reliable and is not looked at.
+
+use super::{PROVIDER, cards};
+use crate::{
+    provider::{
+        Adapter, Envelope, Signal, Sink, Unread,
+        json::{self, MAX_NESTED, Node},
+    },
+    sse::Event,
+};
+
+const TEXT: u64 = 10_000;
+const THINKING: u64 = 10_040;
+/// `patch_object` of the text's spoken copy: reading it would double the text.
+const TTS: u64 = 111;
+/// `patch_object` of text as older streams patch it.
+const LEGACY_TEXT: u64 = 102;
+const USER: u64 = 1;
+const ASSISTANT: u64 = 2;
+/// Thinking blocks remembered per message; further ones count as answer text.
+const MAX_THINKING_BLOCKS: usize = 64;
+
+#[derive(Default)]
+pub struct Web {
+    /// Which channel a `CHUNK_DELTA`, which names none, goes on with.
+    thinking: bool,
+    thinking_blocks: Vec<String>,
+}
+
+impl Adapter for Web {
+    fn provider(&self) -> Option<&'static str> {
+        Some(PROVIDER)
+    }
+
+    fn frame(&mut self, event: &Event<'_>, sink: &mut dyn Sink) -> Result<(), Unread> {
+        let Some(data) = event.data.as_deref() else { return Ok(()) };
+        let read = match &*event.name {
+            "SSE_HEARTBEAT" | "STREAM_TIMEOUT_CONTROL" => return Ok(()),
+            // Up to three of these come, in some streams only the third: each is a finish.
+            "SSE_REPLY_END" => {
+                json::with_parsed(data, |node| {
+                    if let Some(id) = node.get("msg_finish_attr").and_then(|attr| attr.id(&["msgid"])) {
+                        sink.signal(Signal::Message(&id));
+                    }
+                });
+                sink.signal(Signal::Finish);
+                return Ok(());
+            }
+            "STREAM_ERROR" | "gateway-error" => {
+                sink.signal(Signal::Fault);
+                return Ok(());
+            }
+            "SSE_ACK" => json::with_parsed(data, |node| ack(node, sink)),
+            "CHUNK_DELTA" => json::with_parsed(data, |node| {
+                if let Some(text) = node.get("text").and_then(Node::str) {
+                    self.text(self.thinking, text, sink);
+                }
+            }),
+            "FULL_MSG_NOTIFY" => json::with_parsed(data, |node| self.full_message(node, sink)),
+            _ => json::with_parsed(data, |node| self.chunk(node, sink)),
+        };
+        read.ok_or(Unread)
+    }
+
+    fn envelope(&self) -> Envelope<'_> {
+        Envelope::DoubaoWeb
+    }
+}
+
+/// `"0"` means that no conversation is assigned yet.
+fn conversation(node: &Node<'_>, sink: &mut dyn Sink) {
+    if let Some(id) = node.id(&["conversation_id"]).filter(|id| id != "0") {
+        sink.signal(Signal::Conversation(&id));
+    }
+}
+
+fn ack(node: &Node<'_>, sink: &mut dyn Sink) {
+    if let Some(meta) = node.get("ack_client_meta") {
+        conversation(meta, sink);
+        if let Some(info) = meta.get("conversation_info") {
+            conversation(info, sink);
+        }
+    }
+}
+
+fn user_type(node: &Node<'_>) -> Option<u64> {
+    node.get("user_type").and_then(Node::number)
+}
+
+impl Web {
+    fn text(&self, thinking: bool, text: &str, sink: &mut dyn Sink) {
+        sink.signal(if thinking { Signal::Thinking(text) } else { Signal::Text(text) });
+    }
+
+    /// Mostly the echo of the user's own message, which may hold pasted citations: only one that
+    /// says it is the assistant's is read, and only for its references, as its text came already.
+    fn full_message(&mut self, node: &Node<'_>, sink: &mut dyn Sink) {
+        let Some(message) = node.get("message") else { return };
+        message.opened(MAX_NESTED, |message, left| {
+            if user_type(message) == Some(ASSISTANT) {
+                let mut references_only = ReferencesOnly(sink);
+                self.message(message, left, &mut references_only);
+            }
+        });
+    }
+
+    /// `STREAM_CHUNK`, `STREAM_MSG_NOTIFY`, snapshots, and whatever else looks like them.
+    fn chunk(&mut self, node: &Node<'_>, sink: &mut dyn Sink) {
+        if let Some(meta) = node.get("meta") {
+            if user_type(meta) == Some(USER) {
+                return;
+            }
+            self.ids(meta, sink);
+        }
+        self.ids(node, sink);
+        if let Some(content) = node.get("content") {
+            content.opened(MAX_NESTED, |content, left| self.blocks_of(content, left, sink));
+        }
+        if let Some(message) = node.get("message") {
+            message.opened(MAX_NESTED, |message, left| self.message(message, left, sink));
+        }
+        if let Some(ops) = node.get("patch_op") {
+            ops.opened(MAX_NESTED, |ops, left| {
+                for op in ops.list() {
+                    self.patch(op, left, sink);
+                }
+            });
+        }
+    }
+
+    fn ids(&self, node: &Node<'_>, sink: &mut dyn Sink) {
+        if let Some(id) = node.id(&["message_id"]) {
+            sink.signal(Signal::Message(&id));
+        }
+        conversation(node, sink);
+    }
+
+    fn message(&mut self, message: &Node<'_>, left: u8, sink: &mut dyn Sink) {
+        if user_type(message) == Some(USER) {
+            return;
+        }
+        self.ids(message, sink);
+        self.blocks_of(message, left, sink);
+        if let Some(content) = message.get("content") {
+            content.opened(left, |content, left| self.blocks_of(content, left, sink));
+        }
+    }
+
+    fn patch(&mut self, op: &Node<'_>, left: u8, sink: &mut dyn Sink) {
+        let Some(value) = op.get("patch_value") else { return };
+        match op.get("patch_object").and_then(Node::number) {
+            Some(TTS) => {}
+            Some(LEGACY_TEXT) => value.opened(left, |value, left| self.legacy_text(value, left, sink)),
+            _ => value.opened(left, |value, left| {
+                self.blocks_of(value, left, sink);
+                if let Some(content) = value.get("content") {
+                    content.opened(left, |content, left| self.blocks_of(content, left, sink));
+                }
+            }),
+        }
+    }
+
+    /// `content` is a JSON string `{"text":…}`, or the text itself.
+    fn legacy_text(&mut self, value: &Node<'_>, left: u8, sink: &mut dyn Sink) {
+        let Some(content) = value.get("content") else { return };
+        let opened = content.opened(left, |content, _| {
+            let text = content.get("text").and_then(Node::str);
+            if let Some(text) = text {
+                sink.signal(Signal::Text(text));
+            }
+            text.is_some()
+        });
+        if let (false, Some(text)) = (opened, content.str()) {
+            sink.signal(Signal::Text(text));
+        }
+    }
+
+    /// `holder` is a list of blocks, or has one in `content_block`.
+    fn blocks_of(&mut self, holder: &Node<'_>, left: u8, sink: &mut dyn Sink) {
+        let blocks = holder.any(&["content_block", "contentBlock"]).unwrap_or(holder);
+        blocks.opened(left, |blocks, left| {
+            for block in blocks.list() {
+                self.block(block, left, sink);
+            }
+        });
+    }
+
+    fn block(&mut self, block: &Node<'_>, left: u8, sink: &mut dyn Sink) {
+        let kind = block.any(&["block_type", "blockType"]).and_then(Node::number);
+        let id = block.id(&["block_id", "blockId"]).unwrap_or_default();
+        if kind == Some(THINKING) {
+            // Seen as "first enters, second leaves" and as "is_finish leaves": both are honoured.
+            let known = self.thinking_blocks.contains(&id);
+            self.thinking = !known && !block.truthy("is_finish");
+            if !known && self.thinking_blocks.len() < MAX_THINKING_BLOCKS {
+                self.thinking_blocks.push(id);
+            }
+            return;
+        }
+        let Some(content) = block.get("content") else { return };
+        content.opened(left, |content, left| {
+            if cards::search(content, left, &id, sink) {
+                return;
+            }
+            let text = content.any(&["text_block", "textBlock"]).and_then(|t| t.get("text")).and_then(Node::str);
+            if let (Some(TEXT), Some(text)) = (kind, text) {
+                let parent = block.id(&["parent_id", "parentId"]);
+                self.thinking = parent.is_some_and(|parent| self.thinking_blocks.contains(&parent));
+                self.text(self.thinking, text, sink);
+            }
+        });
+    }
+}
+
+/// Lets ids and references through, not text.
+struct ReferencesOnly<'s>(&'s mut dyn Sink);
+
+impl Sink for ReferencesOnly<'_> {
+    fn signal(&mut self, signal: Signal<'_>) {
+        if !matches!(signal, Signal::Text(_) | Signal::Thinking(_)) {
+            self.0.signal(signal);
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! JSON as strangers send it: a borrowed tree with caps on depth and size, the last of
+//! duplicate keys winning, and readers that skip what has the wrong type.
+
+use std::{borrow::Cow, cell::Cell, fmt};
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+
+/// Deeper documents are not read.
+pub const MAX_DEPTH: u32 = 64;
+/// Documents with more values are not read: a frame of 4 MiB could otherwise become a tree of 60.
+pub const MAX_NODES: u32 = 262_144;
+/// How often a string that holds JSON is opened, counted from the frame.
+pub const MAX_NESTED: u8 = 3;
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Node<'a> {
+    Null,
+    Bool(bool),
+    Unsigned(u64),
+    Signed(i64),
+    Float(f64),
+    Str(Cow<'a, str>),
+    List(Vec<Node<'a>>),
+    Map(Vec<(Cow<'a, str>, Node<'a>)>),
+}
+
+/// Reads one document. `None`: malformed, too deep, too large, or followed by something.
+pub fn parse(text: &str) -> Option<Node<'_>> {
+    parse_once(text)
+}
+
+/// As [`parse`], and once more with lone surrogates (`\ud800`) replaced, which serde_json refuses.
+pub fn with_parsed<T>(text: &str, read: impl FnOnce(&Node<'_>) -> T) -> Option<T> {
+    if let Some(node) = parse_once(text) {
+        return Some(read(&node));
+    }
+    let mended = replace_lone_surrogates(text)?;
+    parse_once(&mended).map(|node| read(&node))
+}
+
+fn parse_once(text: &str) -> Option<Node<'_>> {
+    let budget = Cell::new(MAX_NODES);
+    let mut de = serde_json::Deserializer::from_str(text);
+    let node = Seed { depth: MAX_DEPTH, budget: &budget }.deserialize(&mut de).ok()?;
+    de.end().ok()?;
+    Some(node)
+}
+
+impl<'a> Node<'a> {
+    /// The value of `key`; of duplicates, the last.
+    pub fn get(&self, key: &str) -> Option<&Node<'a>> {
+        match self {
+            Self::Map(pairs) => pairs.iter().rev().find(|(k, _)| k == key).map(|(_, v)| v),
+            _ => None,
+        }
+    }
+
+    /// The first of `keys` that is there and not null.
+    pub fn any(&self, keys: &[&str]) -> Option<&Node<'a>> {
+        keys.iter().filter_map(|key| self.get(key)).find(|node| **node != Self::Null)
+    }
+
+    pub fn str(&self) -> Option<&str> {
+        match self {
+            Self::Str(s) => Some(s),
+            _ => None,
+        }
+    }
+
+    /// The first of `keys` that is a non-empty string.
+    pub fn text(&self, keys: &[&str]) -> Option<&str> {
+        keys.iter().filter_map(|key| self.get(key)?.str()).find(|s| !s.trim().is_empty())
+    }
+
+    /// The first of `keys` that is an id: a non-empty string, or an integer, written out exactly.
+    pub fn id(&self, keys: &[&str]) -> Option<String> {
+        keys.iter().filter_map(|key| self.get(key)).find_map(|node| match node {
+            Self::Str(s) if !s.is_empty() => Some(s.to_string()),
+            Self::Unsigned(n) => Some(n.to_string()),
+            Self::Signed(n) => Some(n.to_string()),
+            _ => None,
+        })
+    }
+
+    /// A whole number that is not negative, also when it was written as a string.
+    pub fn number(&self) -> Option<u64> {
+        match self {
+            Self::Unsigned(n) => Some(*n),
+            Self::Str(s) => s.trim().parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// The first of `keys` that is a positive number below a million.
+    pub fn index(&self, keys: &[&str]) -> Option<u32> {
+        keys.iter()
+            .filter_map(|key| self.get(key)?.number())
+            .find(|n| (1..1_000_000).contains(n))
+            .and_then(|n| u32::try_from(n).ok())
+    }
+
+    /// `true`, 1 or "1", "true".
+    pub fn truthy(&self, key: &str) -> bool {
+        match self.get(key) {
+            Some(Self::Bool(b)) => *b,
+            Some(Self::Unsigned(n)) => *n == 1,
+            Some(Self::Str(s)) => s == "1" || s.eq_ignore_ascii_case("true"),
+            _ => false,
+        }
+    }
+
+    pub fn list(&self) -> &[Node<'a>] {
+        match self {
+            Self::List(items) => items,
+            _ => &[],
+        }
+    }
+
+    pub fn is_map(&self) -> bool {
+        matches!(self, Self::Map(_))
+    }
+
+    /// Calls `read` with this value, or, where it is a string that holds a JSON object or list, with
+    /// that: upstreams encode values twice without notice. `left` bounds how often.
+    pub fn opened<T: Default>(&self, left: u8, read: impl FnOnce(&Node<'_>, u8) -> T) -> T {
+        match self {
+            Self::Str(s) => {
+                let looks_like_json = matches!(s.trim_start().as_bytes().first(), Some(b'{' | b'['));
+                if left == 0 || !looks_like_json {
+                    return T::default();
+                }
+                with_parsed(s, |inner| read(inner, left - 1)).unwrap_or_default()
+            }
+            _ => read(self, left),
+        }
+    }
+}
+
+struct Seed<'b> {
+    depth: u32,
+    budget: &'b Cell<u32>,
+}
+
+impl Seed<'_> {
+    fn spend<E: serde::de::Error>(&self) -> Result<(), E> {
+        let left = self.budget.get().checked_sub(1).ok_or_else(|| E::custom("too many values"))?;
+        self.budget.set(left);
+        Ok(())
+    }
+
+    fn deeper<E: serde::de::Error>(&self) -> Result<Self, E> {
+        let depth = self.depth.checked_sub(1).ok_or_else(|| E::custom("too deep"))?;
+        Ok(Self { depth, budget: self.budget })
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Seed<'_> {
+    type Value = Node<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node<'de>, D::Error> {
+        self.spend()?;
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Seed<'_> {
+    type Value = Node<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Node<'de>, E> {
+        Ok(Node::Null)
+    }
+
+    fn visit_bool<E>(self, v: bool) -> Result<Node<'de>, E> {
+        Ok(Node::Bool(v))
+    }
+
+    fn visit_u64<E>(self, v: u64) -> Result<Node<'de>, E> {
+        Ok(Node::Unsigned(v))
+    }
+
+    fn visit_i64<E>(self, v: i64) -> Result<Node<'de>, E> {
+        Ok(Node::Signed(v))
+    }
+
+    fn visit_f64<E>(self, v: f64) -> Result<Node<'de>, E> {
+        Ok(Node::Float(v))
+    }
+
+    fn visit_borrowed_str<E>(self, v: &'de str) -> Result<Node<'de>, E> {
+        Ok(Node::Str(Cow::Borrowed(v)))
+    }
+
+    fn visit_str<E>(self, v: &str) -> Result<Node<'de>, E> {
+        Ok(Node::Str(Cow::Owned(v.to_owned())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Node<'de>, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element_seed(self.deeper()?)? {
+            items.push(item);
+        }
+        Ok(Node::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node<'de>, A::Error> {
+        let mut pairs = Vec::new();
+        while let Some(key) = map.next_key_seed(Key)? {
+            pairs.push((key, map.next_value_seed(self.deeper()?)?));
+        }
+        Ok(Node::Map(pairs))
+    }
+}
+
+struct Key;
+
+impl<'de> DeserializeSeed<'de> for Key {
+    type Value = Cow<'de, str>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Key {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_borrowed_str<E>(self, v: &'de str) -> Result<Self::Value, E> {
+        Ok(Cow::Borrowed(v))
+    }
+
+    fn visit_str<E>(self, v: &str) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(v.to_owned()))
+    }
+}
+
+/// `\ud800` without its partner becomes `\ufffd`; `None` when there was none to replace.
+fn replace_lone_surrogates(text: &str) -> Option<String> {
+    fn unit(text: &str, at: usize) -> Option<u16> {
+        let hex = text.get(at..)?.strip_prefix("\\u")?.get(..4)?;
+        u16::from_str_radix(hex, 16).ok()
+    }
+    let mut out = String::with_capacity(text.len());
+    let (mut from, mut at, mut replaced) = (0, 0, false);
+    while let Some(skip) = memchr::memchr(b'\\', text.as_bytes().get(at..)?) {
+        at += skip;
+        let step = match unit(text, at) {
+            Some(0xD800..=0xDBFF) if matches!(unit(text, at + 6), Some(0xDC00..=0xDFFF)) => 12,
+            Some(0xD800..=0xDFFF) => {
+                out.push_str(text.get(from..at)?);
+                out.push_str("\\ufffd");
+                from = at + 6;
+                replaced = true;
+                6
+            }
+            // Any other escape is two characters at least; `\\` must not start another one.
+            _ => 2,
+        };
+        at += step;
+    }
+    out.push_str(text.get(from..)?);
+    replaced.then_some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_of_duplicate_keys_wins() {
+        let node = parse(r#"{"url":"a","url":"b"}"#);
+        assert_eq!(node.and_then(|n| n.text(&["url"]).map(str::to_owned)).as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn depth_is_capped_at_the_limit_and_over_it() {
+        let nested = |n: usize| "[".repeat(n) + &"]".repeat(n);
+        assert!(parse(&nested(64)).is_some());
+        assert!(parse(&nested(65)).is_none());
+        assert!(parse(&nested(100_000)).is_none());
+    }
+
+    #[test]
+    fn a_document_of_too_many_values_is_not_read() {
+        let list = |n: usize| format!("[{}0]", "0,".repeat(n - 1));
+        assert!(parse(&list(MAX_NODES as usize - 1)).is_some());
+        assert!(parse(&list(MAX_NODES as usize)).is_none());
+    }
+
+    #[test]
+    fn lone_surrogates_become_replacement_characters() {
+        let read = |text| with_parsed(text, |n| n.text(&["t"]).map(str::to_owned)).flatten();
+        assert_eq!(read(r#"{"t":"a\ud800b"}"#).as_deref(), Some("a\u{fffd}b"));
+        assert_eq!(read(r#"{"t":"\ud83d\ude00\udc00"}"#).as_deref(), Some("😀\u{fffd}"));
+        assert_eq!(read(r#"{"t":"\\ud800"}"#).as_deref(), Some("\\ud800"));
+        assert_eq!(read(r#"{"t":"中\ud8"#), None);
+    }
+
+    #[test]
+    fn big_ids_stay_exact() {
+        let node = parse(r#"{"id":35744004404204546,"big":18446744073709551615}"#);
+        let node = node.as_ref();
+        assert_eq!(node.and_then(|n| n.id(&["id"])).as_deref(), Some("35744004404204546"));
+        assert_eq!(node.and_then(|n| n.id(&["big"])).as_deref(), Some("18446744073709551615"));
+    }
+
+    #[test]
+    fn strings_are_opened_three_times_at_most() {
+        let mut text = r#"{"deep":1}"#.to_owned();
+        for _ in 0..3 {
+            text = serde_json::Value::String(text).to_string();
+        }
+        let node = parse(&text);
+        let depth = |left| {
+            node.as_ref().map(|n| n.opened(left, |n, left| n.opened(left, |n, left| n.opened(left, |n, _| n.is_map()))))
+        };
+        assert_eq!(depth(3), Some(true));
+        assert_eq!(depth(2), Some(false));
+    }
+}

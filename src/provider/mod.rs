@@ -1,0 +1,171 @@
+//! What upstreams mean: a frame in, signals out. One file per wire format; a new one touches its
+//! own file, the match in [`adapter`], and its fixtures.
+
+mod detect;
+mod doubao;
+pub mod json;
+mod tencent;
+
+use std::{borrow::Cow, str::FromStr};
+
+use crate::{
+    citation::{
+        ledger::{Published, Reference},
+        record::CitationType,
+    },
+    sse::Event,
+};
+
+/// What a route says about its upstream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Doubao web, both its protocols, told apart by the frames.
+    Doubao,
+    /// Tencent Lexiang.
+    Tencent,
+    /// Decided by the first frames.
+    Auto,
+}
+
+impl Kind {
+    pub const NAMES: &[&str] = &["doubao", "tencent", "auto"];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Doubao => "doubao",
+            Self::Tencent => "tencent",
+            Self::Auto => "auto",
+        }
+    }
+}
+
+impl FromStr for Kind {
+    type Err = ();
+
+    fn from_str(s: &str) -> Result<Self, ()> {
+        match s {
+            "doubao" => Ok(Self::Doubao),
+            "tencent" => Ok(Self::Tencent),
+            "auto" => Ok(Self::Auto),
+            _ => Err(()),
+        }
+    }
+}
+
+/// A wire format that we read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    DoubaoWeb,
+    Samantha,
+    Lexiang,
+}
+
+/// One instance per stream; reads frames and says what they mean.
+pub trait Adapter: Send {
+    /// The provider's name in records; `None` until it is known.
+    fn provider(&self) -> Option<&'static str>;
+
+    /// Reads one frame. `Unread` means that the frame was not understood where it should have
+    /// been; the next one is read all the same.
+    fn frame(&mut self, event: &Event<'_>, sink: &mut dyn Sink) -> Result<(), Unread>;
+
+    /// The neutral frame of this stream's dialect that our record travels in.
+    fn envelope(&self) -> Envelope<'_>;
+
+    /// It will never understand this stream: stop asking.
+    fn gave_up(&self) -> bool {
+        false
+    }
+}
+
+/// Takes what an adapter reads, as it reads it.
+pub trait Sink {
+    fn signal(&mut self, signal: Signal<'_>);
+}
+
+/// What a frame meant.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Signal<'a> {
+    /// The assistant message's id.
+    Message(&'a str),
+    Conversation(&'a str),
+    Model(&'a str),
+    /// A piece of the answer.
+    Text(&'a str),
+    /// A piece of the model's thinking.
+    Thinking(&'a str),
+    /// The whole answer once more.
+    Answer(&'a str),
+    /// What the upstream is doing, in its own words.
+    Stage {
+        name: &'a str,
+        message: &'a str,
+        detail: Option<String>,
+    },
+    /// A search: its block, and what is known of it. References that follow belong to it.
+    Round {
+        key: &'a str,
+        summary: Option<&'a str>,
+        queries: Vec<Cow<'a, str>>,
+    },
+    Reference(Reference<'a>),
+    /// A reference that cannot be one: what tells it from others where it has that, its place, and why.
+    Failed {
+        id: Option<String>,
+        position: u32,
+        reason: &'static str,
+    },
+    /// The upstream says that the answer is finished. The frame that says so was read whole.
+    Finish,
+    /// The upstream says that it failed.
+    Fault,
+}
+
+/// A frame that should have been readable and was not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unread;
+
+/// How our record is dressed so that clients of the dialect take it for a frame without effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Envelope<'a> {
+    DoubaoWeb,
+    Samantha,
+    Lexiang {
+        completion_id: &'a str,
+        session_id: &'a str,
+    },
+    /// No dialect: the record itself.
+    Bare,
+}
+
+/// The one place that builds adapters.
+pub fn adapter(kind: Kind) -> Box<dyn Adapter> {
+    match kind {
+        Kind::Doubao => Box::new(detect::Detect::among(&[Dialect::DoubaoWeb, Dialect::Samantha])),
+        Kind::Tencent => Box::new(tencent::Lexiang::default()),
+        Kind::Auto => Box::new(detect::Detect::any()),
+    }
+}
+
+fn of_dialect(dialect: Dialect) -> Box<dyn Adapter> {
+    match dialect {
+        Dialect::DoubaoWeb => Box::new(doubao::Web::default()),
+        Dialect::Samantha => Box::new(doubao::Samantha),
+        Dialect::Lexiang => Box::new(tencent::Lexiang::default()),
+    }
+}
+
+/// The type that references of a web search have.
+const WEB: CitationType = CitationType::Websearch;
+
+/// A time as upstreams write it: text, or seconds since the epoch.
+fn published<'a>(node: &'a json::Node<'_>) -> Option<Published<'a>> {
+    match node {
+        json::Node::Str(text) if !text.trim().is_empty() => Some(Published::Text(text)),
+        json::Node::Unsigned(n) => i64::try_from(*n).ok().map(Published::Epoch),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,43 @@
+//! The upstream of `citetap demo`: three answers that need no key and no network.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::script::{Pace, Script, Scripted, steps};
+
+/// A reply at speed 1 takes no less and no more, however many frames its capture has.
+const SHORTEST: Duration = Duration::from_secs(4);
+const LONGEST: Duration = Duration::from_secs(8);
+
+const CAPTURES: [(&str, &[u8]); 3] = [
+    ("/doubao", include_bytes!("captures/doubao.sse")),
+    ("/tencent", include_bytes!("captures/tencent.sse")),
+    ("/doubao-en", include_bytes!("captures/doubao-en.sse")),
+];
+
+/// `/doubao`, `/tencent` and `/doubao-en`, each with any path below it.
+///
+/// The pauses of `pace` are kept in proportion and fitted so that a reply takes 4 to 8 s, divided by `pace.speed`;
+/// [`Pace::INSTANT`] has none to fit. The bytes are the captures', so the message ids are the same each time:
+/// [`Scripted::with_fresh_ids`] changes that.
+pub fn demo_routes(pace: Pace) -> Vec<Scripted> {
+    let route = |(path, sse): (&str, &'static [u8])| {
+        let sse = Bytes::from_static(sse);
+        Scripted::new(path, Script::sse_steps(steps(&sse, pace.chunking, &fitted(pace, &sse))))
+    };
+    CAPTURES.into_iter().map(route).collect()
+}
+
+fn fitted(pace: Pace, sse: &[u8]) -> Vec<(usize, Duration)> {
+    let mut waits = pace.speed(1.0).waits(sse);
+    let total: Duration = waits.iter().map(|(_, wait)| *wait).sum();
+    if total.is_zero() || pace.speed.is_nan() || pace.speed <= 0.0 {
+        return Vec::new();
+    }
+    let factor = total.clamp(SHORTEST, LONGEST).as_secs_f64() / total.as_secs_f64() / pace.speed;
+    for (_, wait) in &mut waits {
+        *wait = Duration::try_from_secs_f64(wait.as_secs_f64() * factor).unwrap_or_default();
+    }
+    waits
+}

@@ -1,0 +1,92 @@
+//! Whose request is it? Keys are compared by their hashes, in constant time.
+
+use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use super::problem::Problem;
+use crate::config::{Auth, Tenant};
+
+/// The tenant of everybody where no keys are configured.
+pub const SINGLE_TENANT: &str = "default";
+const KEY_HEADER: &str = "x-citetap-key";
+
+/// Says whose request it is, and takes our key out of its headers: the upstream never sees it.
+pub fn tenant(auth: Auth, tenants: &[Tenant], headers: &mut HeaderMap) -> Result<String, Problem> {
+    let own = headers.remove(KEY_HEADER);
+    if auth == Auth::Open {
+        return Ok(SINGLE_TENANT.to_owned());
+    }
+    if let Some(key) = own {
+        return find(tenants, key.as_bytes()).ok_or_else(Problem::unauthorized);
+    }
+    let bearer = headers.get(AUTHORIZATION).and_then(bearer).and_then(|key| find(tenants, key));
+    match bearer {
+        Some(name) => {
+            headers.remove(AUTHORIZATION);
+            Ok(name)
+        }
+        None => Err(Problem::unauthorized()),
+    }
+}
+
+fn bearer(value: &HeaderValue) -> Option<&[u8]> {
+    let (scheme, key) = value.as_bytes().split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then_some(key.trim_ascii())
+}
+
+/// Looks at every tenant, whichever fits: time tells nothing.
+fn find(tenants: &[Tenant], key: &[u8]) -> Option<String> {
+    let hash = Sha256::digest(key);
+    let mut found = None;
+    for tenant in tenants {
+        if bool::from(tenant.key_sha256.as_slice().ct_eq(hash.as_slice())) {
+            found = Some(tenant.name.clone());
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tenants() -> Vec<Tenant> {
+        ["alpha", "beta"]
+            .map(|name| Tenant { name: name.to_owned(), key_sha256: Sha256::digest(format!("{name}-key")).into() })
+            .to_vec()
+    }
+
+    fn ask(auth: Auth, pairs: &[(&'static str, &'static str)]) -> (Result<String, u16>, HeaderMap) {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.insert(*name, HeaderValue::from_static(value));
+        }
+        let result = tenant(auth, &tenants(), &mut headers).map_err(|problem| problem.status.as_u16());
+        (result, headers)
+    }
+
+    #[test]
+    fn a_key_names_its_tenant_and_goes_no_further() {
+        let (tenant, headers) =
+            ask(Auth::Keys, &[("x-citetap-key", "beta-key"), ("authorization", "Bearer upstreams")]);
+        assert_eq!(tenant, Ok("beta".to_owned()));
+        assert_eq!(headers.len(), 1, "the upstream's own authorization passes");
+        let (tenant, headers) = ask(Auth::Keys, &[("authorization", "bearer alpha-key")]);
+        assert_eq!(tenant, Ok("alpha".to_owned()));
+        assert!(headers.is_empty());
+    }
+
+    #[test]
+    fn without_a_known_key_there_is_no_tenant() {
+        for pairs in [
+            &[][..],
+            &[("x-citetap-key", "wrong")],
+            &[("authorization", "Bearer upstreams")],
+            &[("authorization", "x")],
+        ] {
+            assert_eq!(ask(Auth::Keys, pairs).0, Err(401));
+        }
+        assert_eq!(ask(Auth::Open, &[]).0, Ok(SINGLE_TENANT.to_owned()));
+    }
+}

@@ -1,0 +1,55 @@
+//! The bodies of our answers.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use super::keeper::Watch;
+use crate::pipeline::body::{BoxError, TapBody};
+
+/// A relayed answer, or one of our own.
+pub enum AnyBody {
+    Relayed(Box<TapBody<Incoming, Watch>>),
+    Api(axum::body::Body),
+    Own(Option<Bytes>),
+}
+
+impl From<Bytes> for AnyBody {
+    fn from(bytes: Bytes) -> Self {
+        Self::Own((!bytes.is_empty()).then_some(bytes))
+    }
+}
+
+impl Body for AnyBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match self.get_mut() {
+            Self::Relayed(body) => Pin::new(body.as_mut()).poll_frame(task),
+            Self::Api(body) => Pin::new(body).poll_frame(task).map_err(BoxError::from),
+            Self::Own(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Relayed(body) => body.is_end_stream(),
+            Self::Api(body) => body.is_end_stream(),
+            Self::Own(bytes) => bytes.is_none(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Relayed(body) => body.size_hint(),
+            Self::Api(body) => body.size_hint(),
+            Self::Own(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+        }
+    }
+}

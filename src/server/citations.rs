@@ -1,0 +1,283 @@
+//! `/citations`: what messages rest on. A record belongs to a tenant; to others it is unknown.
+
+use std::{
+    convert::Infallible,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use axum::{
+    Extension, Router,
+    body::Body,
+    extract::{Path, Query, State, rejection::QueryRejection},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use super::{App, live, problem::Problem};
+use crate::{
+    citation::{Record, url::source_id},
+    profile::native::EVENT,
+    sse::{Eol, encode},
+    store::{Cursor, Filter, PAGE_DEFAULT, PAGE_MAX, StoreError},
+};
+
+/// The longest `?wait=`.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+/// Between comments on a silent `/events`.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// For a delete to get its turn behind the writes that wait.
+const DELETE_WAIT: Duration = Duration::from_secs(5);
+
+/// The tenant that asks; put there by the server.
+#[derive(Clone)]
+pub struct Asker(pub String);
+
+type Shared = State<Weak<App>>;
+
+pub fn router(app: Weak<App>) -> Router {
+    Router::new()
+        .route("/citations", get(list).fallback(|| async { Problem::method_not_allowed() }))
+        .route("/citations/{id}", get(one).delete(forget).fallback(|| async { Problem::method_not_allowed() }))
+        .route("/citations/{id}/events", get(events).fallback(|| async { Problem::method_not_allowed() }))
+        .fallback(|| async { Problem::no_such_endpoint() })
+        .with_state(app)
+}
+
+fn app(state: &Weak<App>) -> Result<Arc<App>, Problem> {
+    state.upgrade().ok_or_else(Problem::draining)
+}
+
+fn store_problem(_: StoreError) -> Problem {
+    tracing::warn!("store read failed");
+    Problem::store("the store did not answer")
+}
+
+/// Exact match only, and only of ids that we would give: no path, pattern or query is ever made of one.
+fn checked(id: &str) -> Result<(), Problem> {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b':' | b'-');
+    if (1..=128).contains(&id.len()) && id.bytes().all(plain) { Ok(()) } else { Err(Problem::bad_id()) }
+}
+
+fn read<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
+    query.map(|Query(query)| query).map_err(|rejection| Problem::bad_request(rejection.body_text()))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct One {
+    provider: Option<String>,
+    /// Seconds.
+    wait: Option<f64>,
+}
+
+async fn one(
+    State(state): Shared,
+    Extension(Asker(tenant)): Extension<Asker>,
+    Path(id): Path<String>,
+    query: Result<Query<One>, QueryRejection>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let app = app(&state)?;
+    checked(&id)?;
+    let query = read(query)?;
+    let wait = match query.wait {
+        Some(seconds) => Duration::try_from_secs_f64(seconds)
+            .map_err(|_| Problem::bad_request("wait is a number of seconds"))?
+            .min(MAX_WAIT),
+        None => Duration::ZERO,
+    };
+    // In flight comes first: a record of an earlier stream of the same id is not what is asked for.
+    if let Some(mut watched) = app.live.watch(&tenant, &id)
+        && query.provider.as_ref().is_none_or(|provider| *provider == watched.borrow().record.provider)
+    {
+        let in_time = tokio::time::timeout(wait, watched.wait_for(|state| state.done)).await.is_ok();
+        if !in_time {
+            let record = Arc::clone(&watched.borrow().record);
+            return Ok(in_flight(&record));
+        }
+        let last = watched.borrow().record.clone();
+        let stored = app.store.get(&tenant, &id, Some(&last.provider)).await.map_err(store_problem)?;
+        // A store that failed leaves what was seen; it says itself that it is not stored.
+        return Ok(json(&stored.map_or_else(|| (*last).clone(), |entry| entry.record), &headers));
+    }
+    match app.store.get(&tenant, &id, query.provider.as_deref()).await.map_err(store_problem)? {
+        Some(entry) => Ok(json(&entry.record, &headers)),
+        None => Err(Problem::not_found()),
+    }
+}
+
+/// 202: the message is known, its list is not final.
+fn in_flight(record: &Record) -> Response {
+    let mut response = plain_json(StatusCode::ACCEPTED, serde_json::to_vec(record).unwrap_or_default());
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    response
+}
+
+fn json(record: &Record, asked: &HeaderMap) -> Response {
+    let body = serde_json::to_string(record).unwrap_or_default();
+    let tag = format!("\"{}\"", source_id(&body));
+    let known = asked.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
+    let unchanged = known.is_some_and(|known| known.split(',').any(|one| one.trim() == tag || one.trim() == "*"));
+    let mut response = if unchanged {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        plain_json(StatusCode::OK, body.into_bytes())
+    };
+    let headers = response.headers_mut();
+    if let Ok(tag) = HeaderValue::from_str(&tag) {
+        headers.insert(header::ETAG, tag);
+    }
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+    response
+}
+
+fn plain_json(status: StatusCode, body: Vec<u8>) -> Response {
+    let kind = [
+        (header::CONTENT_TYPE, "application/json"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    (status, kind, body).into_response()
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    conversation: Option<String>,
+    provider: Option<String>,
+    domain: Option<String>,
+    q: Option<String>,
+    since: Option<String>,
+    until: Option<String>,
+    limit: Option<usize>,
+    cursor: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Listed {
+    items: Vec<Record>,
+    next: Option<String>,
+}
+
+async fn list(
+    State(state): Shared,
+    Extension(Asker(tenant)): Extension<Asker>,
+    query: Result<Query<List>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let app = app(&state)?;
+    let query = read(query)?;
+    let limit = query.limit.unwrap_or(PAGE_DEFAULT);
+    if !(1..=PAGE_MAX).contains(&limit) {
+        return Err(Problem::bad_request(format!("limit is a number from 1 to {PAGE_MAX}")));
+    }
+    let cursor = match query.cursor {
+        Some(text) => Some(Cursor::decode(&text).ok_or_else(|| Problem::bad_request("cursor is not one of ours"))?),
+        None => None,
+    };
+    let filter = Filter {
+        conversation: query.conversation,
+        provider: query.provider,
+        domain: query.domain.map(|domain| domain.trim().to_ascii_lowercase()),
+        q: query.q,
+        since_ms: query.since.as_deref().map(|text| time("since", text)).transpose()?,
+        until_ms: query.until.as_deref().map(|text| time("until", text)).transpose()?,
+        limit,
+        cursor,
+    };
+    let page = app.store.list(&tenant, &filter).await.map_err(store_problem)?;
+    let listed = Listed {
+        items: page.entries.into_iter().map(|entry| entry.record).collect(),
+        next: page.next.map(|cursor| cursor.encode()),
+    };
+    Ok(plain_json(StatusCode::OK, serde_json::to_vec(&listed).unwrap_or_default()))
+}
+
+/// `2026-01-13T09:18:07Z`, `2026-01-13` (its first instant in UTC), or milliseconds since the epoch.
+fn time(name: &str, text: &str) -> Result<i64, Problem> {
+    if let Ok(ms) = text.parse::<i64>() {
+        return Ok(ms);
+    }
+    let whole = text.parse::<jiff::Timestamp>().ok();
+    let day =
+        || text.parse::<jiff::civil::Date>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|day| day.timestamp());
+    let time = whole.or_else(day);
+    time.map(jiff::Timestamp::as_millisecond)
+        .ok_or_else(|| Problem::bad_request(format!("{name} is a time such as 2026-01-13T09:18:07Z, or a date")))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Which {
+    provider: Option<String>,
+}
+
+async fn forget(
+    State(state): Shared,
+    Extension(Asker(tenant)): Extension<Asker>,
+    Path(id): Path<String>,
+    query: Result<Query<Which>, QueryRejection>,
+) -> Result<StatusCode, Problem> {
+    let app = app(&state)?;
+    checked(&id)?;
+    let provider = read(query)?.provider;
+    let deleted = tokio::time::timeout(DELETE_WAIT, app.writer.delete(&tenant, &id, provider.as_deref())).await;
+    match deleted {
+        Ok(Ok(0)) => Err(Problem::not_found()),
+        Ok(Ok(_)) => Ok(StatusCode::NO_CONTENT),
+        _ => Err(Problem::store("the store did not confirm that the record is gone")),
+    }
+}
+
+/// The record as it grows, as events; the last one is final. A stored record is one event.
+async fn events(
+    State(state): Shared,
+    Extension(Asker(tenant)): Extension<Asker>,
+    Path(id): Path<String>,
+    query: Result<Query<Which>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let app = app(&state)?;
+    checked(&id)?;
+    let provider = read(query)?.provider;
+    let body = match app.live.watch(&tenant, &id) {
+        Some(watched) => Body::from_stream(follow(watched)),
+        None => {
+            let stored = app.store.get(&tenant, &id, provider.as_deref()).await.map_err(store_problem)?;
+            Body::from(event(&stored.ok_or_else(Problem::not_found)?.record))
+        }
+    };
+    let headers = [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-cache, no-transform"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    Ok((headers, body).into_response())
+}
+
+fn event(record: &Record) -> Bytes {
+    encode::event(EVENT, &serde_json::to_string(record).unwrap_or_default(), Eol::Lf)
+}
+
+fn follow(mut watched: watch::Receiver<live::State>) -> impl futures_util::Stream<Item = Result<Bytes, Infallible>> {
+    async_stream::stream! {
+        loop {
+            let state = watched.borrow_and_update().clone();
+            yield Ok(event(&state.record));
+            if state.done {
+                return;
+            }
+            loop {
+                match tokio::time::timeout(HEARTBEAT, watched.changed()).await {
+                    Ok(Ok(())) => break,
+                    // The sender went: its last word was heard.
+                    Ok(Err(_)) => return,
+                    Err(_) => yield Ok(encode::heartbeat(Eol::Lf)),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! What stands beside one relayed stream: its record's way to the store, those who watch it, its
+//! metrics, and its one log line.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use super::{App, live::InFlight};
+use crate::{
+    citation::Record,
+    pipeline::{
+        Pipeline,
+        body::{Commit, Keeper, Report},
+        tap::Tap,
+    },
+    store::Entry,
+    telemetry::{FrameLabels, InjectionLabels, OutcomeLabels, ProviderLabel, ReasonLabel, RouteLabel},
+};
+
+/// How often those who watch are told of a list that grows.
+const TELL_EVERY: Duration = Duration::from_millis(100);
+
+/// A place among the streams that may be open; given back when dropped.
+pub struct Place(Arc<App>);
+
+impl Place {
+    /// `None` when all are taken.
+    pub fn take(app: &Arc<App>) -> Option<Self> {
+        let before = app.streams.fetch_add(1, Ordering::Relaxed);
+        // Made first, so that a place that was not to be had is given back as any other.
+        let place = Self(Arc::clone(app));
+        app.metrics.streams.inc();
+        (before < app.config.limits.streams).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.streams.fetch_sub(1, Ordering::Relaxed);
+        self.0.metrics.streams.dec();
+    }
+}
+
+pub struct Watch {
+    place: Place,
+    pub request: uuid::Uuid,
+    pub route: String,
+    pub tenant: String,
+    pub status: u16,
+    pub began: Instant,
+    pub first_byte: Duration,
+    created_ms: i64,
+    in_flight: Option<InFlight>,
+    told_revision: u64,
+    told_at: Option<Instant>,
+    citations: usize,
+    stored: Option<bool>,
+}
+
+impl Watch {
+    pub fn new(
+        place: Place,
+        tenant: String,
+        route: String,
+        request: uuid::Uuid,
+        began: Instant,
+        created_ms: i64,
+    ) -> Self {
+        Self {
+            place,
+            request,
+            route,
+            tenant,
+            status: 0,
+            began,
+            first_byte: Duration::ZERO,
+            created_ms,
+            in_flight: None,
+            told_revision: 0,
+            told_at: None,
+            citations: 0,
+            stored: None,
+        }
+    }
+
+    fn app(&self) -> &Arc<App> {
+        &self.place.0
+    }
+
+    fn entry(&self, record: Box<Record>) -> Entry {
+        Entry { tenant: self.tenant.clone(), created_ms: self.created_ms, record: *record }
+    }
+}
+
+impl Keeper for Watch {
+    fn commit(&mut self, record: Box<Record>) -> Commit {
+        self.citations = record.citations.len();
+        let app = Arc::clone(self.app());
+        let limit = app.config.timeouts.commit;
+        let answer = app.writer.put(self.entry(record.clone()));
+        let in_flight = self.in_flight.take();
+        Box::pin(async move {
+            let began = Instant::now();
+            let stored = match answer {
+                Ok(answer) => matches!(tokio::time::timeout(limit, answer).await, Ok(Ok(Ok(())))),
+                Err(_) => false,
+            };
+            app.metrics.commit_wait.observe(began.elapsed().as_secs_f64());
+            if let Some(in_flight) = in_flight {
+                in_flight.update(Record { stored, ..*record }, true);
+            }
+            stored
+        })
+    }
+
+    fn store(&mut self, record: Box<Record>) {
+        self.citations = record.citations.len();
+        // Without a wait: the writer counts what it cannot take.
+        let _ = self.app().writer.put(self.entry(record.clone()));
+        if let Some(in_flight) = self.in_flight.take() {
+            in_flight.update(*record, true);
+        }
+    }
+
+    fn progress(&mut self, tap: &Tap) {
+        let revision = tap.seen().ledger.revision();
+        if (self.in_flight.is_some() && revision == self.told_revision) || self.stored.is_some() {
+            return;
+        }
+        if self.told_at.is_some_and(|at| at.elapsed() < TELL_EVERY) || tap.message_id().is_none() || tap.seen().finish {
+            return;
+        }
+        let record = tap.record(false);
+        match &self.in_flight {
+            Some(in_flight) => in_flight.update(record, false),
+            None => self.in_flight = Some(self.app().live.begin(&self.tenant, record)),
+        }
+        self.told_revision = revision;
+        self.told_at = Some(Instant::now());
+    }
+
+    fn ended(&mut self, report: &Report, pipeline: &Pipeline) {
+        let tally = pipeline.tally();
+        let metrics = &self.app().metrics;
+        let route = RouteLabel { route: self.route.clone() };
+        let outcome = report.outcome.as_str();
+        let provider = pipeline.tap().and_then(Tap::provider).unwrap_or("none");
+        metrics.outcomes.get_or_create(&OutcomeLabels { route: self.route.clone(), outcome }).inc();
+        metrics.duration.get_or_create(&route).observe(self.began.elapsed().as_secs_f64());
+        metrics.relayed.inc_by(report.bytes_out);
+        let frames = |kind, count| {
+            if count > 0 {
+                let labels = FrameLabels { provider: provider.to_owned(), kind };
+                metrics.frames.get_or_create(&labels).inc_by(count);
+            }
+        };
+        frames("tapped", tally.frames - tally.unread);
+        frames("unread", tally.unread);
+        frames("oversized", tally.oversized);
+        if tally.panicked {
+            metrics.tap_skipped.get_or_create(&ReasonLabel { reason: "panic" }).inc();
+        }
+        if self.citations > 0 {
+            let labels = ProviderLabel { provider: provider.to_owned() };
+            metrics.citations.get_or_create(&labels).inc_by(self.citations as u64);
+        }
+        if tally.frames > 0 {
+            let result = match (tally.injected, tally.finished) {
+                (true, true) => "final",
+                (true, false) => "incomplete",
+                _ => "none",
+            };
+            metrics.injections.get_or_create(&InjectionLabels { provider: provider.to_owned(), result }).inc();
+        }
+        tracing::info!(
+            request = %self.request,
+            route = self.route,
+            provider,
+            status = self.status,
+            outcome,
+            ttfb_ms = self.first_byte.as_millis() as u64,
+            duration_ms = self.began.elapsed().as_millis() as u64,
+            frames = tally.frames,
+            unread = tally.unread,
+            oversized = tally.oversized,
+            citations = self.citations,
+            injected = tally.injected,
+            finished = tally.finished,
+            bytes_in = report.bytes_in,
+            bytes_out = report.bytes_out,
+            "stream ended"
+        );
+    }
+}

@@ -1,0 +1,127 @@
+//! The server: connections in, the relay and the API behind them. `run` takes a listener, so tests
+//! need no ports or flags.
+
+pub mod auth;
+mod body;
+mod citations;
+mod keeper;
+mod listen;
+mod live;
+mod ops;
+pub mod problem;
+mod relay;
+mod stall;
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
+
+use http::{Method, Request, Response};
+use hyper::body::Incoming;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+pub use body::AnyBody;
+pub use listen::{Signals, run};
+use live::Live;
+use problem::Problem;
+use relay::RequestBody;
+
+use crate::{
+    config::{Config, Route},
+    pipeline::Budget,
+    store::{self, Store, StoreError, writer::Writer},
+    telemetry::Metrics,
+    upstream::Client,
+};
+
+/// Everything that requests share.
+pub struct App {
+    pub config: Config,
+    routes: RwLock<Arc<Vec<Route>>>,
+    pub store: Arc<dyn Store>,
+    pub writer: Writer,
+    pub metrics: Metrics,
+    client: Client<RequestBody>,
+    live: Live,
+    budget: Arc<Budget>,
+    /// Relayed requests that are open.
+    streams: AtomicUsize,
+    draining: AtomicBool,
+    /// Cancelled when the streams that are left must end.
+    cut: CancellationToken,
+    api: axum::Router,
+}
+
+impl App {
+    /// Opens the store and starts its writer.
+    pub async fn open(config: Config) -> Result<Arc<Self>, StoreError> {
+        let store = store::open(&config.store).await?;
+        let client = Client::new(config.timeouts.connect);
+        Ok(Self::new(config, store, client))
+    }
+
+    pub fn new(config: Config, store: Arc<dyn Store>, client: Client<RequestBody>) -> Arc<Self> {
+        let writer = Writer::spawn(Arc::clone(&store), config.records.queue);
+        let metrics = Metrics::new(writer.clone(), store.name());
+        Arc::new_cyclic(|app| Self {
+            routes: RwLock::new(Arc::new(config.routes.clone())),
+            budget: Budget::new(config.limits.held_total),
+            client,
+            live: Live::default(),
+            streams: AtomicUsize::new(0),
+            draining: AtomicBool::new(false),
+            cut: CancellationToken::new(),
+            api: citations::router(app.clone()),
+            store,
+            writer,
+            metrics,
+            config,
+        })
+    }
+
+    /// Requests from now on go by these; streams that are open keep theirs.
+    pub fn set_routes(&self, routes: Vec<Route>) {
+        *self.routes.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(routes);
+    }
+
+    fn routes(&self) -> Arc<Vec<Route>> {
+        Arc::clone(&self.routes.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// One request, whatever it asks for.
+    async fn handle(self: Arc<Self>, request: Request<Incoming>, peer: SocketAddr) -> Response<AnyBody> {
+        if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
+            return Problem::refused(request.method().as_str()).response();
+        }
+        let path = request.uri().path();
+        if let Some(response) = ops::answer(&self, path, request.method()) {
+            return response;
+        }
+        if path == "/citations" || path.starts_with("/citations/") {
+            return self.citations(request).await;
+        }
+        relay::relay(self, request, peer).await
+    }
+
+    async fn citations(&self, mut request: Request<Incoming>) -> Response<AnyBody> {
+        match auth::tenant(self.config.auth, &self.config.tenants, request.headers_mut()) {
+            Ok(tenant) => {
+                request.extensions_mut().insert(citations::Asker(tenant));
+                match self.api.clone().oneshot(request).await {
+                    Ok(response) => response.map(AnyBody::Api),
+                    Err(never) => match never {},
+                }
+            }
+            Err(problem) => problem.response(),
+        }
+    }
+}

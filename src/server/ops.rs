@@ -1,0 +1,46 @@
+//! What operators ask: is it up, is it ready, what is it, how is it doing.
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Response, header};
+use serde_json::json;
+
+use super::{AnyBody, App, problem::Problem};
+
+/// Answers an operator's path; `None` for any other.
+pub fn answer(app: &App, path: &str, method: &Method) -> Option<Response<AnyBody>> {
+    if !matches!(path, "/healthz" | "/readyz" | "/metrics" | "/version") {
+        return None;
+    }
+    if !matches!(*method, Method::GET | Method::HEAD) {
+        return Some(Problem::method_not_allowed().response());
+    }
+    Some(match path {
+        "/healthz" => text("text/plain; charset=utf-8", "ok\n".to_owned()),
+        "/readyz" => {
+            ready(app).map_or_else(Problem::response, |()| text("text/plain; charset=utf-8", "ready\n".to_owned()))
+        }
+        "/metrics" => text("application/openmetrics-text; version=1.0.0; charset=utf-8", app.metrics.text()),
+        _ => {
+            let version = json!({ "name": "citetap", "version": crate::VERSION, "commit": crate::COMMIT });
+            text("application/json", version.to_string())
+        }
+    })
+}
+
+fn ready(app: &App) -> Result<(), Problem> {
+    if app.is_draining() {
+        return Err(Problem::draining());
+    }
+    if !app.writer.healthy() {
+        return Err(Problem::store("the last write failed; chats go on, their records are kept for a later try"));
+    }
+    Ok(())
+}
+
+fn text(kind: &'static str, body: String) -> Response<AnyBody> {
+    let mut response = Response::new(AnyBody::from(Bytes::from(body)));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

@@ -1,0 +1,129 @@
+//! Errors as RFC 9457 problem documents: what is wrong, and how to mend it. The one place where
+//! a fault becomes a status.
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header};
+use serde::Serialize;
+
+#[derive(Debug)]
+pub struct Problem {
+    pub status: StatusCode,
+    /// The stable end of `type`.
+    kind: &'static str,
+    title: &'static str,
+    detail: String,
+    retry_after: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct Json<'a> {
+    r#type: String,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+}
+
+impl Problem {
+    fn new(status: StatusCode, kind: &'static str, title: &'static str, detail: impl Into<String>) -> Self {
+        Self { status, kind, title, detail: detail.into(), retry_after: None }
+    }
+
+    pub fn no_route(path_hint: &str) -> Self {
+        let detail = format!("no route has a prefix of this path; routes: {path_hint}");
+        Self::new(StatusCode::NOT_FOUND, "no-route", "No route", detail)
+    }
+
+    pub fn not_found() -> Self {
+        let detail = "there is no record of this message; it may be unknown, expired or forgotten";
+        Self::new(StatusCode::NOT_FOUND, "unknown-message", "Unknown message", detail)
+    }
+
+    pub fn no_such_endpoint() -> Self {
+        let detail = "see the API section of the README for what can be asked here";
+        Self::new(StatusCode::NOT_FOUND, "no-such-endpoint", "No such endpoint", detail)
+    }
+
+    pub fn method_not_allowed() -> Self {
+        let detail = "this endpoint does not take this method";
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "Method not allowed", detail)
+    }
+
+    pub fn bad_request(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "bad-request", "Bad request", detail)
+    }
+
+    pub fn bad_id() -> Self {
+        let detail = "a message id is 1 to 128 characters of A-Z a-z 0-9 . _ : -";
+        Self::new(StatusCode::BAD_REQUEST, "bad-id", "Not a message id", detail)
+    }
+
+    pub fn refused(what: &str) -> Self {
+        let detail = format!("{what} is not relayed");
+        Self::new(StatusCode::NOT_IMPLEMENTED, "not-relayed", "Not relayed", detail)
+    }
+
+    pub fn unauthorized() -> Self {
+        let detail = "send a configured key as x-citetap-key, or as Authorization: Bearer";
+        Self::new(StatusCode::UNAUTHORIZED, "unauthorized", "A key is needed", detail)
+    }
+
+    pub fn body_too_large(limit: u64) -> Self {
+        let detail = format!("the request body is over {limit} bytes (limits.request_body)");
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", "Request body too large", detail)
+    }
+
+    pub fn overloaded(limit: usize) -> Self {
+        let detail = format!("{limit} streams are open already (limits.streams)");
+        let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", "Too many streams", detail);
+        Self { retry_after: Some(1), ..problem }
+    }
+
+    pub fn draining() -> Self {
+        let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "draining", "Shutting down", "ask another replica");
+        Self { retry_after: Some(5), ..problem }
+    }
+
+    pub fn store(detail: impl Into<String>) -> Self {
+        let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "store-unavailable", "Store unavailable", detail);
+        Self { retry_after: Some(1), ..problem }
+    }
+
+    pub fn upstream_unreachable(host: &str, why: impl std::fmt::Display) -> Self {
+        let detail = format!("upstream {host}: {why}");
+        Self::new(StatusCode::BAD_GATEWAY, "upstream-unreachable", "Upstream unreachable", detail)
+    }
+
+    pub fn upstream_timeout(host: &str, after: std::time::Duration) -> Self {
+        let detail = format!("upstream {host} sent nothing within {} s (timeouts.first_byte)", after.as_secs_f64());
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "upstream-timeout", "Upstream timed out", detail)
+    }
+
+    pub fn response<B: From<Bytes>>(self) -> Response<B> {
+        let json = Json {
+            r#type: format!("urn:citetap:problem:{}", self.kind),
+            title: self.title,
+            status: self.status.as_u16(),
+            detail: &self.detail,
+        };
+        let body = serde_json::to_vec(&json).unwrap_or_default();
+        let mut response = Response::new(B::from(Bytes::from(body)));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Some(seconds) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+impl axum::response::IntoResponse for Problem {
+    fn into_response(self) -> axum::response::Response {
+        self.response()
+    }
+}

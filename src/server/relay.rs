@@ -1,0 +1,283 @@
+//! The proxy handler: a request to its upstream, the answer through the tap to the client.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context as Task, Poll},
+    time::Instant,
+};
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version,
+    header::{self, HeaderName},
+};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use super::{
+    AnyBody, App, auth,
+    keeper::{Place, Watch},
+    problem::Problem,
+};
+use crate::{
+    config::{Inject, Provider, Route},
+    pipeline::{
+        Context, Pipeline, Settings,
+        body::{BoxError, Clocks, TapBody},
+    },
+    telemetry::{ReasonLabel, RequestLabels, RouteLabel},
+    upstream,
+};
+
+const INJECT: HeaderName = HeaderName::from_static("x-citetap-inject");
+const NONCE: HeaderName = HeaderName::from_static("x-citetap-nonce");
+const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+/// Said of the upstream's bytes, and untrue once ours are among them.
+const OF_THE_BYTES: [&str; 6] = ["content-length", "content-md5", "digest", "content-digest", "repr-digest", "etag"];
+
+pub async fn relay(app: Arc<App>, request: Request<Incoming>, peer: SocketAddr) -> Response<AnyBody> {
+    match try_relay(app, request, peer).await {
+        Ok(response) => response,
+        Err(problem) => problem.response(),
+    }
+}
+
+async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: SocketAddr) -> Result<Response<AnyBody>, Problem> {
+    let began = Instant::now();
+    let (mut head, body) = request.into_parts();
+    let tenant = auth::tenant(app.config.auth, &app.config.tenants, &mut head.headers)?;
+    check(&head)?;
+    let routes = app.routes();
+    let path = head.uri.path();
+    let (route, rest) = find(&routes, path).ok_or_else(|| Problem::no_route(&prefixes(&routes)))?;
+    if has_dot_segments(rest) {
+        return Err(Problem::bad_request("the path has .. segments"));
+    }
+    let inject = inject_of(&head.headers, route)?;
+    let place = Place::take(&app).ok_or_else(|| Problem::overloaded(app.config.limits.streams))?;
+    let limit = app.config.limits.request_body;
+    if body.size_hint().lower() > limit {
+        return Err(Problem::body_too_large(limit));
+    }
+    let host = route.upstream.host_str().unwrap_or_default();
+    let target = upstream::target(&route.upstream, rest, head.uri.query())
+        .map_err(|_| Problem::bad_request("the path is no path"))?;
+
+    let trusted = is_trusted(&app, peer.ip());
+    upstream::request_headers(&mut head.headers, trusted, &route.request_headers);
+    let over = Arc::new(AtomicBool::new(false));
+    let mut outgoing = Request::new(RequestBody { inner: body, left: limit, over: Arc::clone(&over) });
+    let head_only = head.method == Method::HEAD;
+    *outgoing.method_mut() = head.method;
+    *outgoing.uri_mut() = target;
+    *outgoing.headers_mut() = head.headers;
+
+    let mut watch = Watch::new(
+        place,
+        tenant,
+        route.name.clone(),
+        uuid::Uuid::now_v7(),
+        began,
+        jiff::Timestamp::now().as_millisecond(),
+    );
+    let first_byte = app.config.timeouts.first_byte;
+    let answer = tokio::select! {
+        answer = tokio::time::timeout(first_byte, app.client.send(outgoing)) => answer,
+        () = app.cut.cancelled() => return Err(Problem::draining()),
+    };
+    let answer = match answer {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(_)) if over.load(Ordering::Relaxed) => Err(Problem::body_too_large(limit)),
+        Ok(Err(fault)) => Err(Problem::upstream_unreachable(host, fault)),
+        Err(_) => Err(Problem::upstream_timeout(host, first_byte)),
+    };
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(problem) => {
+            let status = problem.status.as_u16();
+            count(&app, route, status);
+            tracing::warn!(request = %watch.request, route = route.name, status, "upstream failed");
+            return Err(problem);
+        }
+    };
+    watch.first_byte = began.elapsed();
+    watch.status = answer.status().as_u16();
+    app.metrics
+        .first_byte
+        .get_or_create(&RouteLabel { route: route.name.clone() })
+        .observe(watch.first_byte.as_secs_f64());
+    count(&app, route, watch.status);
+    Ok(respond(&app, route, answer, watch, inject, head_only))
+}
+
+/// The upstream's answer, through the tap where it is a stream.
+fn respond(
+    app: &Arc<App>,
+    route: &Route,
+    answer: Response<Incoming>,
+    watch: Watch,
+    inject: Inject,
+    head_only: bool,
+) -> Response<AnyBody> {
+    let (mut head, body) = answer.into_parts();
+    upstream::response_headers(&mut head.headers, &route.response_headers);
+    let tapped = !head_only && is_tappable(app, route, head.status, &head.headers);
+    let nonce = uuid::Uuid::new_v4().simple().to_string();
+    let context = tapped.then(|| Context {
+        route: route.name.clone(),
+        provider: route.provider,
+        link_base: route.link_base.clone(),
+        nonce: nonce.clone(),
+        created: jiff::Timestamp::now(),
+        fallback_id: watch.request.to_string(),
+    });
+    if tapped {
+        stream_headers(&mut head.headers, &nonce, inject);
+    }
+    let settings = Settings {
+        inject,
+        emit_empty: route.emit_empty,
+        frame_cap: app.config.limits.frame,
+        budget: Arc::clone(&app.budget),
+    };
+    let timeouts = &app.config.timeouts;
+    let clocks = Clocks {
+        idle: timeouts.upstream_idle,
+        heartbeat: timeouts.heartbeat,
+        deadline: timeouts.total.map(|total| tokio::time::Instant::from_std(watch.began) + total),
+    };
+    let cut = app.cut.clone().cancelled_owned();
+    let body = TapBody::new(body, Pipeline::new(context, settings), watch, clocks, cut);
+    head.version = Version::default();
+    head.extensions.clear();
+    Response::from_parts(head, AnyBody::Relayed(Box::new(body)))
+}
+
+fn stream_headers(headers: &mut HeaderMap, nonce: &str, inject: Inject) {
+    if inject != Inject::Off {
+        for name in OF_THE_BYTES {
+            headers.remove(name);
+        }
+    }
+    if let Ok(nonce) = HeaderValue::from_str(nonce) {
+        headers.insert(NONCE, nonce);
+    }
+    headers.entry(BUFFERING).or_insert(HeaderValue::from_static("no"));
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, no-transform"));
+}
+
+/// Only a 200 is a stream, only identity-coded bytes can be read, and only an event stream has events.
+/// Where the route names its provider, an answer without a type is taken for one.
+fn is_tappable(app: &App, route: &Route, status: StatusCode, headers: &HeaderMap) -> bool {
+    let skip = |reason| {
+        app.metrics.tap_skipped.get_or_create(&ReasonLabel { reason }).inc();
+        false
+    };
+    if status != StatusCode::OK {
+        return skip("status");
+    }
+    let encoded =
+        headers.get_all(header::CONTENT_ENCODING).iter().any(|e| !e.as_bytes().eq_ignore_ascii_case(b"identity"));
+    if encoded {
+        return skip("encoded");
+    }
+    let is_stream = match headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes) {
+        Some(kind) => {
+            let essence = kind.split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
+            essence.eq_ignore_ascii_case(b"text/event-stream")
+        }
+        None => route.provider != Provider::Auto,
+    };
+    is_stream || skip("not_a_stream")
+}
+
+fn count(app: &App, route: &Route, status: u16) {
+    let labels = RequestLabels { route: route.name.clone(), provider: route.provider.as_str().to_owned(), status };
+    app.metrics.requests.get_or_create(&labels).inc();
+}
+
+/// What a proxy must not pass on, whatever the route.
+fn check(head: &http::request::Parts) -> Result<(), Problem> {
+    let hosts = head.headers.get_all(header::HOST).iter().count();
+    if hosts > 1 || (hosts == 0 && head.version == Version::HTTP_11) {
+        return Err(Problem::bad_request("a request has exactly one Host header"));
+    }
+    // h2c is an offer that may be left unanswered; anything else wants another protocol.
+    let upgrade = head.headers.get(header::UPGRADE).is_some_and(|to| !to.as_bytes().eq_ignore_ascii_case(b"h2c"));
+    if upgrade { Err(Problem::refused("Upgrade")) } else { Ok(()) }
+}
+
+fn inject_of(headers: &HeaderMap, route: &Route) -> Result<Inject, Problem> {
+    let Some(asked) = headers.get(INJECT) else { return Ok(route.inject) };
+    let asked = asked.to_str().ok().and_then(|asked| asked.trim().parse().ok());
+    asked.ok_or_else(|| Problem::bad_request("x-citetap-inject is final, live or off"))
+}
+
+/// The route with the longest prefix, which ends at a slash or at the path's end, and what follows it.
+fn find<'r, 'p>(routes: &'r [Route], path: &'p str) -> Option<(&'r Route, &'p str)> {
+    routes.iter().find_map(|route| {
+        if route.prefix == "/" {
+            return Some((route, path));
+        }
+        let rest = path.strip_prefix(route.prefix.as_str())?;
+        (rest.is_empty() || rest.starts_with('/')).then_some((route, rest))
+    })
+}
+
+fn prefixes(routes: &[Route]) -> String {
+    routes.iter().map(|route| route.prefix.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+/// `..` in any spelling could leave the upstream's base path.
+fn has_dot_segments(path: &str) -> bool {
+    path.split(['/', '\\']).any(|segment| {
+        let plain = segment.to_ascii_lowercase().replace("%2e", ".");
+        plain == ".." || plain.starts_with("..;") || plain.contains("..%2f") || plain.contains("..%5c")
+    })
+}
+
+fn is_trusted(app: &App, peer: IpAddr) -> bool {
+    app.config.trusted_proxies.iter().any(|net| net.contains(&peer.to_canonical()))
+}
+
+/// The client's body, as it comes, up to the limit.
+pub struct RequestBody {
+    inner: Incoming,
+    left: u64,
+    over: Arc<AtomicBool>,
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.get_mut();
+        Pin::new(&mut this.inner).poll_frame(task).map(|frame| {
+            let frame = frame?.map_err(BoxError::from);
+            if let Some(data) = frame.as_ref().ok().and_then(Frame::data_ref) {
+                match this.left.checked_sub(data.len() as u64) {
+                    Some(left) => this.left = left,
+                    None => {
+                        this.over.store(true, Ordering::Relaxed);
+                        return Some(Err("the request body is too large".into()));
+                    }
+                }
+            }
+            Some(frame)
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}

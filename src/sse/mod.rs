@@ -1,0 +1,9 @@
+//! Framing: bytes to frames, a frame's fields, and our own frames. Knows no JSON.
+
+pub mod encode;
+pub mod fields;
+pub mod splitter;
+
+pub use encode::Eol;
+pub use fields::Event;
+pub use splitter::{Cut, Splitter};

@@ -1,0 +1,148 @@
+//! Records in memory: for tests, demos and sidecars that need no history beyond a restart.
+
+mod index;
+
+use std::{
+    cmp::Reverse,
+    sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+
+use self::index::{Held, Index, Wanted};
+use super::{Entry, Filter, Fut, Page, Store, StoreError, page::Pager};
+
+/// Beyond this many records the oldest go.
+pub const MAX_RECORDS: usize = 100_000;
+/// Beyond this many bytes (about) the oldest go, but the newest record always stays.
+pub const MAX_BYTES: usize = 256 << 20;
+
+#[derive(Default)]
+pub struct MemoryStore {
+    inner: RwLock<Index>,
+}
+
+impl MemoryStore {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    // No code here can panic between two changes that belong together, so a poisoned lock guards whole data.
+    fn read(&self) -> Result<RwLockReadGuard<'_, Index>, StoreError> {
+        let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
+        if inner.closed { Err(StoreError::Closed) } else { Ok(inner) }
+    }
+
+    fn write(&self) -> Result<RwLockWriteGuard<'_, Index>, StoreError> {
+        let inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        if inner.closed { Err(StoreError::Closed) } else { Ok(inner) }
+    }
+}
+
+impl Store for MemoryStore {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    fn put<'a>(&'a self, entries: &'a [Entry]) -> Fut<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let held: Vec<_> = entries.iter().map(Held::new).collect();
+            let mut inner = self.write()?;
+            for held in held {
+                inner.insert(held);
+            }
+            inner.evict(MAX_RECORDS, MAX_BYTES);
+            Ok(())
+        })
+    }
+
+    fn get<'a>(
+        &'a self,
+        tenant: &'a str,
+        id: &'a str,
+        provider: Option<&'a str>,
+    ) -> Fut<'a, Result<Option<Entry>, StoreError>> {
+        Box::pin(async move {
+            let inner = self.read()?;
+            // Of two equally new ones the first provider by name: the order of lists.
+            let newest = inner.of_id(tenant, id, provider).min_by_key(|held| Reverse(held.entry.created_ms));
+            Ok(newest.map(|held| held.entry.clone()))
+        })
+    }
+
+    fn list<'a>(&'a self, tenant: &'a str, filter: &'a Filter) -> Fut<'a, Result<Page, StoreError>> {
+        Box::pin(async move {
+            let wanted = Wanted::new(filter);
+            let mut pager = Pager::new(filter);
+            let inner = self.read()?;
+            for held in inner.newest(tenant, filter).filter(|held| wanted.matches(held)) {
+                if pager.is_over() {
+                    break;
+                }
+                pager.push(held.entry.clone(), held.weight);
+            }
+            Ok(pager.finish())
+        })
+    }
+
+    fn delete<'a>(
+        &'a self,
+        tenant: &'a str,
+        id: &'a str,
+        provider: Option<&'a str>,
+    ) -> Fut<'a, Result<u64, StoreError>> {
+        Box::pin(async move {
+            let mut inner = self.write()?;
+            let gone: Vec<_> = inner.of_id(tenant, id, provider).map(Held::age).collect();
+            for key in &gone {
+                inner.remove(key);
+            }
+            Ok(gone.len() as u64)
+        })
+    }
+
+    fn sweep(&self, before_ms: i64) -> Fut<'_, Result<u64, StoreError>> {
+        Box::pin(async move {
+            let mut inner = self.write()?;
+            let mut gone = 0;
+            while let Some(oldest) = inner.oldest_first.first().filter(|oldest| oldest.0 < before_ms).cloned() {
+                inner.remove(&oldest);
+                gone += 1;
+            }
+            Ok(gone)
+        })
+    }
+
+    fn ping(&self) -> Fut<'_, Result<(), StoreError>> {
+        Box::pin(async move { self.read().map(drop) })
+    }
+
+    fn close(&self) -> Fut<'_, ()> {
+        Box::pin(async move {
+            if let Ok(mut inner) = self.write() {
+                *inner = Index::default();
+                inner.closed = true;
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::tests::entry;
+
+    #[tokio::test]
+    async fn beyond_the_cap_the_oldest_go() {
+        let store = MemoryStore::new();
+        let entries: Vec<_> = (0..10).map(|n| entry("t", "p", &n.to_string(), n)).collect();
+        store.put(&entries).await.unwrap();
+
+        store.inner.write().unwrap().evict(4, MAX_BYTES);
+        assert!(store.get("t", "5", None).await.unwrap().is_none());
+        assert!(store.get("t", "6", None).await.unwrap().is_some());
+
+        store.inner.write().unwrap().evict(4, 1);
+        let inner = store.inner.read().unwrap();
+        assert_eq!((inner.by_id.len(), inner.newest_first.len(), inner.oldest_first.len()), (1, 1, 1));
+        assert!(inner.of_id("t", "9", None).next().is_some(), "one record is kept however large it is");
+    }
+}

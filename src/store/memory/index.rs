@@ -1,0 +1,135 @@
+//! The records in their orders.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+    sync::Arc,
+};
+
+use crate::store::{Entry, Filter, terms};
+
+/// Three orders over the same records. Keys share their text, so an index costs pointers only.
+#[derive(Default)]
+pub(super) struct Index {
+    pub(super) by_id: BTreeMap<Key, Arc<Held>>,
+    pub(super) newest_first: BTreeMap<Place, Arc<Held>>,
+    pub(super) oldest_first: BTreeSet<Age>,
+    bytes: usize,
+    pub(super) closed: bool,
+}
+
+/// (tenant, id, provider)
+type Key = (Arc<str>, Arc<str>, Arc<str>);
+
+/// (created, tenant, provider, id)
+pub(super) type Age = (i64, Arc<str>, Arc<str>, Arc<str>);
+
+/// (tenant, created, provider, id)
+type Place = (Arc<str>, Reverse<i64>, Arc<str>, Arc<str>);
+
+pub(super) struct Held {
+    pub(super) entry: Entry,
+    search: String,
+    domains: BTreeSet<String>,
+    pub(super) weight: usize,
+}
+
+impl Index {
+    pub(super) fn insert(&mut self, held: Held) {
+        let (ms, tenant, provider, id) = held.age();
+        let by_id = (tenant.clone(), id.clone(), provider.clone());
+        if let Some(old) =
+            self.by_id.get(&by_id).map(|old| (old.entry.created_ms, tenant.clone(), provider.clone(), id.clone()))
+        {
+            self.remove(&old);
+        }
+        let held = Arc::new(held);
+        self.bytes += held.weight;
+        self.by_id.insert(by_id, Arc::clone(&held));
+        self.newest_first.insert((tenant.clone(), Reverse(ms), provider.clone(), id.clone()), held);
+        self.oldest_first.insert((ms, tenant, provider, id));
+    }
+
+    pub(super) fn remove(&mut self, key: &Age) {
+        let (ms, tenant, provider, id) = key.clone();
+        self.oldest_first.remove(key);
+        self.newest_first.remove(&(tenant.clone(), Reverse(ms), provider.clone(), id.clone()));
+        if let Some(held) = self.by_id.remove(&(tenant, id, provider)) {
+            self.bytes -= held.weight;
+        }
+    }
+
+    pub(super) fn evict(&mut self, max_records: usize, max_bytes: usize) {
+        while self.by_id.len() > max_records || (self.bytes > max_bytes && self.by_id.len() > 1) {
+            let Some(oldest) = self.oldest_first.first().cloned() else {
+                return;
+            };
+            self.remove(&oldest);
+        }
+    }
+
+    pub(super) fn of_id(&self, tenant: &str, id: &str, provider: Option<&str>) -> impl Iterator<Item = &Held> {
+        let first = (Arc::from(tenant), Arc::from(id), Arc::from(provider.unwrap_or("")));
+        self.by_id
+            .range(first..)
+            .map(|(_, held)| &**held)
+            .take_while(move |held| held.entry.tenant == tenant && held.entry.record.message_id == id)
+            .filter(move |held| provider.is_none_or(|provider| held.entry.record.provider == provider))
+    }
+
+    pub(super) fn newest(&self, tenant: &str, filter: &Filter) -> impl Iterator<Item = &Held> {
+        let place = |ms, provider: &str, id: &str| (Arc::from(tenant), Reverse(ms), Arc::from(provider), Arc::from(id));
+        let start: Bound<Place> = match &filter.cursor {
+            Some(cursor) => Bound::Excluded(place(cursor.created_ms, &cursor.provider, &cursor.id)),
+            None => Bound::Included(place(i64::MAX, "", "")),
+        };
+        self.newest_first
+            .range((start, Bound::Unbounded))
+            .map(|(_, held)| &**held)
+            .take_while(move |held| held.entry.tenant == tenant)
+    }
+}
+
+impl Held {
+    pub(super) fn new(entry: &Entry) -> Self {
+        let search = terms::search_text(&entry.record);
+        let domains = terms::domains(&entry.record);
+        let weight = terms::weight(entry) + search.len();
+        Self { entry: entry.clone(), search, domains, weight }
+    }
+
+    pub(super) fn age(&self) -> Age {
+        let entry = &self.entry;
+        let [tenant, provider, id] =
+            [&entry.tenant, &entry.record.provider, &entry.record.message_id].map(|text| Arc::from(text.as_str()));
+        (entry.created_ms, tenant, provider, id)
+    }
+}
+
+/// A filter with its texts in the spelling they are compared in.
+pub(super) struct Wanted<'a> {
+    filter: &'a Filter,
+    domain: Option<String>,
+    q: Option<String>,
+}
+
+impl<'a> Wanted<'a> {
+    pub(super) fn new(filter: &'a Filter) -> Self {
+        Self {
+            filter,
+            domain: filter.domain.as_deref().map(terms::asked_domain),
+            q: filter.q.as_deref().map(str::to_lowercase),
+        }
+    }
+
+    pub(super) fn matches(&self, held: &Held) -> bool {
+        let (filter, record) = (self.filter, &held.entry.record);
+        filter.since_ms.is_none_or(|since| held.entry.created_ms >= since)
+            && filter.until_ms.is_none_or(|until| held.entry.created_ms < until)
+            && filter.provider.as_ref().is_none_or(|provider| record.provider == *provider)
+            && filter.conversation.as_ref().is_none_or(|asked| record.conversation_id.as_ref() == Some(asked))
+            && self.domain.as_ref().is_none_or(|domain| held.domains.contains(domain))
+            && self.q.as_ref().is_none_or(|q| held.search.contains(q.as_str()))
+    }
+}

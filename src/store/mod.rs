@@ -1,0 +1,130 @@
+//! Where records are kept: one trait, one writer, several engines.
+
+pub mod memory;
+pub mod sqlite;
+pub mod writer;
+
+mod cursor;
+mod page;
+mod terms;
+#[cfg(test)]
+mod tests;
+
+use std::{fmt, future::Future, pin::Pin, sync::Arc};
+
+use crate::{citation::record::Record, config::StoreUrl};
+
+pub use memory::MemoryStore;
+pub use sqlite::SqliteStore;
+pub use writer::{Writer, WriterStats};
+
+/// Entries on a page when the filter names no limit.
+pub const PAGE_DEFAULT: usize = 50;
+/// Most entries on a page, whatever the filter says.
+pub const PAGE_MAX: usize = 1000;
+
+pub type Fut<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A record as stored, with the tenant that it belongs to. The key is (tenant, provider, messageId).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    pub tenant: String,
+    /// Milliseconds since the epoch; orders lists.
+    pub created_ms: i64,
+    pub record: Record,
+}
+
+/// Which records a list call wants, newest first. Absent fields do not filter.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    pub conversation: Option<String>,
+    pub provider: Option<String>,
+    /// Exact hostname of a citation, or a parent domain of it (`example.com` finds `www.example.com`).
+    pub domain: Option<String>,
+    /// Case-insensitive substring of a title, an excerpt, a query or the summary.
+    pub q: Option<String>,
+    /// Inclusive, milliseconds.
+    pub since_ms: Option<i64>,
+    /// Exclusive, milliseconds.
+    pub until_ms: Option<i64>,
+    /// 0 means [`PAGE_DEFAULT`]; more than [`PAGE_MAX`] means that.
+    pub limit: usize,
+    pub cursor: Option<Cursor>,
+}
+
+/// The last entry of the page before: lists go on strictly after it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cursor {
+    pub created_ms: i64,
+    pub provider: String,
+    pub id: String,
+}
+
+/// May hold fewer entries than the limit and still have a `next`: large records end a page early.
+#[derive(Debug)]
+pub struct Page {
+    pub entries: Vec<Entry>,
+    /// Present when there is more.
+    pub next: Option<Cursor>,
+}
+
+/// What every engine promises. `put` is one transaction: all or nothing, durable when it returns.
+pub trait Store: Send + Sync + 'static {
+    /// `sqlite`, `memory`, …: a metric label.
+    fn name(&self) -> &'static str;
+    fn put<'a>(&'a self, entries: &'a [Entry]) -> Fut<'a, Result<(), StoreError>>;
+    /// Without a provider: the tenant's newest record of that id.
+    fn get<'a>(
+        &'a self,
+        tenant: &'a str,
+        id: &'a str,
+        provider: Option<&'a str>,
+    ) -> Fut<'a, Result<Option<Entry>, StoreError>>;
+    fn list<'a>(&'a self, tenant: &'a str, filter: &'a Filter) -> Fut<'a, Result<Page, StoreError>>;
+    /// How many records went.
+    fn delete<'a>(
+        &'a self,
+        tenant: &'a str,
+        id: &'a str,
+        provider: Option<&'a str>,
+    ) -> Fut<'a, Result<u64, StoreError>>;
+    /// Removes what was created before `before_ms`; returns how many.
+    fn sweep(&self, before_ms: i64) -> Fut<'_, Result<u64, StoreError>>;
+    /// Can it read and write right now?
+    fn ping(&self) -> Fut<'_, Result<(), StoreError>>;
+    /// Flush and close.
+    fn close(&self) -> Fut<'_, ()>;
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreError {
+    /// The engine said no; the text has no user data.
+    Engine(String),
+    /// What was read is not what was asked for: never served.
+    Mismatch,
+    /// The writer's queue is full.
+    Full,
+    /// The writer has stopped, or the engine was closed.
+    Closed,
+}
+
+/// Opens the engine that the configuration names, ready to read and write.
+pub async fn open(url: &StoreUrl) -> Result<Arc<dyn Store>, StoreError> {
+    Ok(match url {
+        StoreUrl::Memory => Arc::new(MemoryStore::new()),
+        StoreUrl::Sqlite(path) => Arc::new(SqliteStore::open(path).await?),
+    })
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Engine(what) => write!(f, "store: {what}"),
+            Self::Mismatch => f.write_str("store: a record does not carry the key it was stored under"),
+            Self::Full => f.write_str("store: the write queue is full"),
+            Self::Closed => f.write_str("store: closed"),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}

@@ -1,0 +1,183 @@
+//! Opening a file: is it ours, is it whole, is it ours to change? Only then is it touched.
+
+use std::{
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use sqlx::{
+    ConnectOptions as _, Connection as _, SqliteConnection,
+    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous},
+};
+
+use tokio::time::{Instant, sleep};
+
+use super::error::{DAMAGED, is_busy, opening, refused};
+use crate::store::StoreError;
+
+/// In the file's header (`citp`): tells our files from other programs'.
+const APPLICATION_ID: i32 = 0x6369_7470;
+
+/// Applied in order; a file's `user_version` says how many it has. Never edit one that was released.
+const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001_records.sql")];
+
+/// How long one statement waits for another process's lock.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Between two tries where SQLite does not wait itself.
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
+
+/// Larger files are not read through at start, which would take minutes; damage in them shows when a page is read.
+const CHECK_MAX_BYTES: u64 = 256 << 20;
+
+/// What the write-ahead log is cut back to after a burst.
+const WAL_KEEP_BYTES: &str = "67108864";
+
+/// Makes the file a store of the current version, or says why it cannot be one.
+pub(super) async fn prepare(path: &Path) -> Result<(), StoreError> {
+    create_private(path).await?;
+    // Not yet in WAL mode: that alone would change a file that may be somebody else's.
+    let mut probe = base(path).connect().await.map_err(|error| opening(path, &error))?;
+    let checked = check(&mut probe, path).await;
+    let closed = probe.close().await.map_err(|error| opening(path, &error));
+    let page_size = checked?;
+    closed?;
+    whole_pages(path, page_size).await?;
+
+    let mut writer = connect_writer(path).await.map_err(|error| opening(path, &error))?;
+    let migrated = migrate(&mut writer, path).await;
+    let closed = writer.close().await.map_err(|error| opening(path, &error));
+    migrated.and(closed)
+}
+
+/// The switch to WAL mode, unlike other statements, does not wait for a lock by itself.
+pub(super) async fn connect_writer(path: &Path) -> Result<SqliteConnection, sqlx::Error> {
+    let deadline = Instant::now() + BUSY_TIMEOUT;
+    loop {
+        match writer_options(path).connect().await {
+            Err(error) if is_busy(&error) && Instant::now() < deadline => sleep(BUSY_PAUSE).await,
+            done => return done,
+        }
+    }
+}
+
+fn writer_options(path: &Path) -> SqliteConnectOptions {
+    base(path)
+        .journal_mode(SqliteJournalMode::Wal)
+        // In WAL mode anything less loses commits when the power goes.
+        .synchronous(SqliteSynchronous::Full)
+        // A plain fsync on macOS stops at the disk's cache. Elsewhere these do nothing.
+        .pragma("fullfsync", "ON")
+        .pragma("checkpoint_fullfsync", "ON")
+        .pragma("journal_size_limit", WAL_KEEP_BYTES)
+}
+
+pub(super) fn reader_options(path: &Path) -> SqliteConnectOptions {
+    base(path).pragma("query_only", "ON")
+}
+
+fn base(path: &Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(plain_file(path))
+        .create_if_missing(false)
+        .busy_timeout(BUSY_TIMEOUT)
+        .pragma("cell_size_check", "ON")
+        .disable_statement_logging()
+}
+
+/// `:memory:`, an empty name and `file:…` mean something else to SQLite than to the operator.
+fn plain_file(path: &Path) -> PathBuf {
+    if path.is_relative() { Path::new(".").join(path) } else { path.to_owned() }
+}
+
+/// SQLite would make the file readable for everybody; its -wal and -shm files copy the mode of this one.
+async fn create_private(path: &Path) -> Result<(), StoreError> {
+    let mut options = tokio::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    options.mode(0o600);
+    match options.open(plain_file(path)).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(refused(
+            path,
+            &error.kind().to_string(),
+            "check that the folder exists and that this user may write to it",
+        )),
+    }
+}
+
+/// Returns the size of a page.
+async fn check(conn: &mut SqliteConnection, path: &Path) -> Result<u64, StoreError> {
+    let fail = |error: sqlx::Error| opening(path, &error);
+    version(conn, path).await?;
+    let query = "SELECT c.page_count, s.page_size FROM pragma_page_count c, pragma_page_size s";
+    let (pages, page_size): (u32, u32) = sqlx::query_as(query).fetch_one(&mut *conn).await.map_err(fail)?;
+    let page_size = u64::from(page_size);
+    if u64::from(pages) * page_size > CHECK_MAX_BYTES {
+        return Ok(page_size);
+    }
+    let query = sqlx::query_scalar("PRAGMA quick_check(1)");
+    let verdict: String = query.fetch_one(&mut *conn).await.map_err(fail)?;
+    if verdict == "ok" {
+        Ok(page_size)
+    } else {
+        // The verdict itself may quote what it found in the file.
+        Err(refused(path, "the database is damaged", DAMAGED))
+    }
+}
+
+/// SQLite reads what is missing of the last page as zeros, which may be somebody's text.
+async fn whole_pages(path: &Path, page_size: u64) -> Result<(), StoreError> {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    // While there is a log, the page may be whole in there.
+    if tokio::fs::metadata(log).await.is_ok_and(|log| log.len() > 0) {
+        return Ok(());
+    }
+    match tokio::fs::metadata(path).await {
+        Ok(file) if file.len().is_multiple_of(page_size) => Ok(()),
+        Ok(_) => Err(refused(path, "the file was cut short", DAMAGED)),
+        Err(error) => Err(refused(path, &error.kind().to_string(), "check the disk")),
+    }
+}
+
+/// How many migrations the file has had.
+async fn version(conn: &mut SqliteConnection, path: &Path) -> Result<usize, StoreError> {
+    let (application, version, objects): (i32, i64, i64) = sqlx::query_as(
+        "SELECT a.application_id, v.user_version, (SELECT count(*) FROM sqlite_schema)
+         FROM pragma_application_id a, pragma_user_version v",
+    )
+    .fetch_one(&mut *conn)
+    .await
+    .map_err(|error| opening(path, &error))?;
+    let empty = application == 0 && version == 0 && objects == 0;
+    if application != APPLICATION_ID && !empty {
+        return Err(refused(path, "it is another program's database", "name another file"));
+    }
+    match usize::try_from(version) {
+        Ok(version) if version <= MIGRATIONS.len() => Ok(version),
+        _ => {
+            let known = MIGRATIONS.len();
+            let what = format!("it was written by a newer citetap (schema {version}, this one knows up to {known})");
+            Err(refused(path, &what, "run that version or newer, or name another file"))
+        }
+    }
+}
+
+/// Two processes may start on one file at once: the second waits here, and then finds nothing left to do.
+async fn migrate(conn: &mut SqliteConnection, path: &Path) -> Result<(), StoreError> {
+    let fail = |error: sqlx::Error| opening(path, &error);
+    let mut tx = conn.begin_with("BEGIN IMMEDIATE").await.map_err(fail)?;
+    let done = version(&mut tx, path).await?;
+    if done < MIGRATIONS.len() {
+        for migration in &MIGRATIONS[done..] {
+            sqlx::raw_sql(*migration).execute(&mut *tx).await.map_err(fail)?;
+        }
+        // Pragmas take no parameters; both values are our own numbers.
+        let stamp = format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {};", MIGRATIONS.len());
+        sqlx::raw_sql(sqlx::AssertSqlSafe(stamp)).execute(&mut *tx).await.map_err(fail)?;
+    }
+    tx.commit().await.map_err(fail)
+}

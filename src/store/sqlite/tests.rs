@@ -1,0 +1,238 @@
+use std::fs;
+
+use sqlx::{ConnectOptions as _, Row as _};
+
+use super::*;
+use crate::store::{Cursor, tests::entry};
+
+async fn filled(path: &Path) -> SqliteStore {
+    let store = SqliteStore::open(path).await.unwrap();
+    let entries: Vec<_> = (0..200).map(|n| entry("t", "p", &n.to_string(), n)).collect();
+    store.put(&entries).await.unwrap();
+    store
+}
+
+/// The message of a refusal, which must name the file and what to do about it.
+async fn refusal(path: &Path) -> String {
+    let Err(StoreError::Engine(message)) = SqliteStore::open(path).await else { panic!("opened") };
+    assert!(message.contains(&*path.to_string_lossy()) && message.contains("; "), "{message}");
+    message
+}
+
+async fn execute(store: &SqliteStore, sql: &'static str) {
+    store
+        .write(async |tx: &mut Transaction<'_, Sqlite>| sqlx::raw_sql(sql).execute(&mut **tx).await.map_err(engine))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn what_was_put_is_there_after_a_reopen() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.db");
+    // Not closed: as after a crash, the log is all there is.
+    let crashed = filled(&path).await;
+    let copy = folder.path().join("copy.db");
+    fs::copy(&path, &copy).unwrap();
+    fs::copy(folder.path().join("s.db-wal"), folder.path().join("copy.db-wal")).unwrap();
+    let reopened = SqliteStore::open(&copy).await.unwrap();
+    assert_eq!(reopened.get("t", "199", None).await.unwrap(), Some(entry("t", "p", "199", 199)));
+
+    crashed.close().await;
+    assert!(!folder.path().join("s.db-wal").exists(), "closing folds the log into the file");
+    let reopened = SqliteStore::open(&path).await.unwrap();
+    assert_eq!(reopened.get("t", "0", None).await.unwrap(), Some(entry("t", "p", "0", 0)));
+}
+
+#[tokio::test]
+async fn commits_are_synced() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(&folder.path().join("s.db")).await;
+    let (mode, sync): (String, i64) = store
+        .write(async |tx: &mut Transaction<'_, Sqlite>| {
+            let query = "SELECT j.journal_mode, s.synchronous FROM pragma_journal_mode j, pragma_synchronous s";
+            sqlx::query_as(query).fetch_one(&mut **tx).await.map_err(engine)
+        })
+        .await
+        .unwrap();
+    assert_eq!((mode.as_str(), sync), ("wal", 2));
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notes.txt");
+    let notes = "dear diary, ".repeat(1000);
+    fs::write(&path, &notes).unwrap();
+    let message = refusal(&path).await;
+    assert!(message.contains("not a SQLite database") && !message.contains("diary"), "{message}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), notes);
+}
+
+#[tokio::test]
+async fn a_truncated_file_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.db");
+    filled(&path).await.close().await;
+    let whole = fs::read(&path).unwrap();
+    for kept in [whole.len() / 2, whole.len() - 1, 4096, 50] {
+        fs::write(&path, &whole[..kept]).unwrap();
+        refusal(&path).await;
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.db");
+    filled(&path).await.close().await;
+    let mut bytes = fs::read(&path).unwrap();
+    for page in bytes.chunks_mut(4096).skip(2).step_by(3) {
+        page[..64].fill(0xa5);
+    }
+    fs::write(&path, &bytes).unwrap();
+    assert!(refusal(&path).await.contains("damaged"));
+}
+
+#[tokio::test]
+async fn another_programs_database_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("theirs.db");
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&path).create_if_missing(true);
+    let mut conn = options.connect().await.unwrap();
+    sqlx::raw_sql("CREATE TABLE record (n INTEGER PRIMARY KEY)").execute(&mut conn).await.unwrap();
+    conn.close().await.unwrap();
+    let before = fs::read(&path).unwrap();
+    assert!(refusal(&path).await.contains("another program"));
+    assert_eq!(fs::read(&path).unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.db");
+    let store = filled(&path).await;
+    execute(&store, "PRAGMA user_version = 99").await;
+    store.close().await;
+    assert!(refusal(&path).await.contains("newer citetap (schema 99"));
+}
+
+#[tokio::test]
+async fn a_place_that_cannot_hold_a_file_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    refusal(&folder.path().join("no/such/folder/s.db")).await;
+    refusal(folder.path()).await;
+}
+
+#[tokio::test]
+async fn an_empty_file_becomes_a_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.db");
+    fs::write(&path, "").unwrap();
+    filled(&path).await.ping().await.unwrap();
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn only_the_owner_can_read_the_files() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let _store = filled(&folder.path().join("s.db")).await;
+    for name in ["s.db", "s.db-wal", "s.db-shm"] {
+        let mode = fs::metadata(folder.path().join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn two_processes_may_start_on_one_file_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.db");
+    let (one, two) = tokio::join!(SqliteStore::open(&path), SqliteStore::open(&path));
+    let (one, two) = (one.unwrap(), two.unwrap());
+    one.put(&[entry("t", "p", "1", 1)]).await.unwrap();
+    two.put(&[entry("t", "p", "2", 2)]).await.unwrap();
+    assert!(two.get("t", "1", None).await.unwrap().is_some());
+    assert!(one.get("t", "2", None).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_value_under_another_key_is_never_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(&folder.path().join("s.db")).await;
+    store.put(&[entry("u", "p", "7", 7)]).await.unwrap();
+    execute(&store, "UPDATE record SET body = (SELECT body FROM record WHERE tenant = 't' AND id = '8') WHERE tenant = 't' AND id = '7'").await;
+    assert_eq!(store.get("t", "7", None).await, Err(StoreError::Mismatch));
+    assert!(matches!(store.list("t", &Filter { limit: 1000, ..Filter::default() }).await, Err(StoreError::Mismatch)));
+
+    execute(&store, "UPDATE record SET body = (SELECT body FROM record WHERE tenant = 'u' AND id = '7') WHERE tenant = 't' AND id = '7'").await;
+    assert_eq!(store.get("t", "7", None).await, Err(StoreError::Mismatch), "the same id, but another tenant's record");
+}
+
+#[tokio::test]
+async fn an_unreadable_value_is_an_error_that_quotes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(&folder.path().join("s.db")).await;
+    execute(&store, "UPDATE record SET body = replace(body, 'websearch', 'secret') WHERE id = '7'").await;
+    let Err(StoreError::Engine(message)) = store.get("t", "7", None).await else { panic!("served") };
+    assert!(!message.contains("secret"), "{message}");
+}
+
+#[tokio::test]
+async fn after_a_failed_write_the_connection_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(&folder.path().join("s.db")).await;
+    // The disk is full, as far as this connection knows.
+    execute(&store, "PRAGMA max_page_count = 1").await;
+    let mut large = entry("t", "p", "large", 1);
+    large.record.summary = Some("x".repeat(1 << 20));
+    let batch = [entry("t", "p", "small", 1), large];
+    let Err(StoreError::Engine(message)) = store.put(&batch).await else { panic!("stored") };
+    assert!(message.contains("no space left"), "{message}");
+    assert_eq!(store.get("t", "small", None).await.unwrap(), None, "all or nothing");
+    assert!(matches!(*store.writer.lock().await, Slot::Empty));
+    store.put(&batch).await.unwrap();
+    assert!(store.get("t", "large", None).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_put_that_is_dropped_half_way_leaves_nothing_half_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(&folder.path().join("s.db")).await;
+    let batch: Vec<_> = (0..100).map(|n| entry("t", "dropped", &n.to_string(), n)).collect();
+    for micros in [0, 100, 500, 1000, 5000, 10_000] {
+        let _ = tokio::time::timeout(Duration::from_micros(micros), store.put(&batch)).await;
+        let filter = Filter { provider: Some("dropped".to_owned()), limit: 1000, ..Filter::default() };
+        let found = store.list("t", &filter).await.unwrap().entries.len();
+        assert!(found == 0 || found == 100, "{found}");
+        store.ping().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn every_list_walks_an_index_newest_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(&folder.path().join("s.db")).await;
+    let text = || Some("x".to_owned());
+    for bits in 0..64 {
+        let on = |bit: u32| bits & (1 << bit) != 0;
+        let filter = Filter {
+            conversation: on(0).then(text).flatten(),
+            provider: on(1).then(text).flatten(),
+            domain: on(2).then(text).flatten(),
+            q: on(3).then(text).flatten(),
+            since_ms: on(4).then_some(1),
+            until_ms: on(4).then_some(9),
+            limit: 9,
+            cursor: on(5).then(|| Cursor { created_ms: 5, provider: "p".to_owned(), id: "5".to_owned() }),
+        };
+        let sql = query::list("t", &filter, 10).into_string();
+        let plan = sqlx::query(sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}")))
+            .fetch_all(&store.readers)
+            .await
+            .unwrap();
+        let plan = plan.iter().map(|row| row.get::<String, _>("detail")).collect::<Vec<_>>().join("\n");
+        // Within one millisecond a domain's records may be sorted; everything may not.
+        assert!(!plan.contains("SCAN") && !plan.contains("B-TREE FOR ORDER BY"), "{filter:?}\n{plan}");
+    }
+}

@@ -1,0 +1,243 @@
+//! What every engine must do, run over each of them.
+
+mod lists;
+
+use std::sync::Arc;
+
+use serde_json::{Map, json};
+
+use self::lists::{a_page_is_bounded, filters_select, hostile_text_is_only_text, pages_to_the_end};
+use super::*;
+use crate::citation::record::{Citation, CitationType, Origin, RecordType, Stats, Status};
+
+pub(crate) fn entry(tenant: &str, provider: &str, id: &str, created_ms: i64) -> Entry {
+    let citation = Citation {
+        number: 1,
+        aliases: vec![5],
+        url: Some("https://www.example.com/a".to_owned()),
+        title: Some("A Title".to_owned()),
+        content: Some("an excerpt".to_owned()),
+        hostname: Some("www.example.com".to_owned()),
+        kind: CitationType::Websearch,
+        show_favicon: true,
+        site_name: None,
+        icon_url: None,
+        published_at: None,
+        source_id: "00".repeat(16),
+        rank: 1,
+        origin: Origin::Upstream,
+        cited: true,
+        status: Status::Ok,
+        snippets: Vec::new(),
+        metadata: Map::new(),
+    };
+    let record = Record {
+        kind: RecordType::Citations,
+        version: 1,
+        message_id: id.to_owned(),
+        conversation_id: None,
+        provider: provider.to_owned(),
+        route: "r".to_owned(),
+        source: "default".to_owned(),
+        model: None,
+        complete: true,
+        stored: true,
+        truncated: false,
+        late: false,
+        nonce: "n".to_owned(),
+        created_at: "2026-01-01T00:00:00.000Z".to_owned(),
+        summary: None,
+        queries: Vec::new(),
+        citations: vec![citation],
+        stats: Stats::default(),
+        metadata: Map::new(),
+    };
+    Entry { tenant: tenant.to_owned(), created_ms, record }
+}
+
+/// One test per engine and case. A new engine is one more line here.
+macro_rules! conformance {
+    ($($case:ident),+ $(,)?) => {
+        mod memory { $(#[tokio::test] async fn $case() { super::$case(std::sync::Arc::new(super::MemoryStore::new())).await; })+ }
+        mod sqlite { $(#[tokio::test] async fn $case() {
+            let folder = tempfile::tempdir().unwrap();
+            let store = super::SqliteStore::open(&folder.path().join("s.db")).await.unwrap();
+            let store: std::sync::Arc<dyn super::Store> = std::sync::Arc::new(store);
+            super::$case(std::sync::Arc::clone(&store)).await;
+            store.close().await;
+        })+ }
+    };
+}
+
+conformance!(
+    gives_back_what_was_put,
+    tenants_and_providers_are_apart,
+    the_last_write_wins_whole,
+    filters_select,
+    pages_to_the_end,
+    a_page_is_bounded,
+    hostile_text_is_only_text,
+    deletes,
+    sweeps,
+    many_writers_at_once,
+    large_records,
+    a_closed_store_says_so,
+);
+
+async fn gives_back_what_was_put(store: Arc<dyn Store>) {
+    store.ping().await.unwrap();
+    store.put(&[]).await.unwrap();
+    let mut full = entry("t", "doubao", "35730705466983426", -5);
+    full.record.citations[0].metadata =
+        json!({"docId": "1", "round": 1, "deep": [{"a": null}]}).as_object().unwrap().clone();
+    full.record.late = true;
+    full.record.stats.dangling_markers = vec![11];
+    store.put(std::slice::from_ref(&full)).await.unwrap();
+    assert_eq!(store.get("t", "35730705466983426", Some("doubao")).await.unwrap(), Some(full.clone()));
+    assert_eq!(store.get("t", "35730705466983426", None).await.unwrap(), Some(full));
+    for (tenant, id, provider) in
+        [("t", "3573070546698342", None), ("u", "35730705466983426", None), ("t", "35730705466983426", Some("lke"))]
+    {
+        assert_eq!(store.get(tenant, id, provider).await.unwrap(), None);
+    }
+}
+
+async fn tenants_and_providers_are_apart(store: Arc<dyn Store>) {
+    let all = [
+        entry("a", "p", "1", 10),
+        entry("b", "p", "1", 20),
+        entry("a", "q", "1", 30),
+        entry("a", "p", "1x", 40),
+        entry("A", "p", "1", 50),
+        entry("a", "P", "1", 5),
+    ];
+    store.put(&all).await.unwrap();
+    for one in &all {
+        let record = &one.record;
+        assert_eq!(
+            store.get(&one.tenant, &record.message_id, Some(&record.provider)).await.unwrap().as_ref(),
+            Some(one)
+        );
+    }
+    let newest = store.get("a", "1", None).await.unwrap().unwrap();
+    assert_eq!(newest.record.provider, "q");
+    assert_eq!(ids(&store, "b", Filter::default()).await, ["1"]);
+    assert_eq!(store.delete("b", "1", None).await.unwrap(), 1);
+    assert_eq!(ids(&store, "a", Filter::default()).await, ["1x", "1", "1", "1"]);
+}
+
+async fn the_last_write_wins_whole(store: Arc<dyn Store>) {
+    let mut first = entry("t", "p", "1", 10);
+    first.record.conversation_id = Some("old".to_owned());
+    first.record.summary = Some("before".to_owned());
+    let mut second = entry("t", "p", "1", 20);
+    second.record.citations[0].hostname = Some("other.test".to_owned());
+    // In one batch, and again over batches.
+    store.put(&[second.clone(), first.clone()]).await.unwrap();
+    assert_eq!(store.get("t", "1", None).await.unwrap(), Some(first.clone()));
+    store.put(std::slice::from_ref(&second)).await.unwrap();
+    assert_eq!(store.get("t", "1", None).await.unwrap(), Some(second));
+    let none: [&str; 0] = [];
+    assert_eq!(ids(&store, "t", Filter { conversation: Some("old".to_owned()), ..Filter::default() }).await, none);
+    assert_eq!(ids(&store, "t", Filter { domain: Some("example.com".to_owned()), ..Filter::default() }).await, none);
+    assert_eq!(ids(&store, "t", Filter { q: Some("before".to_owned()), ..Filter::default() }).await, none);
+    assert_eq!(ids(&store, "t", Filter { until_ms: Some(20), ..Filter::default() }).await, none);
+    assert_eq!(ids(&store, "t", Filter { domain: Some("other.test".to_owned()), ..Filter::default() }).await, ["1"]);
+}
+
+async fn deletes(store: Arc<dyn Store>) {
+    store
+        .put(&[entry("t", "p", "1", 1), entry("t", "q", "1", 2), entry("t", "r", "1", 3), entry("u", "p", "1", 4)])
+        .await
+        .unwrap();
+    assert_eq!(store.delete("t", "1", Some("p")).await.unwrap(), 1);
+    assert_eq!(store.delete("t", "1", Some("p")).await.unwrap(), 0);
+    assert_eq!(store.delete("t", "1", None).await.unwrap(), 2);
+    assert_eq!(store.get("t", "1", None).await.unwrap(), None);
+    assert!(ids(&store, "t", Filter { domain: Some("example.com".to_owned()), ..Filter::default() }).await.is_empty());
+    assert!(store.get("u", "1", None).await.unwrap().is_some());
+}
+
+async fn sweeps(store: Arc<dyn Store>) {
+    let entries: Vec<_> = (0..1203).map(|n| entry(["t", "u"][n as usize % 2], "p", &n.to_string(), n)).collect();
+    store.put(&entries).await.unwrap();
+    assert_eq!(store.sweep(0).await.unwrap(), 0);
+    assert_eq!(store.sweep(1201).await.unwrap(), 1201);
+    assert_eq!(
+        ids(&store, "u", Filter { domain: Some("example.com".to_owned()), ..Filter::default() }).await,
+        ["1201"]
+    );
+    assert_eq!(ids(&store, "t", Filter::default()).await, ["1202"]);
+    assert_eq!(store.sweep(i64::MAX).await.unwrap(), 2);
+}
+
+async fn many_writers_at_once(store: Arc<dyn Store>) {
+    let tasks: Vec<_> = (0..16)
+        .map(|task| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move {
+                for n in 0..8 {
+                    let mut contested = entry("t", "p", "same", n);
+                    contested.record.summary = Some(format!("by {task}"));
+                    contested.record.queries = vec![format!("by {task}")];
+                    store.put(&[contested, entry("t", "p", &format!("{task}-{n}"), n)]).await.unwrap();
+                    store.list("t", &Filter::default()).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let whole = store.get("t", "same", None).await.unwrap().unwrap().record;
+    assert_eq!(whole.summary.as_ref(), whole.queries.first(), "never a mix of two writes");
+    let page = store.list("t", &Filter { limit: PAGE_MAX, ..Filter::default() }).await.unwrap();
+    assert_eq!(page.entries.len(), 16 * 8 + 1);
+}
+
+async fn large_records(store: Arc<dyn Store>) {
+    let large: Vec<_> = (0..20)
+        .map(|n| {
+            let mut large = entry("t", "p", &n.to_string(), n);
+            large.record.citations[0].content = Some("汉".repeat(350_000));
+            let citation = large.record.citations[0].clone();
+            large.record.citations.extend((0..999).map(|n| Citation {
+                hostname: Some(format!("h{n}.big.test")),
+                content: None,
+                ..citation.clone()
+            }));
+            large
+        })
+        .collect();
+    store.put(&large).await.unwrap();
+    assert_eq!(store.get("t", "7", None).await.unwrap().as_ref(), large.get(7));
+    assert_eq!(
+        ids(&store, "t", Filter { domain: Some("h998.big.test".to_owned()), ..Filter::default() }).await.len(),
+        20
+    );
+    let page = store.list("t", &Filter { limit: 20, ..Filter::default() }).await.unwrap();
+    assert!(page.entries.len() < 20 && page.next.is_some(), "a page ends at its weight");
+}
+
+async fn a_closed_store_says_so(store: Arc<dyn Store>) {
+    store.put(&[entry("t", "p", "1", 1)]).await.unwrap();
+    store.close().await;
+    store.close().await;
+    assert_eq!(store.put(&[entry("t", "p", "2", 1)]).await, Err(StoreError::Closed));
+    assert_eq!(store.get("t", "1", None).await, Err(StoreError::Closed));
+    assert_eq!(store.delete("t", "1", None).await, Err(StoreError::Closed));
+    assert_eq!(store.sweep(9).await, Err(StoreError::Closed));
+    assert_eq!(store.ping().await, Err(StoreError::Closed));
+    assert!(matches!(store.list("t", &Filter::default()).await, Err(StoreError::Closed)));
+}
+
+/// The ids of the whole list, however many pages it takes.
+async fn ids(store: &Arc<dyn Store>, tenant: &str, mut filter: Filter) -> Vec<String> {
+    let mut ids = Vec::new();
+    loop {
+        let page = store.list(tenant, &filter).await.unwrap();
+        ids.extend(page.entries.into_iter().map(|entry| entry.record.message_id));
+        let Some(next) = page.next else { return ids };
+        filter.cursor = Some(next);
+    }
+}

@@ -1,0 +1,282 @@
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, sleep},
+};
+
+use super::*;
+use crate::store::{Filter, Fut, MemoryStore, Page, tests::entry};
+
+/// Fails when told to, refuses entries with the id `bad`, and holds puts back while its gate is shut.
+struct Faulty {
+    inner: MemoryStore,
+    down: AtomicBool,
+    /// The next put fails, and only that.
+    hiccup: AtomicBool,
+    puts: AtomicUsize,
+    gate: Semaphore,
+}
+
+impl Faulty {
+    fn new() -> Arc<Self> {
+        let gate = Semaphore::new(Semaphore::MAX_PERMITS);
+        Arc::new(Self {
+            inner: MemoryStore::new(),
+            down: AtomicBool::new(false),
+            hiccup: AtomicBool::new(false),
+            puts: AtomicUsize::new(0),
+            gate,
+        })
+    }
+
+    fn shut() -> Arc<Self> {
+        let store = Self::new();
+        store.gate.forget_permits(usize::MAX);
+        store
+    }
+
+    fn check(&self) -> Result<(), StoreError> {
+        if self.down.load(SeqCst) { Err(StoreError::Engine("down".to_owned())) } else { Ok(()) }
+    }
+
+    async fn has(&self, id: &str) -> bool {
+        self.inner.get("t", id, None).await.unwrap().is_some()
+    }
+}
+
+impl Store for Faulty {
+    fn name(&self) -> &'static str {
+        "faulty"
+    }
+
+    fn put<'a>(&'a self, entries: &'a [Entry]) -> Fut<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            self.puts.fetch_add(1, SeqCst);
+            let _open = self.gate.acquire().await.unwrap();
+            self.check()?;
+            if self.hiccup.swap(false, SeqCst) {
+                return Err(StoreError::Engine("hiccup".to_owned()));
+            }
+            if entries.iter().any(|entry| entry.record.message_id == "bad") {
+                return Err(StoreError::Engine("bad entry".to_owned()));
+            }
+            self.inner.put(entries).await
+        })
+    }
+
+    fn get<'a>(
+        &'a self,
+        tenant: &'a str,
+        id: &'a str,
+        provider: Option<&'a str>,
+    ) -> Fut<'a, Result<Option<Entry>, StoreError>> {
+        self.inner.get(tenant, id, provider)
+    }
+
+    fn list<'a>(&'a self, tenant: &'a str, filter: &'a Filter) -> Fut<'a, Result<Page, StoreError>> {
+        self.inner.list(tenant, filter)
+    }
+
+    fn delete<'a>(
+        &'a self,
+        tenant: &'a str,
+        id: &'a str,
+        provider: Option<&'a str>,
+    ) -> Fut<'a, Result<u64, StoreError>> {
+        Box::pin(async move {
+            self.check()?;
+            self.inner.delete(tenant, id, provider).await
+        })
+    }
+
+    fn sweep(&self, before_ms: i64) -> Fut<'_, Result<u64, StoreError>> {
+        self.inner.sweep(before_ms)
+    }
+
+    fn ping(&self) -> Fut<'_, Result<(), StoreError>> {
+        Box::pin(async move { self.check() })
+    }
+
+    /// Leaves the memory open, so that a test can look at it afterwards.
+    fn close(&self) -> Fut<'_, ()> {
+        Box::pin(async {})
+    }
+}
+
+fn one(id: &str) -> Entry {
+    entry("t", "p", id, 1)
+}
+
+async fn until(what: &str, condition: impl AsyncFn() -> bool) {
+    let start = Instant::now();
+    while !condition().await {
+        assert!(start.elapsed() < Duration::from_secs(10), "never: {what}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn entries_that_wait_together_are_committed_together() {
+    let store = Faulty::shut();
+    let writer = Writer::spawn(store.clone(), 1000);
+    let mut replies = vec![writer.put(one("first")).unwrap()];
+    until("the first put", async || store.puts.load(SeqCst) == 1).await;
+    replies.extend((0..300).map(|n| writer.put(one(&n.to_string())).unwrap()));
+    assert_eq!(writer.depth(), 300);
+    store.gate.add_permits(1);
+    for reply in replies {
+        assert_eq!(reply.await.unwrap(), Ok(()));
+    }
+    assert_eq!(store.puts.load(SeqCst), 3, "1, then 256, then 44");
+    assert_eq!((writer.stats().committed.load(Relaxed), writer.stats().commits.load(Relaxed)), (301, 3));
+    assert_eq!(writer.depth(), 0);
+}
+
+#[tokio::test]
+async fn a_full_queue_says_full_and_never_waits() {
+    let store = Faulty::shut();
+    let writer = Writer::spawn(store.clone(), 3);
+    let mut replies = vec![writer.put(one("first")).unwrap()];
+    until("the first put", async || store.puts.load(SeqCst) == 1).await;
+    replies.extend((0..3).map(|n| writer.put(one(&n.to_string())).unwrap()));
+    assert_eq!(writer.put(one("over")).err(), Some(StoreError::Full));
+    assert_eq!((writer.depth(), writer.stats().refused.load(Relaxed)), (3, 1));
+    store.gate.add_permits(1);
+    for reply in replies {
+        assert_eq!(reply.await.unwrap(), Ok(()));
+    }
+    assert!(!store.has("over").await);
+}
+
+#[tokio::test]
+async fn one_bad_entry_does_not_sink_the_others() {
+    let store = Faulty::shut();
+    let writer = Writer::spawn(store.clone(), 100);
+    let _first = writer.put(one("first")).unwrap();
+    until("the first put", async || store.puts.load(SeqCst) == 1).await;
+    let replies = ["a", "bad", "b"].map(|id| writer.put(one(id)).unwrap());
+    store.gate.add_permits(1);
+    let [a, bad, b] = replies;
+    assert_eq!((a.await.unwrap(), b.await.unwrap()), (Ok(()), Ok(())));
+    assert_eq!(bad.await.unwrap(), Err(StoreError::Engine("bad entry".to_owned())));
+    assert!(writer.healthy(), "the engine took the others");
+    assert_eq!(writer.stats().waiting.load(Relaxed), 1);
+    // first, the batch, its three one by one; then the bad one alone, twice.
+    until("the bad one was tried again", async || store.puts.load(SeqCst) >= 7).await;
+    assert!(writer.healthy(), "nor does it make the engine look ill later");
+}
+
+#[tokio::test]
+async fn a_hiccup_goes_unnoticed() {
+    let store = Faulty::new();
+    let writer = Writer::spawn(store.clone(), 10);
+    store.hiccup.store(true, SeqCst);
+    assert_eq!(writer.put(one("1")).unwrap().await.unwrap(), Ok(()));
+    assert!(writer.healthy() && store.has("1").await);
+    assert_eq!(writer.stats().failed.load(Relaxed), 0);
+}
+
+#[tokio::test]
+async fn an_outage_is_answered_at_once_and_made_good_later() {
+    let store = Faulty::new();
+    let writer = Writer::spawn(store.clone(), 2000);
+    store.down.store(true, SeqCst);
+    let replies: Vec<_> = (0..600).map(|n| writer.put(one(&n.to_string())).unwrap()).collect();
+    for reply in replies {
+        assert!(reply.await.unwrap().is_err());
+    }
+    assert!(!writer.healthy());
+    assert_eq!(store.puts.load(SeqCst), 3, "while the engine is down, entries are not tried one by one");
+
+    store.down.store(false, SeqCst);
+    until("healthy", async || writer.healthy()).await;
+    until("all stored", async || writer.stats().waiting.load(Relaxed) == 0).await;
+    assert!(store.has("0").await && store.has("599").await);
+    let stats = writer.stats();
+    let counts = [&stats.committed, &stats.failed, &stats.retried, &stats.dropped].map(|counter| counter.load(Relaxed));
+    assert_eq!(counts, [600, 600, 600, 0]);
+}
+
+#[tokio::test]
+async fn a_later_try_never_overwrites_a_newer_version() {
+    let store = Faulty::new();
+    let writer = Writer::spawn(store.clone(), 10);
+    store.down.store(true, SeqCst);
+    assert!(writer.put(entry("t", "p", "1", 1)).unwrap().await.unwrap().is_err());
+    store.down.store(false, SeqCst);
+    assert_eq!(writer.put(entry("t", "p", "1", 2)).unwrap().await.unwrap(), Ok(()));
+    assert_eq!(writer.stats().waiting.load(Relaxed), 0);
+    sleep(Duration::from_millis(1200)).await;
+    assert_eq!(store.inner.get("t", "1", None).await.unwrap().unwrap().created_ms, 2);
+}
+
+#[tokio::test]
+async fn what_was_deleted_does_not_come_back() {
+    let store = Faulty::new();
+    let writer = Writer::spawn(store.clone(), 10);
+    assert_eq!(writer.put(one("stored")).unwrap().await.unwrap(), Ok(()));
+    store.down.store(true, SeqCst);
+    assert!(writer.put(one("waiting")).unwrap().await.unwrap().is_err());
+    assert!(writer.delete("t", "waiting", None).await.is_err(), "an older version may still be stored");
+    store.down.store(false, SeqCst);
+    assert_eq!(writer.delete("t", "stored", Some("p")).await, Ok(1));
+    assert_eq!(writer.delete("t", "unknown", None).await, Ok(0));
+    // Nothing waits and nothing comes: the engine is looked at all the same.
+    until("healthy", async || writer.healthy()).await;
+    assert!(!store.has("waiting").await && !store.has("stored").await);
+}
+
+#[tokio::test]
+async fn a_write_outlives_its_request() {
+    let store = Faulty::shut();
+    let writer = Writer::spawn(store.clone(), 10);
+    drop(writer.put(one("1")).unwrap());
+    drop(writer.put(one("2")).unwrap());
+    drop(writer);
+    store.gate.add_permits(1);
+    until("both stored", async || store.has("1").await && store.has("2").await).await;
+}
+
+#[tokio::test]
+async fn shutdown_flushes_and_then_takes_no_more() {
+    let store = Faulty::shut();
+    let writer = Writer::spawn(store.clone(), 5);
+    let other = writer.clone();
+    let first = writer.put(one("first")).unwrap();
+    until("the first put", async || store.puts.load(SeqCst) == 1).await;
+    let last: Vec<_> = (0..5).map(|n| writer.put(one(&n.to_string())).unwrap()).collect();
+    let stopping = tokio::spawn(writer.shutdown());
+    store.gate.add_permits(1);
+    assert_eq!(stopping.await.unwrap(), 0);
+    for reply in last.into_iter().chain([first]) {
+        assert_eq!(reply.await.unwrap(), Ok(()));
+    }
+    assert_eq!(other.put(one("late")).err(), Some(StoreError::Closed));
+    assert_eq!(other.delete("t", "first", None).await, Err(StoreError::Closed));
+    assert!(!other.healthy());
+    assert_eq!(other.shutdown().await, 0);
+}
+
+#[tokio::test]
+async fn shutdown_tells_what_was_lost() {
+    let store = Faulty::new();
+    let writer = Writer::spawn(store.clone(), 10);
+    let stats = Arc::clone(writer.stats());
+    store.down.store(true, SeqCst);
+    let reply = writer.put(one("1")).unwrap();
+    assert_eq!(writer.shutdown().await, 1);
+    assert!(reply.await.unwrap().is_err());
+    assert_eq!(stats.dropped.load(Relaxed), 1);
+}
+
+#[tokio::test]
+async fn shutdown_makes_good_what_it_can() {
+    let store = Faulty::new();
+    let writer = Writer::spawn(store.clone(), 10);
+    store.down.store(true, SeqCst);
+    assert!(writer.put(one("1")).unwrap().await.unwrap().is_err());
+    store.down.store(false, SeqCst);
+    assert_eq!(writer.shutdown().await, 0);
+    assert!(store.has("1").await);
+}

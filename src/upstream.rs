@@ -1,0 +1,266 @@
+//! The HTTP client towards upstreams: connections, and which headers cross over.
+//!
+//! Redirects are relayed, never followed; nothing is decompressed; the upstream's address comes from
+//! the configuration alone.
+
+use std::{fmt, time::Duration};
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Request, Response, Uri,
+    header::{
+        ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT, FORWARDED, HOST,
+        PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    },
+};
+use http_body::Body;
+use hyper::body::Incoming;
+use hyper_rustls::{ConfigBuilderExt, HttpsConnector};
+use hyper_util::{
+    client::legacy::{Client as HyperClient, connect::HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
+};
+use url::Url;
+
+use crate::config::HeaderRules;
+
+/// Read buffer of a connection, and so the largest response head.
+const MAX_BUFFER: usize = 64 * 1024;
+/// What an upstream may send ahead on one h2 stream: the client's pace is the upstream's.
+const STREAM_WINDOW: u32 = 64 * 1024;
+/// Wide enough for every stream's window, so that a slow client never stops its neighbours.
+const CONNECTION_WINDOW: u32 = 1 << 30;
+const IDLE_CONNECTIONS: usize = 256;
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The client. Cheap to clone.
+pub struct Client<B> {
+    inner: HyperClient<HttpsConnector<HttpConnector>, B>,
+}
+
+impl<B> Clone for Client<B> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone() }
+    }
+}
+
+impl<B> Client<B>
+where
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<BoxError>,
+{
+    /// Trusts the system's certificates (`SSL_CERT_FILE` and `SSL_CERT_DIR` are honoured), or the Mozilla
+    /// set where the system has none.
+    pub fn new(connect_timeout: Duration) -> Self {
+        let provider = std::sync::Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = rustls::ClientConfig::builder_with_provider(provider);
+        let tls = match builder.clone().with_safe_default_protocol_versions() {
+            Ok(builder) => match builder.clone().with_native_roots() {
+                Ok(builder) => builder.with_no_client_auth(),
+                Err(_) => builder.with_webpki_roots().with_no_client_auth(),
+            },
+            // The provider above supports the default versions; were it not so, TLS 1.3 alone is left.
+            Err(_) => rustls::ClientConfig::builder().with_webpki_roots().with_no_client_auth(),
+        };
+        Self::with_tls(tls, connect_timeout)
+    }
+
+    pub fn with_tls(tls: rustls::ClientConfig, connect_timeout: Duration) -> Self {
+        let mut http = HttpConnector::new();
+        http.set_connect_timeout(Some(connect_timeout));
+        http.set_nodelay(true);
+        http.enforce_http(false);
+        let connector =
+            hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_all_versions();
+        let inner = HyperClient::builder(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS)
+            .http1_max_buf_size(MAX_BUFFER)
+            .http2_initial_stream_window_size(STREAM_WINDOW)
+            .http2_initial_connection_window_size(CONNECTION_WINDOW)
+            .http2_max_header_list_size(64 * 1024)
+            .build(connector.wrap_connector(http));
+        Self { inner }
+    }
+
+    pub async fn send(&self, request: Request<B>) -> Result<Response<Incoming>, Fault> {
+        self.inner.request(request).await.map_err(|error| Fault::of(&error))
+    }
+}
+
+/// Why there is no answer. Names no URL beyond the host, which the caller adds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// No connection: refused, unknown host, certificate, time-out.
+    Connect(String),
+    /// The connection broke or did not speak HTTP.
+    Broken(String),
+}
+
+impl Fault {
+    fn of(error: &hyper_util::client::legacy::Error) -> Self {
+        let mut cause: &dyn std::error::Error = error;
+        while let Some(deeper) = cause.source() {
+            cause = deeper;
+        }
+        if error.is_connect() { Self::Connect(cause.to_string()) } else { Self::Broken(cause.to_string()) }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connect(why) => write!(f, "could not connect: {why}"),
+            Self::Broken(why) => write!(f, "the connection broke: {why}"),
+        }
+    }
+}
+
+/// The upstream's URI for the rest of a request's path, its query as it came.
+pub fn target(upstream: &Url, rest: &str, query: Option<&str>) -> Result<Uri, http::uri::InvalidUri> {
+    let mut target = String::with_capacity(upstream.as_str().len() + rest.len() + query.map_or(0, str::len) + 1);
+    target.push_str(&upstream[..url::Position::BeforePath]);
+    target.push_str(upstream.path().trim_end_matches('/'));
+    if !rest.starts_with('/') {
+        target.push('/');
+    }
+    target.push_str(rest);
+    if let Some(query) = query {
+        target.push('?');
+        target.push_str(query);
+    }
+    target.parse()
+}
+
+/// Headers of one connection, which end here (RFC 9110 7.6.1).
+const HOP_BY_HOP: &[HeaderName] =
+    &[CONNECTION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TRAILER, TRANSFER_ENCODING, UPGRADE];
+const HOP_BY_HOP_NAMES: &[&str] = &["keep-alive", "proxy-connection"];
+/// `Connection` may name headers to drop, but not those that the answer depends on.
+const KEPT: &[HeaderName] = &[AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST];
+
+fn drop_hop_by_hop(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .filter(|name| !KEPT.contains(name))
+        .collect();
+    for name in HOP_BY_HOP.iter().chain(&named) {
+        headers.remove(name);
+    }
+    for name in HOP_BY_HOP_NAMES {
+        headers.remove(*name);
+    }
+}
+
+/// Makes a client's headers the upstream's: ours and the connection's dropped, identity encoding asked
+/// for, so that the answer can be tapped.
+pub fn request_headers(headers: &mut HeaderMap, trusted_peer: bool, rules: &HeaderRules) {
+    let trailers = headers.get_all(TE).iter().any(|te| te.as_bytes().eq_ignore_ascii_case(b"trailers"));
+    drop_hop_by_hop(headers);
+    headers.remove(TE);
+    if trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+    headers.remove(HOST);
+    headers.remove(EXPECT);
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    let foreign: Vec<HeaderName> = headers
+        .keys()
+        .filter(|name| {
+            let name = name.as_str();
+            name.starts_with("x-citetap-")
+                || (!trusted_peer && (name.starts_with("x-forwarded-") || name == "x-real-ip"))
+        })
+        .cloned()
+        .collect();
+    for name in foreign {
+        headers.remove(name);
+    }
+    if !trusted_peer {
+        headers.remove(FORWARDED);
+    }
+    apply(headers, rules);
+}
+
+/// Makes an upstream's headers the client's.
+pub fn response_headers(headers: &mut HeaderMap, rules: &HeaderRules) {
+    drop_hop_by_hop(headers);
+    apply(headers, rules);
+}
+
+fn apply(headers: &mut HeaderMap, rules: &HeaderRules) {
+    for name in &rules.remove {
+        headers.remove(name);
+    }
+    for (name, value) in &rules.set {
+        headers.insert(name, value.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn uri(base: &str, rest: &str, query: Option<&str>) -> String {
+        target(&Url::parse(base).unwrap(), rest, query).unwrap().to_string()
+    }
+
+    #[test]
+    fn the_base_path_comes_first_and_the_query_stays() {
+        assert_eq!(uri("https://a.example.com", "/chat", Some("x=%20y")), "https://a.example.com/chat?x=%20y");
+        assert_eq!(uri("https://a.example.com/api/v3/", "/chat", None), "https://a.example.com/api/v3/chat");
+        assert_eq!(uri("http://a.example.com:8080/x", "", None), "http://a.example.com:8080/x/");
+    }
+
+    #[test]
+    fn headers_of_the_connection_and_ours_end_here() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("connection", "close, x-secret-hop, authorization"),
+            ("keep-alive", "timeout=5"),
+            ("x-secret-hop", "1"),
+            ("authorization", "Bearer upstreams-own"),
+            ("te", "trailers"),
+            ("upgrade", "websocket"),
+            ("x-citetap-inject", "off"),
+            ("x-forwarded-for", "203.0.113.9"),
+            ("forwarded", "for=203.0.113.9"),
+            ("accept-encoding", "gzip, br"),
+            ("host", "proxy.example.com"),
+            ("x-own", "stays"),
+        ] {
+            headers.append(name.parse::<HeaderName>().unwrap(), HeaderValue::from_static(value));
+        }
+        let mut trusted = headers.clone();
+        request_headers(&mut headers, false, &HeaderRules::default());
+        let mut left: Vec<String> = headers.iter().map(|(k, v)| format!("{k}: {}", v.to_str().unwrap())).collect();
+        left.sort();
+        assert_eq!(
+            left,
+            ["accept-encoding: identity", "authorization: Bearer upstreams-own", "te: trailers", "x-own: stays"]
+        );
+        request_headers(&mut trusted, true, &HeaderRules::default());
+        assert!(trusted.contains_key("x-forwarded-for") && trusted.contains_key("forwarded"));
+    }
+
+    #[test]
+    fn rules_remove_then_set() {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-a", HeaderValue::from_static("1"));
+        let rules = HeaderRules {
+            remove: vec![HeaderName::from_static("x-a")],
+            set: vec![(HeaderName::from_static("x-b"), HeaderValue::from_static("2"))],
+        };
+        response_headers(&mut headers, &rules);
+        assert_eq!(headers.len(), 1);
+        assert_eq!(headers["x-b"], "2");
+    }
+}

@@ -1,0 +1,80 @@
+//! Every capture, its record and its resulting stream, beside it. `UPDATE_GOLDEN=1` writes them anew.
+
+use std::{fs, path::PathBuf};
+
+use bytes::Bytes;
+use citetap::{
+    pipeline::{End, Inject},
+    provider::Kind,
+};
+
+use crate::support::{bytewise, fixtures, pass};
+
+fn captures() -> Vec<(Kind, PathBuf)> {
+    let mut all = Vec::new();
+    for (folder, kind) in [("doubao", Kind::Doubao), ("samantha", Kind::Doubao), ("tencent", Kind::Tencent)] {
+        for entry in fs::read_dir(fixtures().join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.to_string_lossy();
+            if name.ends_with(".sse") && !name.ends_with(".out.sse") {
+                all.push((kind, path));
+            }
+        }
+    }
+    all.sort_by(|a, b| a.1.cmp(&b.1));
+    assert!(all.len() > 40, "captures are missing");
+    all
+}
+
+/// A capture that stops in mid-frame is one of a stream that was cut.
+fn end_of(path: &std::path::Path) -> End {
+    if path.file_stem().is_some_and(|stem| stem == "cut") { End::Cut } else { End::Clean }
+}
+
+#[test]
+fn golden_outputs() {
+    let update = std::env::var_os("UPDATE_GOLDEN").is_some();
+    let mut differing = Vec::new();
+    for (kind, path) in captures() {
+        let input = fs::read(&path).unwrap();
+        let passed = pass(kind, Inject::Final, vec![Bytes::from(input.clone())], end_of(&path));
+        assert_eq!(passed.relayed(), input, "identity: {}", path.display());
+        let record = serde_json::to_string_pretty(&passed.record).unwrap() + "\n";
+        for (extension, actual) in [("citations.json", record.into_bytes()), ("out.sse", passed.out())] {
+            let golden = path.with_extension(extension);
+            if update {
+                fs::write(&golden, &actual).unwrap();
+            } else if fs::read(&golden).unwrap_or_default() != actual {
+                differing.push(golden.display().to_string());
+            }
+        }
+    }
+    assert!(differing.is_empty(), "not as golden (UPDATE_GOLDEN=1 rewrites): {differing:#?}");
+}
+
+#[test]
+fn the_same_record_byte_by_byte_and_by_auto() {
+    for (kind, path) in captures() {
+        let input = fs::read(&path).unwrap();
+        let end = end_of(&path);
+        let whole = pass(kind, Inject::Final, vec![Bytes::from(input.clone())], end);
+        let single = pass(kind, Inject::Final, bytewise(&input), end);
+        assert_eq!(single.out(), whole.out(), "{}", path.display());
+        assert_eq!(single.record, whole.record, "{}", path.display());
+        let auto = pass(Kind::Auto, Inject::Final, bytewise(&input), end);
+        assert_eq!(auto.out(), whole.out(), "auto: {}", path.display());
+        assert_eq!(auto.record, whole.record, "auto: {}", path.display());
+    }
+}
+
+#[test]
+fn tapping_without_injection_gives_the_same_record_and_the_input() {
+    for (kind, path) in captures() {
+        let input = fs::read(&path).unwrap();
+        let end = end_of(&path);
+        let injected = pass(kind, Inject::Final, bytewise(&input), end);
+        let off = pass(kind, Inject::Off, bytewise(&input), end);
+        assert_eq!(off.out(), input, "{}", path.display());
+        assert_eq!(off.record, injected.record, "{}", path.display());
+    }
+}

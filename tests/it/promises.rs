@@ -1,0 +1,216 @@
+//! The promises as properties, over random streams, splits and providers.
+
+use bytes::Bytes;
+use citetap::{
+    citation::Record,
+    pipeline::{End, Inject},
+    provider::Kind,
+    sse::{Cut, Event, Splitter},
+};
+use proptest::prelude::*;
+
+use crate::support::{NONCE, bytewise, pass};
+
+/// A frame of a stream: what it is made of matters to the tap, never to the relay.
+#[derive(Debug, Clone)]
+enum Piece {
+    Raw(Vec<u8>),
+    DoubaoText(String),
+    DoubaoCard(u32, String),
+    DoubaoEnd(u32),
+    DoubaoError,
+    TencentText(String),
+    TencentChunks(Vec<u8>),
+    TencentFinish(Vec<u8>),
+    Comment,
+    Id,
+}
+
+fn eol() -> impl Strategy<Value = &'static str> {
+    prop_oneof![4 => Just("\n"), 2 => Just("\r\n"), 1 => Just("\r")]
+}
+
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "[a-z ]{0,8}",
+        Just("火灾[1]。".to_owned()),
+        Just("[citation:2]".to_owned()),
+        Just("`[3]`[".to_owned()),
+        Just("4]".to_owned()),
+        any::<String>(),
+    ]
+}
+
+fn piece() -> impl Strategy<Value = Piece> {
+    prop_oneof![
+        2 => prop::collection::vec(any::<u8>(), 0..24).prop_map(Piece::Raw),
+        1 => prop::sample::select(vec!["\u{feff}", "data", "data:", ":x", "data: {\"a\":", "event: SSE_ACK", "\r", "\n", "\n\n"])
+            .prop_map(|s| Piece::Raw(s.as_bytes().to_vec())),
+        4 => text().prop_map(Piece::DoubaoText),
+        4 => (0_u32..6, "[a-c]{1}").prop_map(|(n, host)| Piece::DoubaoCard(n, host)),
+        1 => (1_u32..4).prop_map(Piece::DoubaoEnd),
+        1 => Just(Piece::DoubaoError),
+        3 => text().prop_map(Piece::TencentText),
+        2 => prop::collection::vec(0_u8..6, 0..4).prop_map(Piece::TencentChunks),
+        1 => prop::collection::vec(0_u8..6, 0..4).prop_map(Piece::TencentFinish),
+        1 => Just(Piece::Comment),
+        1 => Just(Piece::Id),
+    ]
+}
+
+fn bytes_of(piece: &Piece, eol: &str) -> Vec<u8> {
+    let event = |name: &str, json: serde_json::Value| format!("event: {name}{eol}data: {json}{eol}{eol}").into_bytes();
+    let docs = |ids: &[u8]| -> Vec<serde_json::Value> {
+        ids.iter().map(|id| serde_json::json!({"target_id": format!("t{id}"), "title": format!("T{id}"), "url": format!("/pages/{id}"), "content": format!("c{id}")})).collect()
+    };
+    match piece {
+        Piece::Raw(bytes) => bytes.clone(),
+        Piece::DoubaoText(text) => event("CHUNK_DELTA", serde_json::json!({"text": text})),
+        Piece::DoubaoCard(n, host) => event(
+            "STREAM_CHUNK",
+            serde_json::json!({"message_id": "12", "patch_op": [{"patch_object": 1, "patch_value": {"content_block": [
+                {"block_type": 10025, "block_id": format!("b{n}"), "content": {"search_query_result_block": {
+                    "queries": ["q"], "results": [{"text_card": {"index": n, "title": "标题", "url": format!("https://{host}.example.com/")}}]}}}]}}]}),
+        ),
+        Piece::DoubaoEnd(end) => event("SSE_REPLY_END", serde_json::json!({"end_type": end})),
+        Piece::DoubaoError => event("STREAM_ERROR", serde_json::json!({"error_code": 1})),
+        Piece::TencentText(text) => format!(
+            "data:{}{eol}{eol}",
+            serde_json::json!({"completion_id": "c", "processes": {}, "delta_content": text})
+        )
+        .into_bytes(),
+        Piece::TencentChunks(ids) => {
+            let json = serde_json::json!({"completion_id": "c", "processes": {"stage": "finished_internal_searching"}, "additional_content": {"reference_chunks": docs(ids)}});
+            format!("data:{json}{eol}{eol}").into_bytes()
+        }
+        Piece::TencentFinish(ids) => {
+            let json = serde_json::json!({"completion_id": "c", "delta_content": "", "is_stop": true, "additional_content": {"reference_docs": docs(ids)}});
+            format!("event:finish{eol}data:{json}{eol}{eol}").into_bytes()
+        }
+        Piece::Comment => format!(": ping{eol}{eol}").into_bytes(),
+        Piece::Id => format!("id: 7{eol}").into_bytes(),
+    }
+}
+
+fn stream() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec((piece(), eol()), 0..24)
+        .prop_map(|pieces| pieces.iter().flat_map(|(piece, eol)| bytes_of(piece, eol)).collect())
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    prop::sample::select(vec![Kind::Doubao, Kind::Tencent, Kind::Auto])
+}
+
+fn inject() -> impl Strategy<Value = Inject> {
+    prop::sample::select(vec![Inject::Final, Inject::Live, Inject::Off])
+}
+
+fn end() -> impl Strategy<Value = End> {
+    prop::sample::select(vec![End::Clean, End::Cut])
+}
+
+/// The stream in chunks that end at the given places.
+fn cut(stream: &[u8], places: &[prop::sample::Index]) -> Vec<Bytes> {
+    let mut at: Vec<usize> = places.iter().map(|place| place.index(stream.len() + 1)).collect();
+    at.extend([0, stream.len()]);
+    at.sort_unstable();
+    at.windows(2).map(|pair| Bytes::copy_from_slice(&stream[pair[0]..pair[1]])).collect()
+}
+
+/// The whole frames of a stream, as bytes.
+fn frames(stream: &[u8]) -> Vec<&[u8]> {
+    let (mut splitter, mut at, mut all) = (Splitter::default(), 0, Vec::new());
+    while let Some(cut) = splitter.advance(&stream[at..]) {
+        let (Cut::Frame(len) | Cut::Glue(len)) = cut;
+        if let Cut::Frame(_) = cut {
+            all.push(&stream[at..at + len]);
+        }
+        at += len;
+    }
+    all
+}
+
+/// Is this frame a finish or an error, told without the adapters?
+fn is_finish(frame: &[u8]) -> bool {
+    let event = Event::read(frame);
+    event.data.is_some() && matches!(&*event.name, "SSE_REPLY_END" | "STREAM_ERROR" | "finish")
+}
+
+/// The record in a frame of ours, whatever its envelope.
+fn record_in(frame: &[u8]) -> Record {
+    let event = Event::read(frame);
+    assert_eq!(event.name, "citations");
+    let json: serde_json::Value = serde_json::from_str(event.data.as_deref().unwrap()).unwrap();
+    assert!(json.get("error").is_none() && json.get("event").is_none());
+    serde_json::from_value(json["citations"].clone()).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn p1_identity(stream in stream(), places in prop::collection::vec(any::<prop::sample::Index>(), 0..12), kind in kind(), inject in inject(), end in end()) {
+        let passed = pass(kind, inject, cut(&stream, &places), end);
+        prop_assert_eq!(passed.relayed(), stream.clone());
+        if inject == Inject::Off {
+            prop_assert_eq!(passed.out(), stream);
+        }
+    }
+
+    #[test]
+    fn p3_once_before_the_finish(stream in stream(), places in prop::collection::vec(any::<prop::sample::Index>(), 0..12), kind in kind(), inject in inject(), end in end()) {
+        let passed = pass(kind, inject, cut(&stream, &places), end);
+        let ours: Vec<Record> = passed.ours().iter().map(|frame| record_in(frame)).collect();
+        prop_assert!(ours.iter().all(|record| record.nonce == NONCE && record.version == 1));
+        // Live ones are not stored; the final one is, and is the last.
+        let finals = ours.iter().filter(|record| record.stored).count();
+        if inject == Inject::Off {
+            prop_assert_eq!(ours.len(), 0);
+        }
+        prop_assert!(finals <= 1);
+        prop_assert!(ours.iter().rev().skip(1).all(|record| !record.stored && !record.complete));
+        prop_assert_eq!(passed.tally.injected, finals == 1);
+        if let Some(last) = ours.last() {
+            prop_assert!(!last.citations.is_empty());
+            prop_assert!(last.stored, "a final event follows every live one");
+        }
+        // Each of ours stands between frames: the output's frames are the input's, and ours.
+        let out = passed.out();
+        let named = frames(&out).into_iter().filter(|frame| Event::read(frame).name == "citations").count();
+        prop_assert_eq!(named, ours.len());
+        // The final one precedes the first finish of the tapped dialect that follows a reference.
+        if let Some(at) = passed.pieces.iter().rposition(|(ours, _)| *ours) {
+            let before: Vec<u8> = passed.pieces[..at].iter().filter(|(ours, _)| !ours).flat_map(|(_, piece)| piece.to_vec()).collect();
+            let dialect = &ours[0].provider;
+            let finished = frames(&before).into_iter().filter(|frame| is_finish(frame)).any(|frame| {
+                (Event::read(frame).name == "finish") == (dialect == "tencent")
+            });
+            prop_assert!(!finished, "ours came after a finish");
+        }
+    }
+
+    #[test]
+    fn p10_the_same_in_every_chunking(stream in stream(), places in prop::collection::vec(any::<prop::sample::Index>(), 0..12), kind in kind(), inject in inject(), end in end()) {
+        let whole = pass(kind, inject, vec![Bytes::from(stream.clone())], end);
+        for chunks in [cut(&stream, &places), bytewise(&stream)] {
+            let other = pass(kind, inject, chunks, end);
+            prop_assert_eq!(other.out(), whole.out());
+            prop_assert_eq!(&other.record, &whole.record);
+        }
+    }
+
+    #[test]
+    fn the_stats_add_up(stream in stream(), kind in kind()) {
+        let passed = pass(kind, Inject::Final, vec![Bytes::from(stream)], End::Clean);
+        if let Some(record) = passed.record {
+            let stats = &record.stats;
+            prop_assert_eq!(stats.total_returned, stats.kept_after_filter + stats.failed_count + stats.dedup_count);
+            prop_assert_eq!(stats.kept_after_filter as usize, record.citations.len());
+            let mut numbers: Vec<u32> = record.citations.iter().flat_map(|c| c.aliases.iter().copied().chain([c.number])).collect();
+            let count = numbers.len();
+            numbers.sort_unstable();
+            numbers.dedup();
+            prop_assert_eq!(numbers.len(), count, "numbers are unique");
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! What several tests use.
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use citetap::{
+    pipeline::{
+        Budget, Context, End, Inject, Settings,
+        whole::{self, Passed},
+    },
+    provider::Kind,
+};
+
+pub const NONCE: &str = "0011223344556677";
+
+pub fn context(provider: Kind) -> Context {
+    Context {
+        route: "test".to_owned(),
+        provider,
+        link_base: url::Url::parse("https://lexiangla.com/").ok(),
+        nonce: NONCE.to_owned(),
+        created: "2026-01-13T09:18:07.049Z".parse().unwrap(),
+        fallback_id: "018f0000-0000-7000-8000-000000000000".to_owned(),
+    }
+}
+
+pub fn settings(inject: Inject) -> Settings {
+    Settings { inject, emit_empty: false, frame_cap: 4 << 20, budget: Budget::new(256 << 20) }
+}
+
+pub fn pass(provider: Kind, inject: Inject, chunks: Vec<Bytes>, end: End) -> Passed {
+    whole::pass(context(provider), settings(inject), chunks, end, true)
+}
+
+/// One chunk per byte.
+pub fn bytewise(bytes: &[u8]) -> Vec<Bytes> {
+    bytes.chunks(1).map(Bytes::copy_from_slice).collect()
+}
+
+pub fn fixtures() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
+}

@@ -1,1 +1,180 @@
+use std::sync::Arc;
 
+use super::{whole::Passed, *};
+use crate::provider::Kind;
+
+const CARD: &str = "event: STREAM_CHUNK\ndata: {\"message_id\":\"12\",\"patch_op\":[{\"patch_object\":1,\"patch_value\":{\"content_block\":[{\"block_type\":10025,\"block_id\":\"b\",\"content\":{\"search_query_result_block\":{\"results\":[{\"text_card\":{\"index\":1,\"title\":\"T\",\"url\":\"https://a.example.com/\"}}]}}}]}}]}\n\n";
+const END: &str = "event: SSE_REPLY_END\ndata: {\"end_type\":1}\n\n";
+
+fn context() -> Context {
+    Context {
+        route: "r".to_owned(),
+        provider: Kind::Doubao,
+        link_base: None,
+        nonce: "n".to_owned(),
+        created: jiff::Timestamp::UNIX_EPOCH,
+        fallback_id: "fallback".to_owned(),
+    }
+}
+
+fn settings(inject: Inject, frame_cap: usize) -> Settings {
+    Settings { inject, emit_empty: false, frame_cap, budget: Budget::new(1 << 20) }
+}
+
+fn pass(inject: Inject, frame_cap: usize, chunks: &[&str], end: crate::pipeline::End) -> Passed {
+    let chunks = chunks.iter().map(|chunk| Bytes::copy_from_slice(chunk.as_bytes()));
+    whole::pass(context(), settings(inject, frame_cap), chunks, end, true)
+}
+
+/// Upstream pieces as their length, ours as `*`.
+fn shape(passed: &Passed) -> String {
+    let parts: Vec<String> = passed
+        .pieces
+        .iter()
+        .map(|(ours, piece)| if *ours { "*".to_owned() } else { piece.len().to_string() })
+        .collect();
+    parts.join(" ")
+}
+
+#[test]
+fn one_chunk_leaves_as_one_piece_around_our_event() {
+    let stream = [CARD, CARD, END, END].concat();
+    let passed = pass(Inject::Final, 1 << 20, &[&stream], super::End::Clean);
+    assert_eq!(shape(&passed), format!("{} * {}", 2 * CARD.len(), 2 * END.len()));
+}
+
+#[test]
+fn an_incomplete_frame_is_held_only_while_our_event_is_due() {
+    let mut pipeline = Pipeline::new(Some(context()), settings(Inject::Final, 1 << 20));
+    pipeline.push(Bytes::from_static(b"data: {}\n\ndata: {\"par"));
+    assert_eq!(pipeline.take(), Some(Out::Bytes(Bytes::from_static(b"data: {}\n\n"))));
+    assert_eq!(pipeline.take(), None);
+    let mut off = Pipeline::new(Some(context()), settings(Inject::Off, 1 << 20));
+    off.push(Bytes::from_static(b"data: {}\n\ndata: {\"par"));
+    assert_eq!(off.take(), Some(Out::Bytes(Bytes::from_static(b"data: {}\n\ndata: {\"par"))));
+}
+
+#[test]
+fn a_frame_is_tapped_at_its_cap_and_passed_untapped_over_it() {
+    for (cap, tapped) in [(CARD.len(), true), (CARD.len() - 1, false)] {
+        for chunks in [vec![CARD, END], CARD.split_inclusive(',').chain([END]).collect()] {
+            let passed = pass(Inject::Final, cap, &chunks, super::End::Clean);
+            assert_eq!(passed.tally.injected, tapped, "cap {cap}, {} chunks", chunks.len());
+            assert_eq!(passed.tally.oversized, u64::from(!tapped));
+            assert_eq!(passed.relayed(), [CARD, END].concat().as_bytes());
+        }
+    }
+}
+
+#[test]
+fn all_streams_together_hold_no_more_than_the_budget_and_give_it_back() {
+    let budget = Budget::new(8);
+    let settings = Settings { budget: Arc::clone(&budget), ..settings(Inject::Final, 1 << 20) };
+    let mut first = Pipeline::new(Some(context()), settings.clone());
+    first.push(Bytes::from_static(b"data: 1"));
+    assert_eq!((first.take(), budget.used()), (None, 7));
+    let mut second = Pipeline::new(Some(context()), settings);
+    second.push(Bytes::from_static(b"data: 2"));
+    assert_eq!(second.take(), Some(Out::Bytes(Bytes::from_static(b"data: 2"))), "passed untapped");
+    drop(first);
+    assert_eq!(budget.used(), 0);
+}
+
+#[test]
+fn a_cut_in_mid_frame_puts_our_event_before_the_part() {
+    let passed = pass(Inject::Final, 1 << 20, &[CARD, "data: {\"par"], super::End::Cut);
+    assert_eq!(shape(&passed), format!("{} * 11", CARD.len()));
+    assert_eq!(passed.record.map(|record| record.complete), Some(false));
+}
+
+#[test]
+fn a_clean_end_without_a_finish_is_not_complete() {
+    let passed = pass(Inject::Final, 1 << 20, &[CARD], super::End::Clean);
+    assert_eq!(shape(&passed), format!("{} *", CARD.len()));
+    assert_eq!(passed.record.map(|record| record.complete), Some(false));
+}
+
+#[test]
+fn a_last_frame_without_its_blank_line_is_read_if_it_is_whole() {
+    let end = END.trim_end();
+    let passed = pass(Inject::Final, 1 << 20, &[CARD, end], super::End::Clean);
+    assert_eq!(shape(&passed), format!("{} * {}", CARD.len(), end.len()));
+    assert_eq!(passed.record.map(|record| record.complete), Some(true));
+}
+
+#[test]
+fn what_comes_after_the_finish_updates_the_record_only() {
+    let late = CARD.replace("a.example", "b.example").replace("\"index\":1", "\"index\":2");
+    let passed = pass(Inject::Final, 1 << 20, &[CARD, END, &late], super::End::Clean);
+    assert_eq!(passed.ours().len(), 1);
+    let record = passed.record.map(|record| (record.late, record.complete, record.citations.len()));
+    assert_eq!(record, Some((true, true, 2)));
+}
+
+#[test]
+fn live_events_stop_at_their_cap_and_the_final_one_comes_all_the_same() {
+    let frames: Vec<String> = (1..=MAX_LIVE_EVENTS + 5)
+        .map(|n| CARD.replace("a.example", &format!("h{n}.example")).replace("\"index\":1", &format!("\"index\":{n}")))
+        .collect();
+    let chunks: Vec<&str> = frames.iter().map(String::as_str).chain([END]).collect();
+    let passed = pass(Inject::Live, 1 << 20, &chunks, super::End::Clean);
+    assert_eq!(passed.ours().len(), MAX_LIVE_EVENTS as usize + 1);
+}
+
+#[test]
+fn heartbeats_stand_between_frames_before_the_finish_and_never_after_an_id() {
+    let mut pipeline = Pipeline::new(Some(context()), settings(Inject::Final, 1 << 20));
+    assert!(pipeline.heartbeat().is_some());
+    pipeline.push(Bytes::from_static(b"data: {}\r\n\r\n"));
+    assert_eq!(pipeline.heartbeat(), None, "something is on its way out");
+    let _ = pipeline.take();
+    assert_eq!(pipeline.heartbeat().as_deref(), Some(&b": citetap\r\n\r\n"[..]));
+    pipeline.push(Bytes::from_static(b"id: 1\r\ndata: {}\r\n\r\n"));
+    let _ = pipeline.take();
+    assert_eq!(pipeline.heartbeat(), None, "after an id");
+    let mut ended = Pipeline::new(Some(context()), settings(Inject::Final, 1 << 20));
+    ended.push(Bytes::from_static(END.as_bytes()));
+    while ended.take().is_some() {}
+    assert_eq!(ended.heartbeat(), None, "after the finish");
+}
+
+#[test]
+fn who_leaves_leaves_the_record_behind_once() {
+    let mut pipeline = Pipeline::new(Some(context()), settings(Inject::Final, 1 << 20));
+    pipeline.push(Bytes::from_static(CARD.as_bytes()));
+    let record = pipeline.abandon();
+    assert_eq!(record.map(|record| (record.complete, record.citations.len())), Some((false, 1)));
+    assert_eq!(pipeline.abandon(), None);
+    // With the store already: not a second time.
+    let mut pipeline = Pipeline::new(Some(context()), settings(Inject::Final, 1 << 20));
+    pipeline.push(Bytes::from([CARD, END].concat()));
+    while let Some(out) = pipeline.take() {
+        if matches!(out, Out::Commit(_)) {
+            break;
+        }
+    }
+    assert_eq!(pipeline.abandon(), None);
+}
+
+#[test]
+fn our_line_stays_under_64_kib_whatever_the_list() {
+    let cards: Vec<String> = (1..=1000)
+        .map(|n| {
+            let (url, text) = (format!("https://h{n}.example.com/{}", "x".repeat(200)), "长".repeat(900));
+            format!(
+                "{{\"text_card\":{{\"index\":{n},\"title\":\"标题{n}\",\"url\":\"{url}\",\"summary\":\"{text}\"}}}}"
+            )
+        })
+        .collect();
+    for count in [1, 20, 100, 1000] {
+        let frame = CARD.replace(
+            "{\"text_card\":{\"index\":1,\"title\":\"T\",\"url\":\"https://a.example.com/\"}}",
+            &cards[..count].join(","),
+        );
+        let passed = pass(Inject::Final, 8 << 20, &[&frame, END], super::End::Clean);
+        let ours = passed.ours();
+        let data = Event::read(ours[0]).data.map(|data| data.len());
+        assert!(data.is_some_and(|len| len < native::MAX_LINE), "{count}: {data:?}");
+        assert_eq!(passed.record.map(|record| record.citations.len()), Some(count));
+    }
+}

@@ -1,1 +1,115 @@
+use super::{Kind, Signal, Sink, adapter};
+use crate::sse::Event;
 
+/// Writes signals down, shortly.
+#[derive(Default)]
+struct Notes(Vec<String>);
+
+impl Sink for Notes {
+    fn signal(&mut self, signal: Signal<'_>) {
+        self.0.push(match signal {
+            Signal::Message(id) => format!("message {id}"),
+            Signal::Conversation(id) => format!("conversation {id}"),
+            Signal::Model(name) => format!("model {name}"),
+            Signal::Text(text) => format!("text {text}"),
+            Signal::Thinking(text) => format!("thinking {text}"),
+            Signal::Answer(text) => format!("answer {text}"),
+            Signal::Stage { name, detail, .. } => format!("stage {name} {}", detail.unwrap_or_default()),
+            Signal::Round { key, .. } => format!("round {key}"),
+            Signal::Reference(reference) => format!("reference {:?}", reference.number),
+            Signal::Failed { reason, .. } => format!("failed {reason}"),
+            Signal::Finish => "finish".to_owned(),
+            Signal::Fault => "fault".to_owned(),
+        });
+    }
+}
+
+/// What an adapter says of frames, each given as the lines of its event.
+fn signals(kind: Kind, frames: &[&str]) -> Vec<String> {
+    let (mut adapter, mut notes) = (adapter(kind), Notes::default());
+    for frame in frames {
+        let _ = adapter.frame(&Event::read(frame.as_bytes()), &mut notes);
+    }
+    notes.0
+}
+
+#[test]
+fn tencent_stages_are_signals_and_thinking_is_not_text() {
+    let frame = |stage: &str, detail: &str| {
+        format!(
+            r#"data:{{"completion_id":"c","processes":{{"stage":"{stage}","delta_content":"想","detail":{detail}}},"delta_content":""}}"#
+        )
+    };
+    let stages = [
+        ("tool_call_start", r#"{"tool_name":"search_docs"}"#),
+        ("tool_call_progress", r#"{"tool_name":"search_docs","progress":50}"#),
+        ("tool_call_complete", r#"{"tool_name":"search_docs"}"#),
+        ("tool_call_error", r#"{"tool_name":"search_docs"}"#),
+        ("internal_searching", r#"{"space_name":"聚工单"}"#),
+        ("finished_internal_searching", r#"{"space_name":"聚工单","doc_count":14}"#),
+        ("resource_retrieval_start", r#"{"query":"派单"}"#),
+        ("resource_retrieval_complete", r#"{"resource_count":5}"#),
+        ("something_new", "null"),
+    ];
+    for (stage, detail) in stages {
+        let said = signals(Kind::Tencent, &[&frame(stage, detail)]);
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert!(said[1].starts_with(&format!("stage {stage} ")), "{said:?}");
+    }
+    assert_eq!(signals(Kind::Tencent, &[&frame("thinking", "null")])[1], "thinking 想");
+    assert_eq!(signals(Kind::Tencent, &[&frame("", "null")]).len(), 1, "output has no stage");
+}
+
+#[test]
+fn tencent_finishes_by_name_or_by_is_stop() {
+    let named = signals(Kind::Tencent, &["event:finish\ndata:{\"completion_id\":\"c\",\"content\":\"全文\"}"]);
+    assert_eq!(named, ["message c", "answer 全文", "finish"]);
+    let stopped = signals(Kind::Tencent, &["data:{\"completion_id\":\"c\",\"is_stop\":true}"]);
+    assert_eq!(stopped, ["message c", "finish"]);
+    let broken = signals(Kind::Tencent, &["event:finish\ndata:{\"completion_id\":"]);
+    assert_eq!(broken, ["finish"], "a finish that cannot be read is one all the same");
+}
+
+#[test]
+fn doubao_goes_on_with_the_channel_that_was_last() {
+    let block = |kind: u32, id: &str, parent: &str| {
+        format!(
+            "event: STREAM_CHUNK\ndata: {{\"message_id\":\"12\",\"patch_op\":[{{\"patch_object\":1,\"patch_value\":{{\"content_block\":[\
+             {{\"block_type\":{kind},\"block_id\":\"{id}\",\"parent_id\":\"{parent}\",\"content\":{{\"text_block\":{{\"text\":\"甲\"}}}}}}]}}}}]}}"
+        )
+    };
+    let delta = "event: CHUNK_DELTA\ndata: {\"text\":\"乙\"}";
+    let frames = [&block(10_040, "t", ""), &block(10_000, "b1", "t"), delta, &block(10_000, "b2", ""), delta];
+    let said = signals(Kind::Doubao, &frames);
+    let said: Vec<&str> = said.iter().map(String::as_str).filter(|s| !s.starts_with("message")).collect();
+    assert_eq!(said, ["thinking 甲", "thinking 乙", "text 甲", "text 乙"]);
+}
+
+#[test]
+fn doubao_zero_is_no_conversation() {
+    let ack = |id: &str| format!("event: SSE_ACK\ndata: {{\"ack_client_meta\":{{\"conversation_id\":\"{id}\"}}}}");
+    assert_eq!(signals(Kind::Doubao, &[&ack("0")]), Vec::<String>::new());
+    assert_eq!(signals(Kind::Doubao, &[&ack("77")]), ["conversation 77"]);
+}
+
+#[test]
+fn auto_gives_up_on_a_stream_that_it_does_not_know() {
+    let (mut adapter, mut notes) = (adapter(Kind::Auto), Notes::default());
+    for n in 0..64 {
+        assert!(!adapter.gave_up(), "after {n}");
+        let _ = adapter.frame(&Event::read(b"data: {\"choices\":[]}"), &mut notes);
+    }
+    assert!(adapter.gave_up() && notes.0.is_empty() && adapter.provider().is_none());
+}
+
+#[test]
+fn auto_decides_late_and_loses_nothing_of_the_deciding_frame() {
+    let said = signals(
+        Kind::Auto,
+        &[
+            "data: [DONE]",
+            "data: {\"event_type\":2001,\"event_data\":\"{\\\"message\\\":{\\\"id\\\":\\\"9\\\"},\\\"is_finish\\\":true}\"}",
+        ],
+    );
+    assert_eq!(said, ["message 9", "finish"]);
+}

@@ -113,6 +113,7 @@ fn pass(args: &Args, capture: &Capture) -> Passed {
     let settings = Settings {
         inject: args.inject.parse().unwrap_or_default(),
         emit_empty: false,
+        whole: false,
         frame_cap: 4 << 20,
         budget: Budget::new(MAX_CAPTURE),
     };

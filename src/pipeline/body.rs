@@ -270,12 +270,12 @@ where
 
     fn is_end_stream(&self) -> bool {
         // Only an untouched, untapped, empty body is over before it is asked.
-        self.pipeline.tap().is_none() && self.bytes_in == 0 && self.upstream.as_ref().is_some_and(Body::is_end_stream)
+        !self.pipeline.adds() && self.bytes_in == 0 && self.upstream.as_ref().is_some_and(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        match (&self.upstream, self.pipeline.tap()) {
-            (Some(upstream), None) => upstream.size_hint(),
+        match &self.upstream {
+            Some(upstream) if !self.pipeline.adds() => upstream.size_hint(),
             _ => SizeHint::default(),
         }
     }

@@ -35,6 +35,8 @@ pub const MAX_LIVE_EVENTS: u32 = 64;
 pub struct Settings {
     pub inject: Inject,
     pub emit_empty: bool,
+    /// The body is one JSON document, not a stream of frames: it passes at once, and is tapped at its end.
+    pub whole: bool,
     /// The largest frame that is tapped.
     pub frame_cap: usize,
     pub budget: Arc<Budget>,
@@ -149,6 +151,11 @@ impl Pipeline {
         self.tap.as_ref()
     }
 
+    /// May what comes out be more than what goes in?
+    pub fn adds(&self) -> bool {
+        self.tap.is_some() && self.settings.inject != Inject::Off && !self.settings.whole
+    }
+
     /// Takes the upstream's next bytes. Must not be called while a commit is awaited.
     pub fn push(&mut self, chunk: Bytes) {
         self.chunk = chunk;
@@ -180,8 +187,13 @@ impl Pipeline {
         let tail = self.hold.take();
         let sent = std::mem::take(&mut self.sent);
         if end == End::Clean && !tail.is_empty() {
-            // The last frame may lack its blank line. If it was cut, it does not parse.
-            self.read(&tail);
+            if self.settings.whole {
+                let data = Some(String::from_utf8_lossy(&tail));
+                self.read_event(&Event { data, ..Event::default() });
+            } else {
+                // The last frame may lack its blank line. If it was cut, it does not parse.
+                self.read(&tail);
+            }
         }
         let rest = if end == End::Shutdown { Bytes::new() } else { tail.slice(sent..) };
         // In the midst of a frame that was passed on in part, there is no boundary for our event.
@@ -214,6 +226,9 @@ impl Pipeline {
 
     /// Works through the chunk until it is used up or a commit is awaited.
     fn run(&mut self) {
+        if self.settings.whole && self.tap.is_some() {
+            return self.keep_rest();
+        }
         if self.at == 0 && self.chunk.first().is_some_and(|first| *first != b'\n') {
             self.live();
         }
@@ -307,17 +322,18 @@ impl Pipeline {
 
     /// Lets the tap look at a frame; says whether the answer ends with it.
     fn read(&mut self, frame: &[u8]) -> bool {
-        let Some(tap) = &mut self.tap else { return false };
         let event = Event::read(frame);
         self.id_seen |= event.id.is_some();
         if self.eol.is_none() {
             self.eol = Eol::of(frame);
         }
-        if event.data.is_none() {
-            return false;
-        }
+        event.data.is_some() && self.read_event(&event)
+    }
+
+    fn read_event(&mut self, event: &Event<'_>) -> bool {
+        let Some(tap) = &mut self.tap else { return false };
         self.tally.frames += 1;
-        match tap.read(&event) {
+        match tap.read(event) {
             Read::Ok => {}
             Read::Unread => self.tally.unread += 1,
             Read::Panicked => {
@@ -340,7 +356,7 @@ impl Pipeline {
 
     /// Our event may still come.
     fn injecting(&self) -> bool {
-        self.phase == Phase::Due && self.settings.inject != Inject::Off
+        self.phase == Phase::Due && self.settings.inject != Inject::Off && !self.settings.whole
     }
 
     fn wants_event(&self) -> bool {

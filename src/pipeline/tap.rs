@@ -172,7 +172,8 @@ impl Sink for Seen {
             }
             Signal::Failed { id, position, reason: _ } => self.ledger.failed(id, position),
             Signal::Finish => self.finish = true,
-            Signal::Fault => self.fault = true,
+            // What fails after the finish does not unfinish the answer.
+            Signal::Fault => self.fault |= !self.finish,
         }
     }
 }

@@ -18,7 +18,7 @@ fn context() -> Context {
 }
 
 fn settings(inject: Inject, frame_cap: usize) -> Settings {
-    Settings { inject, emit_empty: false, frame_cap, budget: Budget::new(1 << 20) }
+    Settings { inject, emit_empty: false, whole: false, frame_cap, budget: Budget::new(1 << 20) }
 }
 
 fn pass(inject: Inject, frame_cap: usize, chunks: &[&str], end: crate::pipeline::End) -> Passed {

@@ -42,7 +42,31 @@ impl Adapter for Lexiang {
 }
 
 impl Lexiang {
+    /// An answer that was not streamed: `{"code":0,"request_id":…,"data":{…}}`.
+    fn whole(&mut self, node: &Node<'_>, data: &Node<'_>, sink: &mut dyn Sink) {
+        if let Some(id) = node.id(&["request_id"]) {
+            sink.signal(Signal::Message(&id));
+        }
+        if let Some(id) = data.id(&["session_id"]) {
+            sink.signal(Signal::Conversation(&id));
+        }
+        if let Some(text) = data.text(&["reasoning_content"]) {
+            sink.signal(Signal::Thinking(text));
+        }
+        if let Some(text) = data.text(&["content"]) {
+            sink.signal(Signal::Text(text));
+        }
+        if let Some(more) = data.get("additional_content") {
+            chunks(more, sink);
+            docs(more, sink);
+        }
+        sink.signal(Signal::Finish);
+    }
+
     fn message(&mut self, node: &Node<'_>, finish: bool, sink: &mut dyn Sink) {
+        if let (Some(0), Some(data)) = (node.get("code").and_then(Node::number), node.get("data")) {
+            return self.whole(node, data, sink);
+        }
         if let Some(id) = node.id(&["completion_id"]) {
             sink.signal(Signal::Message(&id));
             self.completion_id = id;

@@ -98,6 +98,10 @@ impl Problem {
         Self::new(StatusCode::GATEWAY_TIMEOUT, "upstream-timeout", "Upstream timed out", detail)
     }
 
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
     pub fn response<B: From<Bytes>>(self) -> Response<B> {
         let json = Json {
             r#type: format!("urn:citetap:problem:{}", self.kind),

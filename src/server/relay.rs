@@ -36,6 +36,8 @@ use crate::{
 
 const INJECT: HeaderName = HeaderName::from_static("x-citetap-inject");
 const NONCE: HeaderName = HeaderName::from_static("x-citetap-nonce");
+/// Also the id of a message that names none.
+const REQUEST: HeaderName = HeaderName::from_static("x-citetap-request");
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 /// Said of the upstream's bytes, and untrue once ours are among them.
 const OF_THE_BYTES: [&str; 6] = ["content-length", "content-md5", "digest", "content-digest", "repr-digest", "etag"];
@@ -101,7 +103,7 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: SocketAddr) 
         Err(problem) => {
             let status = problem.status.as_u16();
             count(&app, route, status);
-            tracing::warn!(request = %watch.request, route = route.name, status, "upstream failed");
+            tracing::warn!(request = %watch.request, route = route.name, status, why = problem.detail(), "upstream failed");
             return Err(problem);
         }
     };
@@ -126,9 +128,9 @@ fn respond(
 ) -> Response<AnyBody> {
     let (mut head, body) = answer.into_parts();
     upstream::response_headers(&mut head.headers, &route.response_headers);
-    let tapped = !head_only && is_tappable(app, route, head.status, &head.headers);
+    let readable = if head_only { None } else { readable(app, route, head.status, &head.headers) };
     let nonce = uuid::Uuid::new_v4().simple().to_string();
-    let context = tapped.then(|| Context {
+    let context = readable.map(|_| Context {
         route: route.name.clone(),
         provider: route.provider,
         link_base: route.link_base.clone(),
@@ -136,12 +138,16 @@ fn respond(
         created: jiff::Timestamp::now(),
         fallback_id: watch.request.to_string(),
     });
-    if tapped {
+    if readable == Some(Readable::Stream) {
         stream_headers(&mut head.headers, &nonce, inject);
+    }
+    if let Ok(id) = HeaderValue::from_str(&watch.request.to_string()) {
+        head.headers.insert(REQUEST, id);
     }
     let settings = Settings {
         inject,
         emit_empty: route.emit_empty,
+        whole: readable == Some(Readable::Whole),
         frame_cap: app.config.limits.frame,
         budget: Arc::clone(&app.budget),
     };
@@ -171,29 +177,39 @@ fn stream_headers(headers: &mut HeaderMap, nonce: &str, inject: Inject) {
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, no-transform"));
 }
 
+/// What the tap can read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Readable {
+    Stream,
+    /// One JSON document: an answer that was not streamed, or an error. Looked at, never added to.
+    Whole,
+}
+
 /// Only a 200 is a stream, only identity-coded bytes can be read, and only an event stream has events.
 /// Where the route names its provider, an answer without a type is taken for one.
-fn is_tappable(app: &App, route: &Route, status: StatusCode, headers: &HeaderMap) -> bool {
+fn readable(app: &App, route: &Route, status: StatusCode, headers: &HeaderMap) -> Option<Readable> {
     let skip = |reason| {
         app.metrics.tap_skipped.get_or_create(&ReasonLabel { reason }).inc();
-        false
+        None
     };
     if status != StatusCode::OK {
         return skip("status");
     }
-    let encoded =
-        headers.get_all(header::CONTENT_ENCODING).iter().any(|e| !e.as_bytes().eq_ignore_ascii_case(b"identity"));
-    if encoded {
+    let mut encodings = headers.get_all(header::CONTENT_ENCODING).iter();
+    if encodings.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity")) {
         return skip("encoded");
     }
-    let is_stream = match headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes) {
-        Some(kind) => {
-            let essence = kind.split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
-            essence.eq_ignore_ascii_case(b"text/event-stream")
-        }
-        None => route.provider != Provider::Auto,
+    let Some(kind) = headers.get(header::CONTENT_TYPE) else {
+        return if route.provider == Provider::Auto { skip("not_a_stream") } else { Some(Readable::Stream) };
     };
-    is_stream || skip("not_a_stream")
+    let essence = kind.as_bytes().split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
+    if essence.eq_ignore_ascii_case(b"text/event-stream") {
+        Some(Readable::Stream)
+    } else if essence.eq_ignore_ascii_case(b"application/json") && route.provider != Provider::Auto {
+        Some(Readable::Whole)
+    } else {
+        skip("not_a_stream")
+    }
 }
 
 fn count(app: &App, route: &Route, status: u16) {

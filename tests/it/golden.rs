@@ -4,11 +4,11 @@ use std::{fs, path::PathBuf};
 
 use bytes::Bytes;
 use citetap::{
-    pipeline::{End, Inject},
+    pipeline::{End, Inject, Settings, whole},
     provider::Kind,
 };
 
-use crate::support::{bytewise, fixtures, pass};
+use crate::support::{bytewise, context, fixtures, pass, settings};
 
 fn captures() -> Vec<(Kind, PathBuf)> {
     let mut all = Vec::new();
@@ -77,4 +77,29 @@ fn tapping_without_injection_gives_the_same_record_and_the_input() {
         assert_eq!(off.out(), input, "{}", path.display());
         assert_eq!(off.record, injected.record, "{}", path.display());
     }
+}
+
+/// P10: an answer that was not streamed gives the record that its stream gives.
+#[test]
+fn p10_a_whole_answer_gives_the_record_of_its_stream() {
+    let json = fs::read(fixtures().join("tencent/whole.json")).unwrap();
+    let settings = Settings { whole: true, ..settings(Inject::Final) };
+    for chunks in [vec![Bytes::from(json.clone())], bytewise(&json)] {
+        let passed = whole::pass(context(Kind::Tencent), settings.clone(), chunks, End::Clean, true);
+        assert_eq!(passed.out(), json);
+        let whole = passed.record.unwrap();
+        let streamed = fs::read(fixtures().join("tencent/search-only.sse")).unwrap();
+        let streamed = pass(Kind::Tencent, Inject::Final, vec![Bytes::from(streamed)], End::Clean).record.unwrap();
+        assert!(whole.complete);
+        assert_eq!(whole.citations, streamed.citations);
+    }
+}
+
+/// The error that Doubao sends as JSON with status 200 is no message.
+#[test]
+fn a_json_error_is_no_message() {
+    let json = fs::read(fixtures().join("doubao/json-error.json")).unwrap();
+    let settings = Settings { whole: true, ..settings(Inject::Final) };
+    let passed = whole::pass(context(Kind::Doubao), settings, vec![Bytes::from(json.clone())], End::Clean, true);
+    assert_eq!((passed.out(), passed.record), (json, None));
 }

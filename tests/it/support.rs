@@ -25,7 +25,7 @@ pub fn context(provider: Kind) -> Context {
 }
 
 pub fn settings(inject: Inject) -> Settings {
-    Settings { inject, emit_empty: false, frame_cap: 4 << 20, budget: Budget::new(256 << 20) }
+    Settings { inject, emit_empty: false, whole: false, frame_cap: 4 << 20, budget: Budget::new(256 << 20) }
 }
 
 pub fn pass(provider: Kind, inject: Inject, chunks: Vec<Bytes>, end: End) -> Passed {

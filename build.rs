@@ -12,5 +12,11 @@ fn main() {
     let commit = commit.as_deref().map(str::trim).unwrap_or("unknown");
     println!("cargo:rustc-env=CITETAP_COMMIT={commit}");
     println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rerun-if-changed=.git/HEAD");
+    // HEAD names a branch and stays as it is when that moves; its log grows. A file that is not there would
+    // mean a new build each time.
+    for file in [".git/HEAD", ".git/logs/HEAD"] {
+        if std::path::Path::new(file).exists() {
+            println!("cargo:rerun-if-changed={file}");
+        }
+    }
 }

@@ -10,7 +10,7 @@ use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response, Uri,
     header::{
         ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT, FORWARDED, HOST,
-        PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+        PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
     },
 };
 use http_body::Body;
@@ -137,8 +137,8 @@ pub fn target(upstream: &Url, rest: &str, query: Option<&str>) -> Result<Uri, ht
 }
 
 /// Headers of one connection, which end here (RFC 9110 7.6.1).
-const HOP_BY_HOP: &[HeaderName] =
-    &[CONNECTION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TRAILER, TRANSFER_ENCODING, UPGRADE];
+/// `Trailer` goes on: HTTP/1.1 carries the trailers it names, and no others.
+const HOP_BY_HOP: &[HeaderName] = &[CONNECTION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TRANSFER_ENCODING, UPGRADE];
 const HOP_BY_HOP_NAMES: &[&str] = &["keep-alive", "proxy-connection"];
 /// `Connection` may name headers to drop, but not those that the answer depends on.
 const KEPT: &[HeaderName] = &[AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST];

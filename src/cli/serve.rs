@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use tokio::{
     net::TcpListener,
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
 };
 
 use super::Failure;
@@ -32,9 +32,10 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     for route in &app.config.routes {
         tracing::info!(route = route.name, prefix = route.prefix, upstream = %route.upstream, provider = route.provider.as_str(), "route");
     }
+    // Whoever reads that we listen may send a signal; one that is not heard yet would end us.
+    let (signals, hangup) = (signals()?, signal(SignalKind::hangup())?);
     tracing::info!(listen = %listener.local_addr()?, version = crate::VERSION, "listening");
-    let signals = signals()?;
-    tokio::spawn(reload(Arc::clone(&app), args.flags, cwd));
+    tokio::spawn(reload(hangup, Arc::clone(&app), args.flags, cwd));
     server::run(listener, app, signals).await;
     Ok(())
 }
@@ -72,8 +73,7 @@ pub fn signals() -> Result<Signals, Failure> {
 }
 
 /// SIGHUP: routes that load are taken, others leave everything as it is.
-async fn reload(app: Arc<App>, flags: Flags, cwd: PathBuf) {
-    let Ok(mut hangup) = signal(SignalKind::hangup()) else { return };
+async fn reload(mut hangup: Signal, app: Arc<App>, flags: Flags, cwd: PathBuf) {
     while hangup.recv().await.is_some() {
         match config::load(&flags, std::env::vars_os(), &cwd) {
             Ok(loaded) => {

@@ -22,6 +22,9 @@ use tokio::time::{Instant, Sleep};
 use super::{End, Out, Pipeline, tap::Tap};
 use crate::citation::Record;
 
+/// hyper drops what it has not written when a body fails: the bytes before an abort, our event among them, get so long.
+const LINGER: Duration = Duration::from_millis(100);
+
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Whether the record is stored; resolves within the commit wait.
@@ -90,6 +93,15 @@ pub struct Clocks {
     pub deadline: Option<Instant>,
 }
 
+impl Clocks {
+    /// The next thing to do when the upstream is silent.
+    fn wake_at(&self, last_in: Instant, last_out: Instant) -> Instant {
+        let idle = last_in + self.idle;
+        let beat = self.heartbeat.map_or(idle, |every| last_out.max(last_in) + every);
+        self.deadline.map_or(idle.min(beat), |deadline| deadline.min(idle).min(beat))
+    }
+}
+
 pub struct TapBody<B, K>
 where
     B: Body<Data = Bytes> + Unpin,
@@ -133,9 +145,7 @@ where
             clocks,
             cut: Box::pin(cut),
             commit: None,
-            timer: Box::pin(tokio::time::sleep_until(
-                now + clocks.heartbeat.map_or(clocks.idle, |h| h.min(clocks.idle)),
-            )),
+            timer: Box::pin(tokio::time::sleep_until(clocks.wake_at(now, now))),
             last_in: now,
             last_out: now,
             trailers: None,
@@ -163,13 +173,6 @@ where
         Frame::data(bytes)
     }
 
-    /// The next thing to do when the upstream is silent.
-    fn wake_at(&self) -> Instant {
-        let idle = self.last_in + self.clocks.idle;
-        let beat = self.clocks.heartbeat.map_or(idle, |every| self.last_out.max(self.last_in) + every);
-        self.clocks.deadline.map_or(idle.min(beat), |deadline| deadline.min(idle).min(beat))
-    }
-
     /// The upstream is silent: is something due?
     fn poll_clocks(&mut self, task: &mut Task<'_>) -> Poll<Option<Bytes>> {
         if self.cut.as_mut().poll(task).is_ready() {
@@ -191,12 +194,21 @@ where
             if beat {
                 self.last_out = now;
             }
-            let next = self.wake_at();
+            let next = self.clocks.wake_at(self.last_in, self.last_out);
             self.timer.as_mut().reset(next);
             if beat && let Some(comment) = self.pipeline.heartbeat() {
                 return Poll::Ready(Some(comment));
             }
         }
+    }
+
+    /// Waits until what went out last had its time to leave.
+    fn poll_linger(&mut self, task: &mut Task<'_>) -> Poll<()> {
+        let due = self.last_out + LINGER;
+        if self.timer.deadline() != due {
+            self.timer.as_mut().reset(due);
+        }
+        self.timer.as_mut().poll(task)
     }
 
     fn report(&mut self, outcome: Outcome) {
@@ -235,9 +247,9 @@ where
             let Some(upstream) = &mut this.upstream else {
                 let outcome = this.outcome.unwrap_or(Outcome::UpstreamCut);
                 if outcome != Outcome::Complete {
-                    let first = !this.reported;
                     this.report(outcome);
-                    return Poll::Ready(first.then(|| Err(Aborted(outcome).into())));
+                    ready!(this.poll_linger(task));
+                    return Poll::Ready(Some(Err(Aborted(outcome).into())));
                 }
                 if let Some(trailers) = this.trailers.take() {
                     return Poll::Ready(Some(Ok(Frame::trailers(trailers))));

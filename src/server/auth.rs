@@ -17,17 +17,26 @@ pub fn tenant(auth: Auth, tenants: &[Tenant], headers: &mut HeaderMap) -> Result
     if auth == Auth::Open {
         return Ok(SINGLE_TENANT.to_owned());
     }
-    if let Some(key) = own {
-        return find(tenants, key.as_bytes()).ok_or_else(Problem::unauthorized);
+    // Also beside the other header: sent both ways, our key still goes no further.
+    let bearer = take_bearer(tenants, headers);
+    let name = match own {
+        Some(key) => find(tenants, key.as_bytes()),
+        None => bearer,
+    };
+    name.ok_or_else(Problem::unauthorized)
+}
+
+/// Takes our keys out of `Authorization`, and says whose the first one is. Other values stay.
+fn take_bearer(tenants: &[Tenant], headers: &mut HeaderMap) -> Option<String> {
+    let ours = |value: &HeaderValue| bearer(value).and_then(|key| find(tenants, key));
+    let name = headers.get_all(AUTHORIZATION).iter().find_map(ours)?;
+    let theirs: Vec<HeaderValue> =
+        headers.get_all(AUTHORIZATION).iter().filter(|value| ours(value).is_none()).cloned().collect();
+    headers.remove(AUTHORIZATION);
+    for value in theirs {
+        headers.append(AUTHORIZATION, value);
     }
-    let bearer = headers.get(AUTHORIZATION).and_then(bearer).and_then(|key| find(tenants, key));
-    match bearer {
-        Some(name) => {
-            headers.remove(AUTHORIZATION);
-            Ok(name)
-        }
-        None => Err(Problem::unauthorized()),
-    }
+    Some(name)
 }
 
 fn bearer(value: &HeaderValue) -> Option<&[u8]> {
@@ -75,6 +84,10 @@ mod tests {
         let (tenant, headers) = ask(Auth::Keys, &[("authorization", "bearer alpha-key")]);
         assert_eq!(tenant, Ok("alpha".to_owned()));
         assert!(headers.is_empty());
+        let (tenant, headers) =
+            ask(Auth::Keys, &[("x-citetap-key", "beta-key"), ("authorization", "Bearer alpha-key")]);
+        assert_eq!(tenant, Ok("beta".to_owned()));
+        assert!(headers.is_empty(), "sent both ways");
     }
 
     #[test]

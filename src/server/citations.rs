@@ -9,9 +9,12 @@ use std::{
 use axum::{
     Extension, Router,
     body::Body,
-    extract::{Path, Query, State, rejection::QueryRejection},
+    extract::{
+        Path, Query, State,
+        rejection::{PathRejection, QueryRejection},
+    },
     response::{IntoResponse, Response},
-    routing::get,
+    routing::{any, get},
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -38,10 +41,12 @@ const DELETE_WAIT: Duration = Duration::from_secs(5);
 pub struct Asker(pub String);
 
 type Shared = State<Weak<App>>;
+type Id = Result<Path<String>, PathRejection>;
 
 pub fn router(app: Weak<App>) -> Router {
     Router::new()
         .route("/citations", get(list).fallback(|| async { Problem::method_not_allowed() }))
+        .route("/citations/", any(|| async { Problem::bad_id() }))
         .route("/citations/{id}", get(one).delete(forget).fallback(|| async { Problem::method_not_allowed() }))
         .route("/citations/{id}/events", get(events).fallback(|| async { Problem::method_not_allowed() }))
         .fallback(|| async { Problem::no_such_endpoint() })
@@ -58,9 +63,10 @@ fn store_problem(_: StoreError) -> Problem {
 }
 
 /// Exact match only, and only of ids that we would give: no path, pattern or query is ever made of one.
-fn checked(id: &str) -> Result<(), Problem> {
+fn checked(id: Id) -> Result<String, Problem> {
+    let Ok(Path(id)) = id else { return Err(Problem::bad_id()) };
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b':' | b'-');
-    if (1..=128).contains(&id.len()) && id.bytes().all(plain) { Ok(()) } else { Err(Problem::bad_id()) }
+    if (1..=128).contains(&id.len()) && id.bytes().all(plain) { Ok(id) } else { Err(Problem::bad_id()) }
 }
 
 fn read<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
@@ -78,12 +84,12 @@ struct One {
 async fn one(
     State(state): Shared,
     Extension(Asker(tenant)): Extension<Asker>,
-    Path(id): Path<String>,
+    id: Id,
     query: Result<Query<One>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let app = app(&state)?;
-    checked(&id)?;
+    let id = checked(id)?;
     let query = read(query)?;
     let wait = match query.wait {
         Some(seconds) => Duration::try_from_secs_f64(seconds)
@@ -92,9 +98,7 @@ async fn one(
         None => Duration::ZERO,
     };
     // In flight comes first: a record of an earlier stream of the same id is not what is asked for.
-    if let Some(mut watched) = app.live.watch(&tenant, &id)
-        && query.provider.as_ref().is_none_or(|provider| *provider == watched.borrow().record.provider)
-    {
+    if let Some(mut watched) = in_flight_of(&app, &tenant, &id, query.provider.as_deref()) {
         let in_time = tokio::time::timeout(wait, watched.wait_for(|state| state.done)).await.is_ok();
         if !in_time {
             let record = Arc::clone(&watched.borrow().record);
@@ -102,13 +106,22 @@ async fn one(
         }
         let last = watched.borrow().record.clone();
         let stored = app.store.get(&tenant, &id, Some(&last.provider)).await.map_err(store_problem)?;
-        // A store that failed leaves what was seen; it says itself that it is not stored.
-        return Ok(json(&stored.map_or_else(|| (*last).clone(), |entry| entry.record), &headers));
+        // A store that failed leaves what was seen, which says itself that it is not stored; a record of an
+        // earlier stream is not what was waited for.
+        let stored = stored.map(|entry| entry.record).filter(|record| record.nonce == last.nonce);
+        return Ok(json(&stored.unwrap_or_else(|| (*last).clone()), &headers));
     }
     match app.store.get(&tenant, &id, query.provider.as_deref()).await.map_err(store_problem)? {
         Some(entry) => Ok(json(&entry.record, &headers)),
         None => Err(Problem::not_found()),
     }
+}
+
+/// The message, if it is in flight, and of this provider where one is asked for.
+fn in_flight_of(app: &App, tenant: &str, id: &str, provider: Option<&str>) -> Option<watch::Receiver<live::State>> {
+    let watched = app.live.watch(tenant, id)?;
+    let fits = provider.is_none_or(|provider| provider == watched.borrow().record.provider);
+    fits.then_some(watched)
 }
 
 /// 202: the message is known, its list is not final.
@@ -122,7 +135,7 @@ fn json(record: &Record, asked: &HeaderMap) -> Response {
     let body = serde_json::to_string(record).unwrap_or_default();
     let tag = format!("\"{}\"", source_id(&body));
     let known = asked.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
-    let unchanged = known.is_some_and(|known| known.split(',').any(|one| one.trim() == tag || one.trim() == "*"));
+    let unchanged = known.is_some_and(|known| known.split(',').any(|one| matches(one.trim(), &tag)));
     let mut response = if unchanged {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
@@ -134,6 +147,11 @@ fn json(record: &Record, asked: &HeaderMap) -> Response {
     }
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
     response
+}
+
+/// RFC 9110 13.1.2: `If-None-Match` compares weakly, and intermediaries that compress weaken our tags.
+fn matches(known: &str, tag: &str) -> bool {
+    known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag
 }
 
 fn plain_json(status: StatusCode, body: Vec<u8>) -> Response {
@@ -219,11 +237,11 @@ struct Which {
 async fn forget(
     State(state): Shared,
     Extension(Asker(tenant)): Extension<Asker>,
-    Path(id): Path<String>,
+    id: Id,
     query: Result<Query<Which>, QueryRejection>,
 ) -> Result<StatusCode, Problem> {
     let app = app(&state)?;
-    checked(&id)?;
+    let id = checked(id)?;
     let provider = read(query)?.provider;
     let deleted = tokio::time::timeout(DELETE_WAIT, app.writer.delete(&tenant, &id, provider.as_deref())).await;
     match deleted {
@@ -237,13 +255,13 @@ async fn forget(
 async fn events(
     State(state): Shared,
     Extension(Asker(tenant)): Extension<Asker>,
-    Path(id): Path<String>,
+    id: Id,
     query: Result<Query<Which>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let app = app(&state)?;
-    checked(&id)?;
+    let id = checked(id)?;
     let provider = read(query)?.provider;
-    let body = match app.live.watch(&tenant, &id) {
+    let body = match in_flight_of(&app, &tenant, &id, provider.as_deref()) {
         Some(watched) => Body::from_stream(follow(watched)),
         None => {
             let stored = app.store.get(&tenant, &id, provider.as_deref()).await.map_err(store_problem)?;

@@ -2,6 +2,7 @@
 //! metrics, and its one log line.
 
 use std::{
+    future::Future,
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
@@ -91,35 +92,45 @@ impl Watch {
     fn entry(&self, record: Box<Record>) -> Entry {
         Entry { tenant: self.tenant.clone(), created_ms: self.created_ms, record: *record }
     }
-}
 
-impl Keeper for Watch {
-    fn commit(&mut self, record: Box<Record>) -> Commit {
+    /// Hands the record to the writer; says whether it is stored, first to those who watch.
+    fn keep(&mut self, record: Box<Record>) -> impl Future<Output = bool> + Send + use<> {
         self.citations = record.citations.len();
-        let app = Arc::clone(self.app());
-        let limit = app.config.timeouts.commit;
-        let answer = app.writer.put(self.entry(record.clone()));
+        let limit = self.app().config.timeouts.commit;
+        let answer = self.app().writer.put(self.entry(record.clone()));
         let in_flight = self.in_flight.take();
-        Box::pin(async move {
-            let began = Instant::now();
+        async move {
             let stored = match answer {
                 Ok(answer) => matches!(tokio::time::timeout(limit, answer).await, Ok(Ok(Ok(())))),
                 Err(_) => false,
             };
-            app.metrics.commit_wait.observe(began.elapsed().as_secs_f64());
             if let Some(in_flight) = in_flight {
                 in_flight.update(Record { stored, ..*record }, true);
             }
+            stored
+        }
+    }
+}
+
+impl Keeper for Watch {
+    fn commit(&mut self, record: Box<Record>) -> Commit {
+        let app = Arc::clone(self.app());
+        let kept = self.keep(record);
+        Box::pin(async move {
+            let began = Instant::now();
+            let stored = kept.await;
+            app.metrics.commit_wait.observe(began.elapsed().as_secs_f64());
             stored
         })
     }
 
     fn store(&mut self, record: Box<Record>) {
-        self.citations = record.citations.len();
-        // Without a wait: the writer counts what it cannot take.
-        let _ = self.app().writer.put(self.entry(record.clone()));
-        if let Some(in_flight) = self.in_flight.take() {
-            in_flight.update(*record, true);
+        let watched = self.in_flight.is_some();
+        let kept = self.keep(record);
+        // The stream does not wait, nor need it be told: the writer counts what it cannot take. Those who
+        // watch hear `stored: true` after the commit only, so their last word waits for it aside.
+        if watched && let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(kept);
         }
     }
 

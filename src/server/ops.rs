@@ -12,7 +12,9 @@ pub fn answer(app: &App, path: &str, method: &Method) -> Option<Response<AnyBody
         return None;
     }
     if !matches!(*method, Method::GET | Method::HEAD) {
-        return Some(Problem::method_not_allowed().response());
+        let mut refused: Response<AnyBody> = Problem::method_not_allowed().response();
+        refused.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET,HEAD"));
+        return Some(refused);
     }
     Some(match path {
         "/healthz" => text("text/plain; charset=utf-8", "ok\n".to_owned()),

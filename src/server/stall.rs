@@ -14,19 +14,24 @@ use tokio::{
     time::{Instant, Sleep},
 };
 
+/// What an h2 client begins with (RFC 9113 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
 pub struct StallGuard<T> {
     io: T,
     limit: Duration,
-    /// Armed until the first byte comes, and while a write waits.
+    /// Armed until the client has shown its protocol, and while a write waits.
     timer: Pin<Box<Sleep>>,
+    /// How much of h2's preface has come.
+    preface: usize,
     spoken: bool,
     waiting: bool,
 }
 
 impl<T> StallGuard<T> {
-    /// `first` is for the first byte: the choice between h1 and h2, before hyper's own timer runs.
+    /// `first` is for the choice between h1 and h2, before hyper's own timer runs.
     pub fn new(io: T, limit: Duration, first: Duration) -> Self {
-        Self { io, limit, timer: Box::pin(tokio::time::sleep(first)), spoken: false, waiting: false }
+        Self { io, limit, timer: Box::pin(tokio::time::sleep(first)), preface: 0, spoken: false, waiting: false }
     }
 
     fn guard<R>(&mut self, task: &mut Context<'_>, written: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
@@ -47,14 +52,23 @@ impl<T> StallGuard<T> {
 
 impl<T: AsyncRead + Unpin> AsyncRead for StallGuard<T> {
     fn poll_read(mut self: Pin<&mut Self>, task: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
         let read = Pin::new(&mut self.io).poll_read(task, buf);
-        if read.is_pending() && !self.spoken {
+        if self.spoken {
+            return read;
+        }
+        if read.is_pending() {
             return match self.timer.as_mut().poll(task) {
                 Poll::Ready(()) => Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client says nothing"))),
                 Poll::Pending => Poll::Pending,
             };
         }
-        self.spoken = true;
+        // A part of the preface is no protocol yet.
+        for byte in buf.filled().get(before..).unwrap_or_default() {
+            self.spoken |= PREFACE.get(self.preface) != Some(byte);
+            self.preface += 1;
+        }
+        self.spoken |= self.preface >= PREFACE.len();
         read
     }
 }

@@ -1,0 +1,180 @@
+//! `/citations/{id}`: reading and forgetting one record.
+
+use citetap::{replay::Script, store::Entry};
+use http::Method;
+
+use super::{answering, ask, proxy, put, record, streamed};
+use crate::{
+    net::{eventually, raw},
+    support::fixtures,
+};
+
+#[tokio::test]
+async fn a_record_is_what_its_event_said() {
+    let (_upstream, proxy) = answering(&["m-1"]).await;
+    let event = streamed(&proxy, "m-1").await;
+    let answer = proxy.get("/citations/m-1").await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+    assert_eq!(answer.header("cache-control"), Some("private, no-cache"));
+    assert_eq!(record(answer).await, event);
+
+    let head = ask(&proxy, Method::HEAD, "/citations/m-1", &[]).await;
+    assert_eq!((head.status.as_u16(), head.whole().await.bytes().len()), (200, 0));
+}
+
+#[tokio::test]
+async fn an_etag_saves_the_second_reading() {
+    let (_upstream, proxy) = answering(&["m-1"]).await;
+    streamed(&proxy, "m-1").await;
+    let first = proxy.get("/citations/m-1").await.header("etag").unwrap().to_owned();
+    assert!(first.len() > 10 && first.starts_with('"') && first.ends_with('"'), "{first}");
+    for known in [first.clone(), format!("\"other\", {first}"), format!("W/{first}"), "*".to_owned()] {
+        let again = ask(&proxy, Method::GET, "/citations/m-1", &[("if-none-match", &known)]).await;
+        assert_eq!(again.status, 304, "{known}");
+        assert_eq!(again.header("etag"), Some(first.as_str()));
+        assert_eq!(again.whole().await.bytes(), b"");
+    }
+    // The same message again is a new record.
+    streamed(&proxy, "m-1").await;
+    let changed = ask(&proxy, Method::GET, "/citations/m-1", &[("if-none-match", &first)]).await;
+    assert_eq!(changed.status, 200);
+    assert_ne!(changed.header("etag"), Some(first.as_str()));
+}
+
+/// S83 to S85: exact match of what could be an id, nothing else.
+#[tokio::test]
+async fn ids_that_are_none() {
+    let (_upstream, proxy) = answering(&["m-1"]).await;
+    streamed(&proxy, "m-1").await;
+    let status = async |line: &str| {
+        let answer = raw(proxy.addr, format!("{line} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")).await;
+        let status: u16 =
+            answer.split_whitespace().nth(1).unwrap_or_else(|| panic!("{line}: {answer}")).parse().unwrap();
+        (status, answer)
+    };
+    let long = "a".repeat(129);
+    for id in [
+        "",
+        "%2e%2e%2f",
+        "%2e%2e%2fetc%2fpasswd",
+        "%252e%252e",
+        "*",
+        "m-%2a",
+        "%",
+        "[a-z]",
+        "{m-1,m-2}",
+        "'",
+        "\"",
+        "m-1'%20OR%20'1'='1",
+        "%22m-1%22",
+        "$ne",
+        "m-1%00",
+        "%ff%fe",
+        "m-1%0d%0aFLUSHALL",
+        "m%201",
+        "m-1%2f",
+        "%E8%B1%86%E5%8C%85",
+        &long,
+    ] {
+        for line in [format!("GET /citations/{id}"), format!("DELETE /citations/{id}")] {
+            let (status, answer) = status(&line).await;
+            assert_eq!(status, 400, "{line}: {answer}");
+            assert!(answer.contains("application/problem+json"), "{line}: {answer}");
+        }
+    }
+    // These fit the alphabet, or are other paths; nobody has them.
+    for path in ["..", ".", "../etc/passwd", "..;/", "M-1", "m-1/", "m-1/x", &"a".repeat(128)] {
+        for method in ["GET", "DELETE"] {
+            let (status, answer) = status(&format!("{method} /citations/{path}")).await;
+            assert!(matches!(status, 400 | 404), "{path}: {answer}");
+            assert!(answer.contains("application/problem+json"), "{path}: {answer}");
+        }
+    }
+    let (status, _) = status(&format!("GET /citations/{}", "a".repeat(1 << 20))).await;
+    assert!(matches!(status, 400 | 414 | 431), "{status}");
+    assert_eq!(proxy.get("/citations/m-1").await.status, 200, "still there");
+}
+
+#[tokio::test]
+async fn what_is_unknown_or_misspelt_is_a_problem_document() {
+    let (_upstream, proxy) = answering(&["m-1"]).await;
+    streamed(&proxy, "m-1").await;
+    proxy.get("/citations/nobody").await.is_problem(404, "unknown-message").await;
+    proxy.get("/citations/nobody/events").await.is_problem(404, "unknown-message").await;
+    proxy.get("/citations/m-1?formt=json").await.is_problem(400, "bad-request").await;
+    proxy.get("/citations/m-1/events?wait=1").await.is_problem(400, "bad-request").await;
+    for wait in ["", "x", "-1", "nan", "1e300"] {
+        proxy.get(&format!("/citations/m-1?wait={wait}")).await.is_problem(400, "bad-request").await;
+    }
+    for (method, path, allowed) in [
+        (Method::POST, "/citations", "GET"),
+        (Method::DELETE, "/citations", "GET"),
+        (Method::PUT, "/citations/m-1", "DELETE"),
+        (Method::POST, "/citations/m-1", "GET"),
+        (Method::DELETE, "/citations/m-1/events", "GET"),
+        (Method::POST, "/healthz", "GET"),
+        (Method::DELETE, "/metrics", "GET"),
+    ] {
+        let answer = ask(&proxy, method.clone(), path, &[]).await;
+        // RFC 9110 15.5.6: a 405 must say what is allowed.
+        assert!(answer.header("allow").is_some_and(|allow| allow.contains(allowed)), "{method} {path}");
+        answer.is_problem(405, "method-not-allowed").await;
+    }
+}
+
+#[tokio::test]
+async fn one_id_of_two_providers() {
+    let (_upstream, proxy) = answering(&["m-1"]).await;
+    let tencent = streamed(&proxy, "m-1").await;
+    let mut doubao = tencent.clone();
+    doubao.provider = "doubao".to_owned();
+    let now = jiff::Timestamp::now().as_millisecond();
+    put(&proxy, &[Entry { tenant: "default".into(), created_ms: now + 1000, record: doubao.clone() }]).await;
+
+    assert_eq!(record(proxy.get("/citations/m-1").await).await, doubao, "the newest");
+    assert_eq!(record(proxy.get("/citations/m-1?provider=tencent").await).await, tencent);
+    assert_eq!(record(proxy.get("/citations/m-1?provider=doubao").await).await, doubao);
+    proxy.get("/citations/m-1?provider=nobody").await.is_problem(404, "unknown-message").await;
+
+    let gone = ask(&proxy, Method::DELETE, "/citations/m-1?provider=doubao", &[]).await;
+    assert_eq!(gone.status, 204);
+    assert_eq!(record(proxy.get("/citations/m-1").await).await, tencent);
+}
+
+#[tokio::test]
+async fn forgotten_is_gone() {
+    let (_upstream, proxy) = answering(&["m-1", "m-2"]).await;
+    streamed(&proxy, "m-1").await;
+    streamed(&proxy, "m-2").await;
+    let gone = ask(&proxy, Method::DELETE, "/citations/m-1", &[]).await;
+    assert_eq!((gone.status.as_u16(), gone.whole().await.bytes().len()), (204, 0));
+    proxy.get("/citations/m-1").await.is_problem(404, "unknown-message").await;
+    ask(&proxy, Method::DELETE, "/citations/m-1", &[]).await.is_problem(404, "unknown-message").await;
+    assert_eq!(proxy.get("/citations/m-2").await.status, 200);
+    let listed = proxy.get("/citations").await.json().await;
+    assert_eq!(listed["items"].as_array().unwrap().len(), 1);
+    streamed(&proxy, "m-1").await;
+    assert_eq!(proxy.get("/citations/m-1").await.status, 200, "said again, it is kept again");
+}
+
+#[tokio::test]
+async fn a_message_without_sources_is_kept_with_an_empty_list() {
+    let input = std::fs::read(fixtures().join("tencent/no-refs.sse")).unwrap();
+    let (_upstream, proxy) = proxy(vec![("/", Script::sse(input.clone()))], "").await;
+    let whole = proxy.post("/chat/x", "{}").await.whole().await;
+    assert_eq!(whole.bytes(), input, "nothing to cite, nothing added");
+    let listed = eventually(|| async {
+        let listed = proxy.get("/citations").await.json().await;
+        (!listed["items"].as_array().unwrap().is_empty()).then_some(listed)
+    });
+    let listed = listed.await.expect("it is kept");
+    let item = &listed["items"][0];
+    assert_eq!(
+        (&item["citations"], &item["stored"], &item["complete"]),
+        (&serde_json::json!([]), &true.into(), &true.into())
+    );
+    let id = item["messageId"].as_str().unwrap();
+    assert_eq!(proxy.get(&format!("/citations/{id}")).await.json().await, *item);
+}

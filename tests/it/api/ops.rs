@@ -1,0 +1,86 @@
+//! What operators ask.
+
+use std::collections::BTreeSet;
+
+use http::Method;
+
+use super::{answering, ask, proxy, streamed};
+
+#[tokio::test]
+async fn up_ready_and_which_version() {
+    let (_upstream, proxy) = answering(&[]).await;
+    for (path, text) in [("/healthz", "ok\n"), ("/readyz", "ready\n")] {
+        let answer = proxy.get(path).await;
+        assert_eq!(answer.status, 200);
+        assert_eq!(answer.header("cache-control"), Some("no-store"));
+        assert!(answer.header("content-type").unwrap().starts_with("text/plain"));
+        assert_eq!(answer.whole().await.text(), text);
+        assert_eq!(ask(&proxy, Method::HEAD, path, &[]).await.whole().await.bytes(), b"");
+    }
+    let version = proxy.get("/version").await.json().await;
+    assert_eq!(version["name"], "citetap");
+    assert_eq!(version["version"], citetap::VERSION);
+    assert_eq!(version["commit"], citetap::COMMIT);
+}
+
+#[tokio::test]
+async fn draining_is_up_but_not_ready() {
+    let (_upstream, proxy) = proxy(vec![], "[timeouts]\ndrain_delay = \"60s\"\n").await;
+    proxy.signals.drain.cancel();
+    let not_ready = crate::net::eventually(|| async {
+        let answer = proxy.get("/readyz").await;
+        (answer.status == 503).then_some(answer)
+    });
+    not_ready.await.expect("not ready").is_problem(503, "draining").await;
+    assert_eq!(proxy.get("/healthz").await.status, 200);
+}
+
+/// The names that dashboards and alerts are written with.
+const NAMES: [&str; 14] = [
+    "citetap_requests_total",
+    "citetap_streams_ended_total",
+    "citetap_upstream_time_to_first_byte_seconds_bucket",
+    "citetap_stream_duration_seconds_count",
+    "citetap_streams_in_flight",
+    "citetap_frames_total",
+    "citetap_citations_extracted_total",
+    "citetap_injections_total",
+    "citetap_tap_skipped_total",
+    "citetap_relayed_bytes_total",
+    "citetap_commit_wait_seconds_sum",
+    "citetap_store_operations_total",
+    "citetap_store_queue_depth",
+    "citetap_build_info",
+];
+
+#[tokio::test]
+async fn metrics_are_openmetrics_with_the_expected_names() {
+    let (_upstream, proxy) = answering(&["m-1"]).await;
+    streamed(&proxy, "m-1").await;
+    proxy.get("/chat/nothing-here").await.whole().await;
+    let answer = proxy.get("/metrics").await;
+    assert!(answer.header("content-type").unwrap().starts_with("application/openmetrics-text; version=1.0.0"));
+    let text = answer.whole().await.text();
+    assert!(text.ends_with("# EOF\n") && text.matches("# EOF").count() == 1, "{text}");
+
+    let samples = text.lines().filter(|line| !line.starts_with('#'));
+    let names: BTreeSet<&str> = samples.map(|line| line.split(['{', ' ']).next().unwrap()).collect();
+    for name in NAMES {
+        assert!(names.contains(name), "{name} in {names:?}");
+    }
+    for line in [
+        r#"citetap_requests_total{route="chat",provider="tencent",status="200"} 1"#,
+        r#"citetap_requests_total{route="chat",provider="tencent",status="404"} 1"#,
+        r#"citetap_citations_extracted_total{provider="tencent"} 2"#,
+        r#"citetap_injections_total{provider="tencent",result="final"} 1"#,
+        r#"citetap_store_operations_total{store="memory",op="put",result="ok"} 1"#,
+        "citetap_streams_in_flight 0",
+    ] {
+        assert!(text.lines().any(|one| one == line), "{line} in {text}");
+    }
+    // Every family is described once, with a type.
+    let described: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+    assert_eq!(described.iter().collect::<BTreeSet<_>>().len(), described.len(), "{described:?}");
+    let typed = |name: &&&str| described.iter().any(|one| name.starts_with(one.split(' ').next().unwrap()));
+    assert_eq!(names.iter().filter(typed).count(), names.len());
+}

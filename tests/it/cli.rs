@@ -1,0 +1,302 @@
+//! The commands that end by themselves. Servers are in `serving`.
+
+use std::{
+    io::{Read, Write},
+    process::Stdio,
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    process::{Ran, Running, as_sent, citetap, dead_port, run, the_record},
+    support::{NONCE, fixtures},
+};
+
+fn plain(args: &[&str]) -> Ran {
+    let dir = tempfile::tempdir().unwrap();
+    run(citetap(dir.path(), args), "")
+}
+
+fn capture(name: &str) -> String {
+    fixtures().join(name).display().to_string()
+}
+
+/// `check` of this file; `env` as name and value.
+fn check(toml: &str, args: &[&str], env: &[(&str, &str)]) -> Ran {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("citetap.toml"), toml).unwrap();
+    let mut command = citetap(dir.path(), &[&["check"], args].concat());
+    command.envs(env.iter().copied());
+    run(command, "")
+}
+
+const COMMANDS: [&str; 6] = ["serve", "demo", "replay", "check", "health", "completions"];
+
+#[test]
+fn help_of_each_command_ends_with_examples_that_parse() {
+    for command in COMMANDS {
+        let ran = plain(&[command, "--help"]);
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+        let (_, examples) = ran.out.split_once("\nExamples:\n").unwrap_or_else(|| panic!("{command}: {}", ran.out));
+        let lines: Vec<&str> = examples.lines().take_while(|line| line.starts_with("  ")).collect();
+        assert_eq!(lines.len(), 2, "{command}: {examples}");
+        assert!(lines.iter().all(|line| line.contains(&format!("citetap {command}"))), "{lines:?}");
+    }
+    let all = plain(&["--help"]);
+    assert!(all.out.contains("Examples:\n") && COMMANDS.iter().all(|command| all.out.contains(command)), "{}", all.out);
+}
+
+#[test]
+fn version_shows_the_commit_and_the_stores() {
+    for args in [&["--version"][..], &["-V"], &["serve", "--version"]] {
+        let ran = plain(args);
+        assert_eq!(ran.code, 0);
+        let expected = format!("{} ({}, stores: sqlite memory)", citetap::VERSION, citetap::COMMIT);
+        assert!(ran.out.trim_end().ends_with(&expected), "{}", ran.out);
+    }
+}
+
+#[test]
+fn wrong_usage_exits_2_and_says_how() {
+    for args in [
+        &[][..],
+        &["serv"],
+        &["replay"],
+        &["replay", "x", "--output", "yaml"],
+        &["replay", "x", "--diff", "--output", "json"],
+        &["replay", "x", "--provider", "nobody"],
+        &["demo", "--listen", "here"],
+        &["completions", "basic"],
+        &["check", "--nonsense"],
+    ] {
+        let ran = plain(args);
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args:?}: {ran:?}");
+        assert!(ran.err.contains("--help") || ran.err.contains("Usage"), "{args:?}: {}", ran.err);
+    }
+}
+
+#[test]
+fn completions_name_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let ran = plain(&["completions", shell]);
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+        assert!(COMMANDS.iter().all(|command| ran.out.contains(command)), "{shell}");
+    }
+}
+
+const GOOD: &str = "store = \"memory:\"\n[timeouts]\ndrain = \"7s\"\n[[routes]]\nname = \"doubao\"\nprefix = \"/doubao\"\n\
+    upstream = \"http://127.0.0.1:1\"\n[routes.request_headers.set]\nx-secret = \"canary-header\"\n\
+    [[tenants]]\nname = \"acme\"\nkey_sha256 = \"c0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ff\"\n";
+
+#[test]
+fn check_shows_each_value_and_where_it_came_from() {
+    let env = [("CITETAP__TIMEOUTS__CONNECT", "3s")];
+    let table = check(GOOD, &["--listen", "127.0.0.1:9999"], &env);
+    assert_eq!(table.code, 0, "{table:?}");
+    let row = |key: &str| {
+        let line = table.out.lines().find(|line| line.split_whitespace().next() == Some(key));
+        line.unwrap_or_else(|| panic!("{key}: {}", table.out)).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(row("listen"), "listen 127.0.0.1:9999 flag --listen");
+    assert_eq!(row("timeouts.connect"), "timeouts.connect 3s env CITETAP__TIMEOUTS__CONNECT");
+    assert_eq!(row("timeouts.drain"), "timeouts.drain 7s citetap.toml:3");
+    assert_eq!(row("timeouts.commit"), "timeouts.commit 250ms default");
+    assert_eq!(row("routes.doubao.upstream"), "routes.doubao.upstream http://127.0.0.1:1 citetap.toml:7");
+    assert!(table.err.contains("valid"));
+
+    let json = check(GOOD, &["--output", "json"], &env).json();
+    let find = |key: &str| json.as_array().unwrap().iter().find(|one| one["key"] == key).unwrap().clone();
+    assert_eq!(find("timeouts.drain"), json!({"key": "timeouts.drain", "value": "7s", "origin": "citetap.toml:3"}));
+    assert_eq!(find("tenants.acme.key_sha256")["value"], "•••");
+    assert_eq!(find("routes.doubao.request_headers.set.x-secret")["value"], "•••");
+    for text in [&table.out, &table.err, &json.to_string()] {
+        assert!(!text.contains("canary") && !text.contains("c0ffee"), "{text}");
+    }
+}
+
+#[test]
+fn check_points_at_an_unknown_key_and_names_the_nearest() {
+    let ran = check("store = \"memory:\"\n[timeouts]\n  drian = \"5s\"\n", &["--upstream", "http://127.0.0.1:1"], &[]);
+    assert_eq!((ran.code, ran.out.as_str()), (1, ""));
+    assert!(ran.err.contains("citetap.toml:3:3: unknown key \"drian\""), "{}", ran.err);
+    assert!(ran.err.contains("did you mean \"drain\"?"), "{}", ran.err);
+
+    let unset = check("", &[], &[]);
+    assert_eq!(unset.code, 1);
+    assert!(unset.err.contains("CITETAP_UPSTREAM"), "{}", unset.err);
+    let typo = check(GOOD, &[], &[("CITETAP__TIMEOUTS__DRIAN", "1s")]);
+    assert_eq!(typo.code, 1);
+    assert!(typo.err.contains("CITETAP__TIMEOUTS__DRAIN"), "{}", typo.err);
+    // What may be a secret is not repeated.
+    let bad_hash = check(&GOOD.replace("c0ffeec0", "canary"), &[], &[]);
+    assert_eq!(bad_hash.code, 1);
+    assert!(bad_hash.err.contains("citetap.toml:12:") && !bad_hash.err.contains("canary"), "{}", bad_hash.err);
+}
+
+#[test]
+fn check_reach_tries_the_store_and_every_upstream() {
+    let dead = format!("http://127.0.0.1:{}", dead_port());
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let live = format!("http://{}", listener.local_addr().unwrap());
+
+    let ran = check("store = \"memory:\"\n", &["--reach", "--upstream", &live], &[]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.err.contains("ok      store") && ran.err.contains("ok      upstream 127.0.0.1:"), "{}", ran.err);
+
+    let ran = check("store = \"memory:\"\n", &["--reach", "--upstream", &dead], &[]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.err.contains("failed  upstream 127.0.0.1:") && ran.err.contains("1 of 2 checks failed"), "{}", ran.err);
+
+    let ran = check("store = \"sqlite:no/such/folder/x.db\"\n", &["--reach", "--upstream", &live], &[]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.err.contains("failed  store"), "{}", ran.err);
+}
+
+#[tokio::test]
+async fn health_asks_a_running_citetap() {
+    let dir = tempfile::tempdir().unwrap();
+    let demo = Running::start(citetap(dir.path(), &["demo", "--listen", "127.0.0.1:0"])).await;
+    let url = format!("http://{}", demo.addr);
+    for args in [&["--url", &url][..], &["--ready", "--url", &url], &["--ready", "--url", &format!("{url}/")]] {
+        let ran = plain(&[&["health"], args].concat());
+        assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "", ""), "{args:?}");
+    }
+    // As in a container: no flags, the address is that of the environment.
+    let mut beside = citetap(dir.path(), &["health"]);
+    beside.env("CITETAP_LISTEN", format!("0.0.0.0:{}", demo.addr.port()));
+    beside.env("CITETAP_UPSTREAM", "http://127.0.0.1:1").env("CITETAP__AUTH", "none");
+    assert_eq!(run(beside, "").code, 0);
+
+    let dead = format!("http://127.0.0.1:{}", dead_port());
+    let ran = plain(&["health", "--url", &dead]);
+    assert_eq!((ran.code, ran.out.as_str()), (1, ""));
+    assert!(ran.err.contains(&dead) && ran.err.contains("could not connect"), "{}", ran.err);
+    assert_eq!(plain(&["health", "--url", "not a url"]).code, 1);
+    assert_eq!(plain(&["health", "--url", &url, "--timeout=-1"]).code, 1);
+}
+
+/// A golden record, as a replay of the same capture has it.
+fn golden(name: &str) -> Value {
+    let text = std::fs::read(fixtures().join(name).with_extension("citations.json")).unwrap();
+    serde_json::from_slice(&text).unwrap()
+}
+
+/// Without what is of this run alone.
+fn timeless(mut record: Value) -> Value {
+    for key in ["nonce", "createdAt", "stored", "route"] {
+        record[key].take();
+    }
+    record
+}
+
+#[test]
+fn replay_gives_the_golden_records_and_streams() {
+    for name in ["doubao/seed.sse", "doubao/nested-strings.sse", "samantha/basic.sse", "tencent/full.sse"] {
+        let file = capture(name);
+        let base = ["replay", &file, "--link-base", "https://lexiangla.com/"];
+        let json = plain(&base).json();
+        assert_eq!(json["stored"], false, "nothing is stored here");
+        assert_eq!(timeless(json), timeless(golden(name)), "{name}");
+
+        let sse = plain(&[&base[..], &["--output", "sse"]].concat());
+        let golden = std::fs::read_to_string(fixtures().join(name).with_extension("out.sse")).unwrap();
+        let ours = sse.out.split_once("\"nonce\":\"").unwrap().1.split_once('"').unwrap().0;
+        let time = sse.out.split_once("\"createdAt\":\"").unwrap().1.split_once('"').unwrap().0;
+        let mended = sse.out.replace(ours, NONCE).replace(time, "2026-01-13T09:18:07.049Z");
+        let mended = mended.replace("\"route\":\"replay\"", "\"route\":\"test\"");
+        assert!(mended.replace("\"stored\":false", "\"stored\":true") == golden, "{name}: {}", sse.out);
+    }
+}
+
+#[test]
+fn replay_shows_a_table_and_a_diff() {
+    let seed = capture("doubao/seed.sse");
+    let table = plain(&["replay", &seed, "--output", "table"]);
+    assert!(
+        table.out.starts_with("message 35730705466983426 (doubao): 搜索 2 个关键词，参考 10 篇资料\n"),
+        "{}",
+        table.out
+    );
+    assert!(table.out.contains("http://www.fiaoo.com/") && table.out.contains("10 sources"), "{}", table.out);
+
+    let diff = plain(&["replay", &seed, "--diff"]).out;
+    let bytes = std::fs::read(&seed).unwrap();
+    let at: usize = diff.strip_prefix("@@ at byte ").unwrap().split_once(' ').unwrap().0.parse().unwrap();
+    assert!(bytes[at..].starts_with(b"id: ") && bytes[..at].ends_with(b"\n\n"), "at a boundary: {at}");
+    assert!(memchr::memmem::find(&bytes[..at], b"SSE_REPLY_END").is_none(), "before the finish: {at}");
+    assert!(diff.contains("\n+event: citations\n+data: {"), "{diff}");
+    assert!(diff.contains(&format!("{} bytes relayed as they came", bytes.len())), "{diff}");
+    let off = plain(&["replay", &seed, "--diff", "--inject", "off"]).out;
+    assert_eq!(off, format!("{} bytes relayed as they came, 0 bytes added in 0 events\n", bytes.len()));
+}
+
+#[test]
+fn replay_reads_standard_input_curl_har_and_json_lines() {
+    let dir = tempfile::tempdir().unwrap();
+    let bytes = std::fs::read(capture("doubao/seed.sse")).unwrap();
+    let text = String::from_utf8(bytes.clone()).unwrap();
+    let curl = format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n{text}");
+    let har = json!({"log": {"version": "1.2", "entries": [{"request": {"url": "https://example.com/chat"},
+        "response": {"status": 200, "content": {"mimeType": "text/event-stream", "text": text}}}]}});
+    for input in [text.clone(), curl, har.to_string()] {
+        let record = run(citetap(dir.path(), &["replay", "-"]), input.clone()).json();
+        assert_eq!(timeless(record), timeless(golden("doubao/seed.sse")), "{}", &input[..40]);
+    }
+    // Payloads alone: the names of the events are lost, so the provider has to be told, and the finish is unknown.
+    let lines: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+    let command = citetap(dir.path(), &["replay", "-", "--provider", "doubao"]);
+    let record = run(command, lines.join("\n")).json();
+    assert_eq!(record["messageId"], "35730705466983426");
+    assert_eq!(record["citations"].as_array().unwrap().len(), 10);
+}
+
+#[test]
+fn replay_of_what_is_no_capture_fails_and_says_why() {
+    let missing = plain(&["replay", "no-such-file.sse"]);
+    assert_eq!((missing.code, missing.out.as_str()), (1, ""));
+    assert!(missing.err.starts_with("citetap: no-such-file.sse: "), "{}", missing.err);
+    let dir = tempfile::tempdir().unwrap();
+    for (input, why) in
+        [(&b"hello"[..], "not a capture"), (b"", "empty"), (b"\xff\xfe\0\0", ""), (b"{\"a\":\n1}", "not a capture")]
+    {
+        let ran = run(citetap(dir.path(), &["replay", "-"]), input);
+        assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{ran:?}");
+        assert!(ran.err.starts_with("citetap: -: ") && ran.err.contains(why), "{}", ran.err);
+    }
+    // A stream, but of nobody that we know.
+    let ran = run(citetap(dir.path(), &["replay", "-"]), "data: {\"x\":1}\n\n");
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("try --provider"), "{}", ran.err);
+    let ran = run(citetap(dir.path(), &["replay", "-", "--output", "sse"]), "data: {\"x\":1}\n\n");
+    assert_eq!((ran.code, ran.out.as_str()), (0, "data: {\"x\":1}\n\n"), "it passes all the same");
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    let seed = std::fs::read(capture("doubao/seed.sse")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    for output in ["sse", "json", "table"] {
+        let mut command = citetap(dir.path(), &["replay", "-", "--output", output]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // Closed before anything can be written, as `| head -1` is for all but the first bytes.
+        drop(child.stdout.take());
+        child.stdin.take().unwrap().write_all(&seed).unwrap();
+        let mut err = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+        assert_eq!((child.wait().unwrap().code(), err.as_str()), (Some(0), ""), "{output}");
+    }
+}
+
+#[test]
+fn replay_in_live_mode_ends_with_the_same_list() {
+    let file = capture("doubao/query-then-results.sse");
+    let live = plain(&["replay", &file, "--inject", "live", "--output", "sse"]).out;
+    let last = plain(&["replay", &file, "--output", "sse"]).out;
+    let (theirs, ours) = crate::net::split(live.as_bytes());
+    assert_eq!(theirs, std::fs::read(&file).unwrap());
+    let lens: Vec<usize> = ours.iter().map(|record| record.citations.len()).collect();
+    assert!(lens.len() > 1 && lens.is_sorted(), "{lens:?}");
+    let (last, end) = (as_sent(the_record(last.as_bytes())), ours.last().unwrap().clone());
+    assert_eq!(end.citations, last.citations);
+    assert!(end.complete && !ours[0].complete);
+}

@@ -1,0 +1,416 @@
+//! A proxy on a port of its own, the upstream behind it, and clients that see how bytes come.
+//!
+//! Everything is waited for within [`LIMIT`], so that a hang is a failure with a place.
+
+use std::{
+    future::Future,
+    net::SocketAddr,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use citetap::{
+    citation::Record,
+    config::{self, Config},
+    replay::{Script, Scripted, Upstream},
+    server::{self, App, Signals},
+    sse::{Cut, Event, Splitter},
+};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, combinators::BoxBody};
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    task::JoinHandle,
+};
+
+/// For one wait, whatever for: far more than a loaded machine needs.
+pub const LIMIT: Duration = Duration::from_secs(20);
+
+/// A configuration of this text: a free loopback port and, unless it names another, a store in memory.
+pub fn config(toml: &str) -> Config {
+    let store = if toml.contains("store = ") { "" } else { "store = \"memory:\"\n" };
+    let text = format!("listen = \"127.0.0.1:0\"\n{store}{toml}");
+    config::from_toml(&text, Path::new(".")).unwrap_or_else(|errors| panic!("{errors}\n{text}")).config
+}
+
+/// `[[routes]]`, the prefix `/name` in front of `upstream`. Further keys of the route may follow it.
+pub fn route(name: &str, upstream: &str) -> String {
+    format!("[[routes]]\nname = \"{name}\"\nprefix = \"/{name}\"\nupstream = \"{upstream}\"\n")
+}
+
+/// A running server. Dropping it stops it.
+pub struct Proxy {
+    pub addr: SocketAddr,
+    pub app: Arc<App>,
+    pub signals: Signals,
+    run: JoinHandle<()>,
+}
+
+impl Proxy {
+    /// From the text of a configuration; see [`config`].
+    pub async fn start(toml: &str) -> Self {
+        Self::serve(App::open(config(toml)).await.unwrap()).await
+    }
+
+    pub async fn serve(app: Arc<App>) -> Self {
+        let listener = TcpListener::bind(app.config.listen).await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let signals = Signals::default();
+        let run = tokio::spawn(server::run(listener, Arc::clone(&app), signals.clone()));
+        Self { addr, app, signals, run }
+    }
+
+    /// Waits until the server has ended by itself.
+    pub async fn ended(&mut self) {
+        within("the server's end", &mut self.run).await.unwrap();
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        Client::h1(self.addr).await.send(get(path)).await
+    }
+
+    pub async fn post(&self, path: &str, body: impl Into<Bytes>) -> Answer {
+        Client::h1(self.addr).await.send(post(path, body)).await
+    }
+
+    /// Waits for a record of this id to be in the store.
+    pub async fn stored(&self, id: &str) -> Record {
+        let found = eventually(|| async { self.app.store.get("default", id, None).await.unwrap() }).await;
+        found.unwrap_or_else(|| panic!("no record of {id}")).record
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.signals.stop.cancel();
+    }
+}
+
+/// The proxy with the route `/chat` (of Tencent's dialect) in front of one script; `toml` comes before the route.
+pub async fn chat(script: Script, toml: &str) -> (Upstream, Proxy) {
+    chat_with(script, toml, "").await
+}
+
+/// The same, with further keys of the route.
+pub async fn chat_with(script: Script, toml: &str, of_route: &str) -> (Upstream, Proxy) {
+    let upstream = Upstream::bind(vec![Scripted::new("/", script)]).await.unwrap();
+    let toml = format!("{toml}\n{}provider = \"tencent\"\n{of_route}\n", route("chat", &upstream.url()));
+    let proxy = Proxy::start(&toml).await;
+    (upstream, proxy)
+}
+
+pub fn get(path: &str) -> Request<Full<Bytes>> {
+    Request::get(path).body(Full::default()).unwrap()
+}
+
+pub fn post(path: &str, body: impl Into<Bytes>) -> Request<Full<Bytes>> {
+    Request::post(path).header("content-type", "application/json").body(Full::new(body.into())).unwrap()
+}
+
+type AnyRequestBody = BoxBody<Bytes, std::io::Error>;
+
+enum Sender {
+    H1(hyper::client::conn::http1::SendRequest<AnyRequestBody>),
+    H2(hyper::client::conn::http2::SendRequest<AnyRequestBody>),
+}
+
+/// One connection. It closes when it and its answers are dropped.
+pub struct Client {
+    sender: Sender,
+    driver: Arc<Driver>,
+    addr: SocketAddr,
+}
+
+struct Driver(JoinHandle<()>);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Client {
+    pub async fn h1(addr: SocketAddr) -> Self {
+        let io = TokioIo::new(TcpStream::connect(addr).await.unwrap());
+        let (sender, connection) = hyper::client::conn::http1::handshake(io).await.unwrap();
+        Self::new(Sender::H1(sender), connection, addr)
+    }
+
+    /// HTTP/2 without TLS, by prior knowledge.
+    pub async fn h2(addr: SocketAddr) -> Self {
+        let io = TokioIo::new(TcpStream::connect(addr).await.unwrap());
+        let (sender, connection) =
+            hyper::client::conn::http2::Builder::new(TokioExecutor::new()).handshake(io).await.unwrap();
+        Self::new(Sender::H2(sender), connection, addr)
+    }
+
+    fn new<F>(sender: Sender, connection: F, addr: SocketAddr) -> Self
+    where
+        F: Future<Output = hyper::Result<()>> + Send + 'static,
+    {
+        let driver = tokio::spawn(async move {
+            // Its errors are told by the answers.
+            let _ = connection.await;
+        });
+        Self { sender, driver: Arc::new(Driver(driver)), addr }
+    }
+
+    pub async fn send<B>(&mut self, request: Request<B>) -> Answer
+    where
+        B: http_body::Body<Data = Bytes> + Send + Sync + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        self.try_send(request).await.unwrap()
+    }
+
+    /// A path alone is enough: the rest of the URI is this connection's.
+    pub async fn try_send<B>(&mut self, request: Request<B>) -> hyper::Result<Answer>
+    where
+        B: http_body::Body<Data = Bytes> + Send + Sync + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (mut head, body) = request.into_parts();
+        let body = BoxBody::new(body.map_err(std::io::Error::other));
+        let began = Instant::now();
+        let sent = async {
+            match &mut self.sender {
+                Sender::H1(sender) => {
+                    let host = self.addr.to_string().parse().unwrap();
+                    head.headers.entry(header::HOST).or_insert(host);
+                    sender.ready().await?;
+                    sender.send_request(Request::from_parts(head, body)).await
+                }
+                Sender::H2(sender) => {
+                    head.uri = format!("http://{}{}", self.addr, head.uri).parse().unwrap();
+                    sender.ready().await?;
+                    sender.send_request(Request::from_parts(head, body)).await
+                }
+            }
+        };
+        Ok(Answer::new(within("an answer", sent).await?, Arc::clone(&self.driver), began))
+    }
+}
+
+/// An answer whose body is read piece by piece. Dropping it leaves: the stream is reset, or (h1) the connection closed.
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    body: Incoming,
+    began: Instant,
+    _driver: Arc<Driver>,
+}
+
+/// A body, as far as it came.
+#[derive(Debug, Default)]
+pub struct Whole {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    /// Each piece, and when it came, counted from the request.
+    pub pieces: Vec<(Duration, Bytes)>,
+    pub trailers: Option<HeaderMap>,
+    /// An abort; `None` is a clean end.
+    pub error: Option<String>,
+}
+
+impl Answer {
+    fn new(response: Response<Incoming>, driver: Arc<Driver>, began: Instant) -> Self {
+        let (head, body) = response.into_parts();
+        Self { status: head.status, headers: head.headers, body, began, _driver: driver }
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    /// The next piece, a clean end, or an error.
+    pub async fn piece(&mut self) -> Option<hyper::Result<Bytes>> {
+        loop {
+            match within("a piece of the body", self.body.frame()).await? {
+                Ok(frame) => {
+                    // An h2 stream may end with an empty piece.
+                    if let Some(data) = frame.into_data().ok().filter(|data| !data.is_empty()) {
+                        return Some(Ok(data));
+                    }
+                }
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+
+    /// Reads until the text so far contains `sign`; returns that text.
+    pub async fn until(&mut self, sign: &str) -> String {
+        let mut text = Vec::new();
+        loop {
+            match self.piece().await {
+                Some(Ok(piece)) => text.extend_from_slice(&piece),
+                end => panic!("{end:?} before {sign:?} in {}", String::from_utf8_lossy(&text)),
+            }
+            let so_far = String::from_utf8_lossy(&text);
+            if so_far.contains(sign) {
+                return so_far.into_owned();
+            }
+        }
+    }
+
+    /// Reads to the end, whichever.
+    pub async fn whole(mut self) -> Whole {
+        let mut whole = Whole { status: self.status, headers: self.headers.clone(), ..Whole::default() };
+        while let Some(frame) = within("a piece of the body", self.body.frame()).await {
+            match frame.map(hyper::body::Frame::into_data) {
+                Ok(Ok(data)) => whole.pieces.push((self.began.elapsed(), data)),
+                Ok(Err(frame)) => whole.trailers = frame.into_trailers().ok(),
+                Err(error) => {
+                    whole.error = Some(format!("{error:?}"));
+                    break;
+                }
+            }
+        }
+        whole
+    }
+
+    pub async fn json(self) -> Value {
+        let whole = self.whole().await;
+        let bytes = whole.bytes();
+        serde_json::from_slice(&bytes).unwrap_or_else(|error| panic!("{error}: {}", whole.text()))
+    }
+
+    /// The answer is one of our problem documents of this kind.
+    #[expect(clippy::wrong_self_convention, reason = "it reads the answer up")]
+    pub async fn is_problem(self, status: u16, kind: &str) -> Value {
+        assert_eq!(self.status, status);
+        assert_eq!(self.header("content-type"), Some("application/problem+json"));
+        let problem = self.json().await;
+        assert_eq!(problem["type"], format!("urn:citetap:problem:{kind}"));
+        assert_eq!(problem["status"], status);
+        problem
+    }
+}
+
+impl Whole {
+    pub fn bytes(&self) -> Vec<u8> {
+        self.pieces.iter().flat_map(|(_, piece)| piece.iter().copied()).collect()
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes()).into_owned()
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    /// The upstream's bytes, and the records in ours.
+    pub fn split(&self) -> (Vec<u8>, Vec<Record>) {
+        split(&self.bytes())
+    }
+}
+
+/// Takes our frames out of a stream: the upstream's bytes, and the records in ours. Heartbeats are ours too.
+pub fn split(stream: &[u8]) -> (Vec<u8>, Vec<Record>) {
+    let (mut theirs, mut ours) = (Vec::new(), Vec::new());
+    for frame in frames(stream) {
+        let event = Event::read(frame);
+        if event.name == "citations" {
+            let data: Value = serde_json::from_str(event.data.as_deref().unwrap()).unwrap();
+            ours.push(serde_json::from_value(data["citations"].clone()).unwrap());
+        } else if !matches!(frame, b": citetap\n\n" | b": citetap\r\n\r\n") {
+            theirs.extend_from_slice(frame);
+        }
+    }
+    (theirs, ours)
+}
+
+/// The frames of a stream, and what follows the last one.
+pub fn frames(stream: &[u8]) -> Vec<&[u8]> {
+    let (mut splitter, mut at, mut all) = (Splitter::default(), 0, Vec::new());
+    while let Some(Cut::Frame(len) | Cut::Glue(len)) = splitter.advance(&stream[at..]) {
+        all.push(&stream[at..at + len]);
+        at += len;
+    }
+    if at < stream.len() {
+        all.push(&stream[at..]);
+    }
+    all
+}
+
+/// Bytes as they are to a server, and everything it says until it closes.
+pub async fn raw(addr: SocketAddr, request: impl AsRef<[u8]>) -> String {
+    let mut stream = TcpStream::connect(addr).await.unwrap();
+    stream.write_all(request.as_ref()).await.unwrap();
+    let mut answer = Vec::new();
+    // A reset after the answer is an end like any other.
+    let _ = within("the connection's end", stream.read_to_end(&mut answer)).await;
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// Fails when `what` takes longer than [`LIMIT`].
+pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(LIMIT, future).await {
+        Ok(value) => value,
+        Err(_) => panic!("waited {LIMIT:?} for {what}"),
+    }
+}
+
+/// Asks until there is something, for at most [`LIMIT`].
+pub async fn eventually<T, F>(mut ask: impl FnMut() -> F) -> Option<T>
+where
+    F: Future<Output = Option<T>>,
+{
+    let end = Instant::now() + LIMIT;
+    while Instant::now() < end {
+        if let Some(found) = ask().await {
+            return Some(found);
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    None
+}
+
+/// Frames of Tencent's dialect, as short as they can be.
+pub mod tencent {
+    use super::{Value, json};
+
+    /// A search stage of message `id` with these documents.
+    pub fn references(id: &str, documents: &[u32]) -> String {
+        let chunks: Vec<Value> = documents
+            .iter()
+            .map(|n| {
+                json!({"target_id": format!("t{n}"), "title": format!("资料 {n}"), "content": format!("摘录 {n}"),
+                       "url": format!("https://s{n}.example.com/")})
+            })
+            .collect();
+        let json = json!({"completion_id": id, "processes": {"stage": "finished_internal_searching"},
+                          "additional_content": {"reference_chunks": chunks}});
+        format!("data:{json}\n\n")
+    }
+
+    pub fn text(id: &str, text: &str) -> String {
+        let json = json!({"completion_id": id, "processes": {}, "delta_content": text});
+        format!("data:{json}\n\n")
+    }
+
+    pub fn finish(id: &str) -> String {
+        let json = json!({"completion_id": id, "delta_content": "", "is_stop": true});
+        format!("event:finish\ndata:{json}\n\n")
+    }
+
+    /// A whole answer: two documents, a text that cites one, the finish.
+    pub fn answer(id: &str) -> String {
+        references(id, &[1, 2]) + &text(id, "第一句[1]。") + &finish(id)
+    }
+}
+
+/// A request of any method with headers.
+pub fn request(method: Method, path: &str, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Request<Full<Bytes>> {
+    let mut request = Request::builder().method(method).uri(path);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    request.body(Full::new(body.into())).unwrap()
+}

@@ -1,0 +1,221 @@
+//! The real binary, run as people run it.
+
+use std::{
+    io::{BufRead, BufReader, Read},
+    net::SocketAddr,
+    path::Path,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use citetap::citation::Record;
+use serde_json::Value;
+
+use crate::net::{Answer, Client, LIMIT, get, post, split};
+
+/// `citetap` in `dir`, without what the tester's own environment says.
+pub fn citetap(dir: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_citetap"));
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CITETAP") || matches!(&*text, "PORT" | "RUST_LOG") {
+            command.env_remove(name);
+        }
+    }
+    command.args(args).current_dir(dir);
+    command
+}
+
+/// A command that ended.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Ran {
+    pub fn json(&self) -> Value {
+        assert_eq!(self.code, 0, "{self:?}");
+        serde_json::from_str(&self.out).unwrap()
+    }
+}
+
+pub fn run(command: Command, stdin: impl Into<Vec<u8>>) -> Ran {
+    let output = assert_cmd::Command::from_std(command).write_stdin(stdin).timeout(LIMIT).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Ran { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
+}
+
+/// Runs a line as somebody would paste it.
+pub fn shell(line: &str) -> Vec<u8> {
+    let output = Command::new("sh").args(["-c", line]).stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+type Lines = Arc<Mutex<Vec<String>>>;
+
+/// A `serve` or `demo` that runs; killed when dropped.
+pub struct Running {
+    child: Child,
+    out: Lines,
+    err: Lines,
+    pub addr: SocketAddr,
+}
+
+impl Running {
+    /// Starts it and waits until it says where it listens.
+    pub async fn start(mut command: Command) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (out, err) = (collect(child.stdout.take().unwrap()), collect(child.stderr.take().unwrap()));
+        let mut running = Self { child, out, err, addr: ([127, 0, 0, 1], 0).into() };
+        let began = Instant::now();
+        loop {
+            if let Some(addr) = running.out().iter().find_map(|line| address(line)) {
+                running.addr = addr;
+                return running;
+            }
+            let ended = running.child.try_wait().unwrap();
+            assert!(ended.is_none() && began.elapsed() < LIMIT, "{ended:?} {:?} {:?}", running.out(), running.err());
+            pause().await;
+        }
+    }
+
+    /// `serve` with this file in `dir`, on a free port.
+    pub async fn serve(dir: &Path, toml: &str) -> Self {
+        std::fs::write(dir.join("citetap.toml"), toml).unwrap();
+        Self::start(citetap(dir, &["serve", "--listen", "127.0.0.1:0"])).await
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        Client::h1(self.addr).await.send(get(path)).await
+    }
+
+    pub async fn post(&self, path: &str) -> Answer {
+        Client::h1(self.addr).await.send(post(path, "{}")).await
+    }
+
+    /// The lines of standard output so far.
+    pub fn out(&self) -> Vec<String> {
+        self.out.lock().unwrap().clone()
+    }
+
+    pub fn err(&self) -> Vec<String> {
+        self.err.lock().unwrap().clone()
+    }
+
+    /// The log on standard output: every line is an object with these.
+    pub fn log(&self) -> Vec<Value> {
+        let parse = |line: String| {
+            let log: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+            assert!(log["timestamp"].is_string() && log["level"].is_string(), "{line}");
+            log
+        };
+        self.out().into_iter().map(parse).collect()
+    }
+
+    /// Waits for so many log lines with this message.
+    pub async fn logged(&self, message: &str, count: usize) -> Vec<Value> {
+        let began = Instant::now();
+        loop {
+            let lines: Vec<Value> = self.log().into_iter().filter(|line| line["message"] == message).collect();
+            if lines.len() >= count {
+                return lines;
+            }
+            assert!(began.elapsed() < LIMIT, "{} of {count} {message:?}: {:?}", lines.len(), self.out());
+            pause().await;
+        }
+    }
+
+    pub fn signal(&self, name: &str) {
+        let status = Command::new("kill").args([format!("-{name}"), self.child.id().to_string()]).status();
+        assert!(status.unwrap().success());
+    }
+
+    /// The most memory that it has had, in bytes.
+    pub fn peak_memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    }
+
+    /// `kill -9`: nothing of it runs when this returns.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Waits for its end.
+    pub async fn ended(&mut self, limit: Duration) -> ExitStatus {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(began.elapsed() < limit, "still running after {limit:?}: {:?} {:?}", self.out(), self.err());
+            pause().await;
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn collect(from: impl Read + Send + 'static) -> Lines {
+    let lines = Lines::default();
+    let kept = Arc::clone(&lines);
+    std::thread::spawn(move || {
+        for line in BufReader::new(from).lines().map_while(Result::ok) {
+            kept.lock().unwrap().push(line);
+        }
+    });
+    lines
+}
+
+/// As `serve` logs it, or as `demo` prints it.
+fn address(line: &str) -> Option<SocketAddr> {
+    if let Ok(log) = serde_json::from_str::<Value>(line) {
+        let listening = log["message"] == "listening";
+        return listening.then(|| log["listen"].as_str().unwrap().parse().unwrap());
+    }
+    let rest = line.split_once(" demo on http://")?.1;
+    rest.split_once(',')?.0.parse().ok()
+}
+
+pub async fn pause() {
+    tokio::time::sleep(Duration::from_millis(10)).await;
+}
+
+/// The one record in a stream, which stands before its first finish.
+pub fn the_record(stream: &[u8]) -> Record {
+    let (_, mut ours) = split(stream);
+    let text = String::from_utf8_lossy(stream);
+    assert_eq!(ours.len(), 1, "one event: {text}");
+    let at = text.find("event: citations").unwrap();
+    for finish in ["event: SSE_REPLY_END", "event:finish"] {
+        assert!(text.find(finish).is_none_or(|finish| at < finish), "not before the finish: {text}");
+    }
+    ours.remove(0)
+}
+
+/// The record as its event has it: excerpts cut.
+pub fn as_sent(mut record: Record) -> Record {
+    for citation in &mut record.citations {
+        for text in citation.content.iter_mut().chain(&mut citation.snippets) {
+            *text = text.chars().take(200).collect();
+        }
+    }
+    record
+}
+
+/// A port of this machine where nobody listens.
+pub fn dead_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}

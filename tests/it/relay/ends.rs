@@ -1,0 +1,198 @@
+//! P6: an abort stays an abort, a client that leaves cancels its upstream, and what was seen is stored.
+
+use std::time::{Duration, Instant};
+
+use citetap::replay::{Outcome, Script, Step, Upstream};
+use http::{HeaderValue, header};
+
+use crate::net::{Client, LIMIT, Proxy, chat, post, tencent};
+
+fn cut_in_mid_frame() -> Script {
+    Script::sse_steps([
+        Step::Send((tencent::references("m", &[1, 2]) + &tencent::text("m", "一")).into()),
+        Step::Send("data:{\"completion_id\":\"m\",\"delta_content\":\"half".into()),
+        Step::Pause(Duration::from_millis(50)),
+        Step::Abort,
+    ])
+}
+
+/// F20
+#[tokio::test]
+async fn a_cut_upstream_is_relayed_with_its_citations_before_the_partial_frame() {
+    let (upstream, proxy) = chat(cut_in_mid_frame(), "").await;
+    for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
+        let whole = client.send(post("/chat", "{}")).await.whole().await;
+        assert!(whole.error.is_some(), "no clean end");
+        let text = whole.text();
+        let (before, after) = text.split_once("event: citations\n").expect("our event came out before the abort");
+        assert_eq!(before, tencent::references("m", &[1, 2]) + &tencent::text("m", "一"));
+        let (ours, partial) = after.split_once("\n\n").unwrap();
+        assert!(ours.contains("\"complete\":false") && ours.contains("\"stored\":true"), "{ours}");
+        assert_eq!(partial, "data:{\"completion_id\":\"m\",\"delta_content\":\"half");
+    }
+    let record = proxy.stored("m").await;
+    assert!(!record.complete);
+    assert_eq!(record.citations.len(), 2);
+    assert_eq!(upstream.requests()[0].outcome, Outcome::Aborted);
+}
+
+#[tokio::test]
+async fn a_cut_without_references_is_an_abort_and_nothing_more() {
+    let script = Script::sse(tencent::text("m", "一二三")).cut_after(30);
+    let (_upstream, proxy) = chat(script, "").await;
+    for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
+        let whole = client.send(post("/chat", "{}")).await.whole().await;
+        assert!(whole.error.is_some());
+        assert_eq!(whole.bytes(), &tencent::text("m", "一二三").as_bytes()[..30]);
+    }
+}
+
+#[tokio::test]
+async fn a_cut_after_the_finish_is_an_abort_with_one_event() {
+    let script = Script::sse_steps([
+        Step::Send(tencent::answer("m").into()),
+        Step::Pause(Duration::from_millis(50)),
+        Step::Abort,
+    ]);
+    let (_upstream, proxy) = chat(script, "").await;
+    let whole = proxy.post("/chat", "{}").await.whole().await;
+    assert!(whole.error.is_some());
+    let (theirs, ours) = whole.split();
+    assert_eq!(theirs, tencent::answer("m").into_bytes());
+    assert_eq!(ours.len(), 1);
+    assert!(ours[0].complete);
+}
+
+/// H34: shorter than its declared length is an abort, also where nothing is tapped.
+#[tokio::test]
+async fn a_body_shorter_than_its_length_is_an_abort() {
+    for kind in ["text/event-stream", "application/json", "text/plain"] {
+        let script = Script::new([
+            Step::Send(tencent::text("m", "一").into()),
+            Step::Pause(Duration::from_millis(50)),
+            Step::Abort,
+        ])
+        .header(header::CONTENT_TYPE, HeaderValue::from_static(kind))
+        .header(header::CONTENT_LENGTH, HeaderValue::from_static("1000"));
+        let (_upstream, proxy) = chat(script, "").await;
+        let whole = proxy.post("/chat", "{}").await.whole().await;
+        assert!(whole.error.is_some(), "{kind}");
+        assert_eq!(whole.text(), tencent::text("m", "一"), "{kind}");
+    }
+}
+
+/// F16, F20: a clean end without a finish.
+#[tokio::test]
+async fn a_clean_end_without_a_finish_stays_clean_and_has_the_citations() {
+    let (_upstream, proxy) = chat(Script::sse(tencent::references("m", &[1, 2])), "").await;
+    let whole = proxy.post("/chat", "{}").await.whole().await;
+    assert_eq!(whole.error, None);
+    let (theirs, ours) = whole.split();
+    assert_eq!(theirs, tencent::references("m", &[1, 2]).into_bytes());
+    assert_eq!((ours.len(), ours[0].complete, ours[0].stored), (1, false, true));
+}
+
+async fn cancelled_within_a_second(upstream: &Upstream, left: Instant) {
+    assert!(upstream.until(LIMIT, |upstream| upstream.cancelled() == 1).await, "cancelled");
+    // Twice the promise, for a machine that is busy with other tests.
+    assert!(left.elapsed() < Duration::from_secs(2), "{:?}", left.elapsed());
+}
+
+async fn clients(proxy: &Proxy) -> [Client; 2] {
+    [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await]
+}
+
+/// L52
+#[tokio::test]
+async fn a_client_that_leaves_before_the_first_byte_cancels_the_upstream() {
+    for h2 in [false, true] {
+        let (upstream, proxy) = chat(Script::hang(), "").await;
+        let mut client = if h2 { Client::h2(proxy.addr).await } else { Client::h1(proxy.addr).await };
+        let asking =
+            tokio::spawn(async move { client.try_send(post("/chat", "{}")).await.map(|answer| answer.status) });
+        assert!(upstream.until(LIMIT, |upstream| upstream.request_count() == 1).await);
+        asking.abort();
+        cancelled_within_a_second(&upstream, Instant::now()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_in_mid_stream_cancels_the_upstream_and_its_citations_are_stored() {
+    for h2 in [false, true] {
+        let script = Script::sse_steps([
+            Step::Send(tencent::references("m", &[1, 2]).into()),
+            Step::Send("data:{\"half".into()),
+            Step::Pause(Duration::from_secs(60)),
+        ]);
+        let (upstream, proxy) = chat(script, "").await;
+        let [h1, h2_client] = clients(&proxy).await;
+        let mut client = if h2 { h2_client } else { h1 };
+        let mut answer = client.send(post("/chat", "{}")).await;
+        answer.until("reference_chunks").await;
+        drop((answer, client));
+        cancelled_within_a_second(&upstream, Instant::now()).await;
+        let record = proxy.stored("m").await;
+        assert!(!record.complete);
+        assert_eq!(record.citations.len(), 2);
+    }
+}
+
+/// One stream of an h2 connection is reset; the others go on.
+#[tokio::test]
+async fn a_reset_of_one_h2_stream_cancels_its_upstream_alone() {
+    let script = Script::sse_steps([
+        Step::Send(tencent::references("m", &[1, 2]).into()),
+        Step::Pause(Duration::from_millis(700)),
+        Step::Send(tencent::finish("m").into()),
+    ]);
+    let (upstream, proxy) = chat(script, "").await;
+    let mut client = Client::h2(proxy.addr).await;
+    let (mut leaves, stays) = (client.send(post("/chat", "{}")).await, client.send(post("/chat", "{}")).await);
+    leaves.until("reference_chunks").await;
+    drop(leaves);
+    let whole = stays.whole().await;
+    assert_eq!(whole.error, None);
+    assert!(whole.split().1[0].complete);
+    assert!(upstream.until(LIMIT, |upstream| upstream.cancelled() == 1).await);
+    assert_eq!(upstream.requests()[1].outcome, Outcome::Ended);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_right_after_the_finish_cancels_the_upstream() {
+    let script = Script::sse_steps([Step::Send(tencent::answer("m").into()), Step::Pause(Duration::from_secs(60))]);
+    let (upstream, proxy) = chat(script, "").await;
+    let mut answer = proxy.post("/chat", "{}").await;
+    answer.until("event:finish").await;
+    drop(answer);
+    cancelled_within_a_second(&upstream, Instant::now()).await;
+    let record = proxy.stored("m").await;
+    assert!(record.complete && record.stored);
+}
+
+/// A client that leaves while nothing was seen leaves no record.
+#[tokio::test]
+async fn nothing_seen_is_nothing_stored() {
+    let script = Script::sse_steps([Step::Send(": hello\n\n".into()), Step::Pause(Duration::from_secs(60))]);
+    let (upstream, proxy) = chat(script, "").await;
+    let mut answer = proxy.post("/chat", "{}").await;
+    answer.until("hello").await;
+    drop(answer);
+    cancelled_within_a_second(&upstream, Instant::now()).await;
+    let list = proxy.get("/citations").await.json().await;
+    assert_eq!(list["records"].as_array().or(list["items"].as_array()).map(Vec::len), Some(0), "{list}");
+}
+
+/// H49: an answer before the request's body has ended.
+#[tokio::test]
+async fn an_upstream_that_dies_at_once_is_502() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let accepting = tokio::spawn(async move {
+        loop {
+            drop(listener.accept().await);
+        }
+    });
+    let proxy = Proxy::start(&crate::net::route("chat", &format!("http://{addr}"))).await;
+    proxy.post("/chat", "{}").await.is_problem(502, "upstream-unreachable").await;
+    accepting.abort();
+}

@@ -1,0 +1,15 @@
+//! The relay over sockets: a client, the server, a scripted upstream.
+
+mod drain;
+mod ends;
+mod heartbeat;
+mod inject;
+mod limits;
+mod memory;
+mod refused;
+mod requests;
+mod responses;
+mod slow_store;
+mod streams;
+mod timeouts;
+mod tls;

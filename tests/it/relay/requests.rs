@@ -1,0 +1,185 @@
+//! A request reaches its upstream as the client made it, but for what is the connection's or ours.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use citetap::replay::{Script, Scripted, Upstream};
+use http::{Method, Request};
+use http_body::Frame;
+use http_body_util::StreamBody;
+use serde_json::{Value, json};
+
+use crate::net::{Client, Proxy, chat, chat_with, get, post, raw, request, route};
+
+#[tokio::test]
+async fn method_path_query_and_body_are_the_clients() {
+    let upstream = Upstream::bind(vec![Scripted::new("/", Script::echo())]).await.unwrap();
+    let proxy = Proxy::start(&route("api", &format!("{}/base/v3/", upstream.url()))).await;
+    for (method, path, seen) in [
+        (
+            Method::POST,
+            "/api/chat/completions?a=1&b=%20+%E4%BD%A0&&c",
+            "/base/v3/chat/completions?a=1&b=%20+%E4%BD%A0&&c",
+        ),
+        (Method::PUT, "/api", "/base/v3/"),
+        (Method::PATCH, "/api/?", "/base/v3/?"),
+        (Method::DELETE, "/api//x/./y;z=%2F", "/base/v3//x/./y;z=%2F"),
+        (Method::from_bytes(b"QUERY").unwrap(), "/api/%e4%bd%a0", "/base/v3/%e4%bd%a0"),
+        (Method::OPTIONS, "/api/x?y=http://other.example.com/", "/base/v3/x?y=http://other.example.com/"),
+    ] {
+        let headers = [("content-type", "text/plain; charset=utf-8")];
+        for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
+            let echo = client.send(request(method.clone(), path, &headers, "你好")).await.json().await;
+            assert_eq!(echo["method"], method.as_str());
+            assert_eq!(echo["path"], seen, "{method}");
+            assert_eq!(echo["body"], "你好");
+            assert_eq!(echo["headers"]["content-type"], json!(["text/plain; charset=utf-8"]));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_prefix_ends_at_a_slash_and_the_longest_wins() {
+    let upstream = Upstream::bind(vec![Scripted::new("/", Script::echo())]).await.unwrap();
+    let toml = route("a", &format!("{}/one", upstream.url()))
+        + &route("long", &format!("{}/two", upstream.url())).replace("\"/long\"", "\"/a/b\"");
+    let proxy = Proxy::start(&toml).await;
+    for (path, seen) in [("/a/x", "/one/x"), ("/a/b/x", "/two/x"), ("/a/bc", "/one/bc"), ("/a/b", "/two/")] {
+        assert_eq!(proxy.get(path).await.json().await["path"], seen);
+    }
+    proxy.get("/ab").await.is_problem(404, "no-route").await;
+}
+
+#[tokio::test]
+async fn five_mebibytes_are_streamed_through() {
+    let (upstream, proxy) = chat(Script::echo(), "").await;
+    let piece = Bytes::from(vec![b'x'; 64 * 1024]);
+    let pieces = (0..80).map(move |_| Ok::<_, Infallible>(Frame::data(piece.clone())));
+    // Of unknown length: chunked on the way in.
+    let body = StreamBody::new(futures_util::stream::iter(pieces));
+    let echo = Client::h1(proxy.addr).await.send(Request::post("/chat/up").body(body).unwrap()).await.json().await;
+    assert_eq!(echo["bodyLength"], 5 * 1024 * 1024);
+    // Of known length: it stays known.
+    let echo = proxy.post("/chat/up", vec![b'y'; 5 * 1024 * 1024]).await.json().await;
+    assert_eq!(echo["bodyLength"], 5 * 1024 * 1024);
+    let seen = upstream.requests();
+    assert_eq!(seen[1].headers["content-length"], "5242880");
+    assert!(seen[1].body.iter().all(|byte| *byte == b'y'));
+}
+
+const SENT: [(&str, &str); 18] = [
+    ("authorization", "Bearer the-upstreams"),
+    ("cookie", "a=1; b=2"),
+    ("accept", "text/event-stream"),
+    ("accept-language", "zh-CN"),
+    ("user-agent", "test/1"),
+    ("x-custom", "one"),
+    ("x-custom", "two"),
+    ("accept-encoding", "gzip, br, zstd"),
+    ("x-citetap-key", "ours"),
+    ("x-citetap-inject", "off"),
+    ("x-citetap-anything", "1"),
+    ("x-forwarded-for", "203.0.113.9"),
+    ("x-forwarded-proto", "https"),
+    ("x-real-ip", "203.0.113.9"),
+    ("forwarded", "for=203.0.113.9"),
+    ("proxy-authorization", "Basic eDp5"),
+    ("keep-alive", "timeout=5"),
+    ("x-hop", "named by connection"),
+];
+
+fn passed_on() -> Value {
+    json!({
+        "authorization": ["Bearer the-upstreams"], "cookie": ["a=1; b=2"], "accept": ["text/event-stream"],
+        "accept-language": ["zh-CN"], "user-agent": ["test/1"], "x-custom": ["one", "two"],
+        "accept-encoding": ["identity"], "content-length": ["2"],
+    })
+}
+
+#[tokio::test]
+async fn end_to_end_headers_pass_and_the_connections_and_ours_do_not() {
+    let (upstream, proxy) = chat(Script::echo(), "").await;
+    let mut headers = SENT.to_vec();
+    headers.push(("connection", "keep-alive, x-hop, authorization"));
+    headers.push(("te", "gzip"));
+    let echo = Client::h1(proxy.addr).await.send(request(Method::POST, "/chat", &headers, "{}")).await.json().await;
+    let mut want = passed_on();
+    want["host"] = json!([upstream.addr().to_string()]);
+    assert_eq!(echo["headers"], want);
+}
+
+#[tokio::test]
+async fn forwarding_headers_of_a_trusted_peer_pass() {
+    let (upstream, proxy) = chat(Script::echo(), "trusted_proxies = [\"127.0.0.0/8\"]").await;
+    let mut headers = SENT.to_vec();
+    headers.push(("connection", "x-hop"));
+    let echo = Client::h1(proxy.addr).await.send(request(Method::POST, "/chat", &headers, "{}")).await.json().await;
+    let mut want = passed_on();
+    want["host"] = json!([upstream.addr().to_string()]);
+    for (name, value) in &SENT[11..15] {
+        want[name] = json!([value]);
+    }
+    assert_eq!(echo["headers"], want);
+}
+
+#[tokio::test]
+async fn an_h2_clients_authority_is_not_the_upstreams_host() {
+    let (upstream, proxy) = chat(Script::echo(), "").await;
+    let echo = Client::h2(proxy.addr).await.send(post("/chat", "{}")).await.json().await;
+    assert_eq!(echo["headers"]["host"], json!([upstream.addr().to_string()]));
+    assert_eq!(echo["version"], "HTTP/1.1", "the upstream's protocol is its own");
+}
+
+#[tokio::test]
+async fn header_rules_hold_both_ways() {
+    let rules = "[routes.request_headers]\nremove = [\"cookie\"]\nset = { authorization = \"Bearer fixed\", x-team = \"search\" }\n\
+                 [routes.response_headers]\nremove = [\"set-cookie\"]\nset = { x-served-by = \"citetap\" }";
+    let script = Script::echo()
+        .header(http::header::SET_COOKIE, "sid=1".parse().unwrap())
+        .header(http::header::SERVER, "theirs".parse().unwrap());
+    let (_upstream, proxy) = chat_with(script, "", rules).await;
+    let headers = [("cookie", "a=1"), ("authorization", "Bearer clients")];
+    let answer = Client::h1(proxy.addr).await.send(request(Method::POST, "/chat", &headers, "{}")).await;
+    assert_eq!(answer.header("set-cookie"), None);
+    assert_eq!(answer.header("x-served-by"), Some("citetap"));
+    assert_eq!(answer.header("server"), Some("theirs"));
+    let echo = answer.json().await;
+    assert_eq!(echo["headers"]["authorization"], json!(["Bearer fixed"]));
+    assert_eq!(echo["headers"]["x-team"], json!(["search"]));
+    assert_eq!(echo["headers"].get("cookie"), None);
+}
+
+/// H42: the absolute form's authority names us, never an upstream.
+#[tokio::test]
+async fn an_absolute_uri_does_not_choose_the_upstream() {
+    let (upstream, proxy) = chat(Script::echo(), "").await;
+    let answer = raw(
+        proxy.addr,
+        "GET http://other.example.com/chat/x HTTP/1.1\r\nhost: third.example.com\r\nconnection: close\r\n\r\n",
+    )
+    .await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(answer.contains(&format!("\"host\":[\"{}\"]", upstream.addr())), "{answer}");
+}
+
+#[tokio::test]
+async fn one_client_connection_serves_many_requests_and_upstream_connections_are_reused() {
+    let (upstream, proxy) = chat(Script::echo(), "").await;
+    let mut client = Client::h1(proxy.addr).await;
+    for n in 0..5 {
+        assert_eq!(client.send(get(&format!("/chat/{n}"))).await.json().await["path"], format!("/{n}"));
+    }
+    assert_eq!(upstream.request_count(), 5);
+    assert_eq!(upstream.connections_accepted(), 1);
+}
+
+/// H40
+#[tokio::test]
+async fn expect_continue_is_answered_and_not_passed_on() {
+    let (_upstream, proxy) = chat(Script::echo(), "").await;
+    let mut client = Client::h1(proxy.addr).await;
+    let echo =
+        client.send(request(Method::POST, "/chat", &[("expect", "100-continue")], "{\"a\":1}")).await.json().await;
+    assert_eq!(echo["body"], "{\"a\":1}");
+    assert_eq!(echo["headers"].get("expect"), None);
+}

@@ -1,0 +1,174 @@
+//! Answers that are no event stream pass as they are; what is one is told by its type alone.
+
+use bytes::Bytes;
+use citetap::replay::{Script, Step};
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
+
+use crate::net::{Client, Whole, chat, chat_with, post, request, tencent};
+
+async fn relayed(script: Script) -> (Whole, Whole) {
+    let (upstream, proxy) = chat(script, "").await;
+    let direct = Client::h1(upstream.addr()).await.send(post("/", "{}")).await.whole().await;
+    (direct, proxy.post("/chat", "{}").await.whole().await)
+}
+
+/// The same status, headers and bytes; nothing of ours.
+async fn passes_as_it_is(script: Script) -> Whole {
+    let (direct, mut relayed) = relayed(script).await;
+    assert_eq!(relayed.status, direct.status);
+    assert_eq!(relayed.bytes(), direct.bytes());
+    assert_eq!(relayed.error, None);
+    let mut headers = direct.headers;
+    headers.remove(header::DATE);
+    relayed.headers.remove(header::DATE);
+    assert!(relayed.headers.remove("x-citetap-request").is_some(), "what the log calls it");
+    assert_eq!(relayed.headers, headers);
+    relayed
+}
+
+#[tokio::test]
+async fn json_with_its_length() {
+    let whole = passes_as_it_is(Script::json(&br#"{"code":0,"event":"SSE_REPLY_END"}"#[..])).await;
+    assert_eq!(whole.header("content-length"), Some("34"));
+}
+
+#[tokio::test]
+async fn errors_and_their_bodies() {
+    for status in [StatusCode::BAD_REQUEST, StatusCode::NOT_FOUND, StatusCode::TOO_MANY_REQUESTS] {
+        let script = Script::json(&br#"{"error":"x"}"#[..]).status(status);
+        passes_as_it_is(script.header(header::RETRY_AFTER, HeaderValue::from_static("7"))).await;
+    }
+    passes_as_it_is(Script::json(&b"oops"[..]).status(StatusCode::INTERNAL_SERVER_ERROR)).await;
+}
+
+/// An event stream in an error's clothes is not tapped.
+#[tokio::test]
+async fn an_event_stream_with_another_status_than_200() {
+    passes_as_it_is(Script::sse(tencent::answer("m")).status(StatusCode::BAD_GATEWAY)).await;
+    passes_as_it_is(Script::sse(tencent::answer("m")).status(StatusCode::ACCEPTED)).await;
+}
+
+#[tokio::test]
+async fn no_content() {
+    let whole = passes_as_it_is(Script::new([]).status(StatusCode::NO_CONTENT)).await;
+    assert_eq!(whole.status, 204);
+}
+
+#[tokio::test]
+async fn a_redirect_is_relayed_and_not_followed() {
+    let script = Script::new([])
+        .status(StatusCode::MOVED_PERMANENTLY)
+        .header(header::LOCATION, HeaderValue::from_static("/elsewhere"));
+    let (upstream, proxy) = chat(script, "").await;
+    let answer = proxy.post("/chat/x", "{}").await;
+    assert_eq!(answer.status, 301);
+    assert_eq!(answer.header("location"), Some("/elsewhere"));
+    assert_eq!(upstream.request_count(), 1);
+}
+
+/// H31: compressed bytes are nobody's to inject into.
+#[tokio::test]
+async fn an_encoded_event_stream_is_untouched() {
+    for encoding in ["gzip", "br", "identity, gzip"] {
+        let script = Script::sse(tencent::answer("m"))
+            .header(header::CONTENT_ENCODING, HeaderValue::from_static(encoding))
+            .header(header::ETAG, HeaderValue::from_static("\"x\""));
+        let whole = passes_as_it_is(script).await;
+        assert_eq!(whole.header("x-citetap-nonce"), None);
+    }
+}
+
+#[tokio::test]
+async fn identity_is_no_encoding() {
+    let script =
+        Script::sse(tencent::answer("m")).header(header::CONTENT_ENCODING, HeaderValue::from_static("identity"));
+    assert_eq!(relayed(script).await.1.split().1.len(), 1);
+}
+
+#[tokio::test]
+async fn head_has_the_headers_alone() {
+    let (upstream, proxy) = chat(Script::json(&b"{}"[..]), "").await;
+    for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
+        let answer = client.send(request(Method::HEAD, "/chat/x", &[], "")).await;
+        assert_eq!(answer.status, 200);
+        assert_eq!(answer.header("content-length"), Some("2"));
+        assert_eq!(answer.header("x-citetap-nonce"), None);
+        let whole = answer.whole().await;
+        assert_eq!((whole.bytes().len(), whole.error), (0, None));
+        // The connection is not left in disorder.
+        assert_eq!(client.send(post("/chat", "{}")).await.whole().await.text(), "{}");
+    }
+    assert_eq!(upstream.requests()[0].method, Method::HEAD);
+}
+
+/// F29
+#[tokio::test]
+async fn any_spelling_of_the_type_is_tapped() {
+    for kind in ["TEXT/EVENT-STREAM; charset=gbk", "text/event-stream;", " text/event-stream ", "text/Event-Stream;x=y"]
+    {
+        let script = Script::sse(tencent::answer("m")).header(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        let (direct, relayed) = relayed(script).await;
+        let (theirs, ours) = relayed.split();
+        assert_eq!(theirs, direct.bytes());
+        assert_eq!(ours.len(), 1, "{kind:?}");
+        assert_eq!(relayed.headers[header::CONTENT_TYPE], direct.headers[header::CONTENT_TYPE]);
+    }
+    for kind in ["text/event-streams", "application/json", "text/plain"] {
+        let script = Script::sse(tencent::answer("m")).header(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        passes_as_it_is(script).await;
+    }
+}
+
+#[tokio::test]
+async fn an_answer_without_a_type_is_tapped_where_the_route_names_its_provider() {
+    let bare = || Script::new([Step::Send(Bytes::from(tencent::answer("m")))]);
+    assert_eq!(relayed(bare()).await.1.split().1.len(), 1);
+    let (_upstream, proxy) = chat_with(bare(), "", "").await;
+    let mut routes = proxy.app.config.routes.clone();
+    routes[0].provider = citetap::config::Provider::Auto;
+    proxy.app.set_routes(routes);
+    assert_eq!(proxy.post("/chat", "{}").await.whole().await.split().1.len(), 0);
+}
+
+/// H33: what is said of the upstream's bytes is untrue of ours.
+#[tokio::test]
+async fn a_stream_loses_its_length_and_its_digests() {
+    let body = tencent::answer("m");
+    let script = Script::sse(body.clone())
+        .header(header::CONTENT_LENGTH, HeaderValue::from(body.len()))
+        .header(header::ETAG, HeaderValue::from_static("\"x\""))
+        .header(HeaderName::from_static("content-digest"), HeaderValue::from_static("sha-256=:x:"))
+        .header(HeaderName::from_static("x-request-id"), HeaderValue::from_static("r1"));
+    let (_, whole) = relayed(script).await;
+    assert_eq!(whole.split().1.len(), 1);
+    for gone in ["content-length", "etag", "content-digest"] {
+        assert_eq!(whole.header(gone), None);
+    }
+    assert_eq!(whole.header("x-request-id"), Some("r1"));
+    assert_eq!(whole.header("x-accel-buffering"), Some("no"));
+}
+
+/// H35
+#[tokio::test]
+async fn trailers_pass() {
+    let mut trailers = http::HeaderMap::new();
+    trailers.insert("x-usage", HeaderValue::from_static("12"));
+    let script = Script::sse_steps([Step::Send(tencent::answer("m").into()), Step::Trailers(trailers)]);
+    let (_upstream, proxy) = chat(script, "").await;
+    for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
+        let whole = client.send(request(Method::POST, "/chat", &[("te", "trailers")], "{}")).await.whole().await;
+        assert_eq!(whole.split().1.len(), 1);
+        assert_eq!(whole.trailers.unwrap()["x-usage"], "12");
+    }
+}
+
+/// H33: a client of HTTP/1.0 gets the stream too, delimited by the connection's end.
+#[tokio::test]
+async fn an_http_1_0_client_gets_the_stream() {
+    let (_upstream, proxy) = chat(Script::sse(tencent::answer("m")), "").await;
+    let answer = crate::net::raw(proxy.addr, "GET /chat HTTP/1.0\r\n\r\n").await;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.0 200"), "{head}");
+    assert!(!head.to_lowercase().contains("chunked"), "{head}");
+    assert_eq!(crate::net::split(body.as_bytes()).0, tencent::answer("m").into_bytes());
+}

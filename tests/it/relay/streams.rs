@@ -1,0 +1,147 @@
+//! Events come as the upstream sends them, whole, with ours before the finish.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use citetap::replay::{Chunking, Pace, Script, Scripted, Step, Upstream, demo_routes};
+
+use crate::net::{Answer, Client, Proxy, chat, frames, post, route, split, tencent};
+
+const PAUSE: Duration = Duration::from_millis(150);
+
+fn paced() -> Script {
+    let pieces = [
+        tencent::references("p1", &[1, 2]),
+        tencent::text("p1", "一"),
+        tencent::text("p1", "二"),
+        tencent::finish("p1"),
+    ];
+    let steps: Vec<Step> =
+        pieces.into_iter().flat_map(|piece| [Step::Send(Bytes::from(piece)), Step::Pause(PAUSE)]).collect();
+    Script::sse_steps(steps)
+}
+
+/// Each piece is read when it comes, and the upstream has not sent the next one by then.
+async fn one_by_one(mut answer: Answer, upstream: &Upstream) {
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.header("x-accel-buffering"), Some("no"));
+    assert_eq!(answer.header("cache-control"), Some("no-cache"), "the upstream's own");
+    assert_eq!(answer.header("content-length"), None);
+    let nonce = answer.header("x-citetap-nonce").unwrap().to_owned();
+
+    let sizes = [
+        tencent::references("p1", &[1, 2]).len(),
+        tencent::text("p1", "一").len(),
+        tencent::text("p1", "二").len(),
+        tencent::finish("p1").len(),
+    ];
+    let mut text = String::new();
+    for (at, sign) in ["reference_chunks", "一", "二", "event:finish"].into_iter().enumerate() {
+        text += &answer.until(sign).await;
+        let sent: usize = sizes[..=at].iter().sum();
+        let out = upstream.requests()[0].bytes_out;
+        assert_eq!(out, sent as u64, "{sign} came with what follows it");
+    }
+    assert!(answer.piece().await.is_none(), "a clean end");
+
+    let (_, ours) = split(text.as_bytes());
+    assert_eq!(ours.len(), 1);
+    assert!(ours[0].complete && ours[0].stored);
+    assert_eq!(ours[0].nonce, nonce);
+    let order = frames(text.as_bytes());
+    let at = order.iter().position(|frame| frame.starts_with(b"event: citations")).unwrap();
+    let finish = order.iter().position(|frame| frame.starts_with(b"event:finish")).unwrap();
+    assert_eq!(at + 1, finish, "ours is right before the finish");
+}
+
+#[tokio::test]
+async fn events_come_one_by_one_over_h1() {
+    let (upstream, proxy) = chat(paced(), "").await;
+    one_by_one(proxy.post("/chat", "{}").await, &upstream).await;
+}
+
+#[tokio::test]
+async fn events_come_one_by_one_over_h2() {
+    let (upstream, proxy) = chat(paced(), "").await;
+    one_by_one(Client::h2(proxy.addr).await.send(post("/chat", "{}")).await, &upstream).await;
+}
+
+/// P1 over the wire.
+#[tokio::test]
+async fn bytes_minus_ours_are_the_upstreams_in_every_chunking() {
+    let mut chunkings = vec![Chunking::Whole, Chunking::Frames];
+    chunkings.extend((1..=7).map(Chunking::Bytes));
+    for chunking in chunkings {
+        let upstream = Upstream::bind(demo_routes(Pace::INSTANT.chunking(chunking))).await.unwrap();
+        let names = ["doubao", "tencent", "doubao-en"];
+        let toml: String = names.iter().map(|name| route(name, &format!("{}/{name}", upstream.url()))).collect();
+        let proxy = Proxy::start(&toml).await;
+        for name in names {
+            let direct = Client::h1(upstream.addr()).await.send(post(&format!("/{name}"), "{}")).await.whole().await;
+            for mut client in clients(&proxy, chunking).await {
+                let relayed = client.send(post(&format!("/{name}/completion"), "{}")).await.whole().await;
+                assert_eq!(relayed.error, None);
+                let (theirs, ours) = relayed.split();
+                assert!(theirs == direct.bytes(), "{name} in {chunking:?}");
+                assert_eq!(ours.len(), 1, "{name} in {chunking:?}");
+                assert!(ours[0].complete && ours[0].stored && !ours[0].citations.is_empty());
+                assert_eq!(Some(ours[0].nonce.as_str()), relayed.header("x-citetap-nonce"));
+            }
+        }
+    }
+}
+
+/// HTTP/2 has its own framing of the same pieces; a few sizes tell.
+async fn clients(proxy: &Proxy, chunking: Chunking) -> Vec<Client> {
+    let mut clients = vec![Client::h1(proxy.addr).await];
+    if matches!(chunking, Chunking::Whole | Chunking::Frames | Chunking::Bytes(5)) {
+        clients.push(Client::h2(proxy.addr).await);
+    }
+    clients
+}
+
+#[tokio::test]
+async fn what_the_event_says_is_what_the_store_has() {
+    let (_upstream, proxy) = chat(Script::sse(tencent::answer("m1")), "").await;
+    let (_, ours) = proxy.post("/chat", "{}").await.whole().await.split();
+    let record = proxy.app.store.get("default", "m1", None).await.unwrap().expect("stored before it was sent").record;
+    assert_eq!(record, ours[0]);
+    assert_eq!(record.citations.len(), 2);
+}
+
+#[tokio::test]
+async fn streams_side_by_side_on_one_h2_connection_do_not_mix() {
+    let upstream = Upstream::bind(
+        (0..8)
+            .map(|n| {
+                let id = format!("m{n}");
+                let steps = [
+                    Step::Send(tencent::references(&id, &[n]).into()),
+                    Step::Pause(Duration::from_millis(20)),
+                    Step::Send((tencent::text(&id, &id) + &tencent::finish(&id)).into()),
+                ];
+                Scripted::new(format!("/{n}"), Script::sse_steps(steps))
+            })
+            .collect(),
+    )
+    .await
+    .unwrap();
+    let proxy = Proxy::start(&route("chat", &upstream.url())).await;
+    let mut client = Client::h2(proxy.addr).await;
+    let mut answers = Vec::new();
+    for n in 0..8 {
+        answers.push(client.send(post(&format!("/chat/{n}"), "{}")).await);
+    }
+    for (n, answer) in answers.into_iter().enumerate() {
+        let whole = answer.whole().await;
+        let (theirs, ours) = whole.split();
+        let id = format!("m{n}");
+        let n = u32::try_from(n).unwrap();
+        assert_eq!(
+            String::from_utf8(theirs).unwrap(),
+            tencent::references(&id, &[n]) + &tencent::text(&id, &id) + &tencent::finish(&id)
+        );
+        assert_eq!(ours[0].message_id, id);
+        assert_eq!(ours[0].citations[0].url, Some(format!("https://s{n}.example.com/")));
+    }
+}

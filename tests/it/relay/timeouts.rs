@@ -1,0 +1,208 @@
+//! Every wait has an end, and an end that was not the upstream's never looks like one.
+
+use std::time::{Duration, Instant};
+
+use citetap::replay::{Outcome, Script, Step};
+use http::Method;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use crate::net::{Client, LIMIT, Proxy, Whole, chat, post, request, route, tencent, within};
+
+#[tokio::test]
+async fn an_upstream_that_says_nothing_is_504() {
+    let (upstream, proxy) = chat(Script::hang(), "[timeouts]\nfirst_byte = \"200ms\"").await;
+    let began = Instant::now();
+    let problem = proxy.post("/chat", "{}").await.is_problem(504, "upstream-timeout").await;
+    assert!(began.elapsed() >= Duration::from_millis(200));
+    assert!(problem["detail"].as_str().unwrap().contains("timeouts.first_byte"));
+    assert!(upstream.until(LIMIT, |upstream| upstream.cancelled() == 1).await);
+}
+
+#[tokio::test]
+async fn an_upstream_that_is_not_there_is_502() {
+    let dead = crate::process::dead_port();
+    let proxy = Proxy::start(&route("chat", &format!("http://127.0.0.1:{dead}"))).await;
+    for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
+        let problem = client.send(post("/chat", "{}")).await.is_problem(502, "upstream-unreachable").await;
+        assert!(problem["detail"].as_str().unwrap().contains("could not connect"), "{problem}");
+    }
+    assert_eq!(proxy.get("/healthz").await.status, 200);
+}
+
+fn ends_with_citations_and_an_abort(whole: &Whole, theirs: &str) {
+    assert!(whole.error.is_some(), "an abort: {}", whole.text());
+    let (bytes, ours) = whole.split();
+    assert_eq!(String::from_utf8(bytes).unwrap(), theirs);
+    assert_eq!(ours.len(), 1, "{}", whole.text());
+    assert!(!ours[0].complete && ours[0].stored);
+    assert_eq!(ours[0].citations.len(), 2);
+}
+
+fn begins_and_hangs() -> Script {
+    Script::sse_steps([
+        Step::Send(tencent::references("m", &[1, 2]).into()),
+        Step::Send(tencent::text("m", "一").into()),
+        Step::Pause(Duration::from_secs(60)),
+    ])
+}
+
+#[tokio::test]
+async fn an_upstream_that_falls_silent_ends_with_its_citations_and_an_abort() {
+    let (upstream, proxy) = chat(begins_and_hangs(), "[timeouts]\nupstream_idle = \"300ms\"").await;
+    let theirs = tencent::references("m", &[1, 2]) + &tencent::text("m", "一");
+    for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
+        let whole = client.send(post("/chat", "{}")).await.whole().await;
+        ends_with_citations_and_an_abort(&whole, &theirs);
+    }
+    assert!(!proxy.stored("m").await.complete);
+    assert!(upstream.until(LIMIT, |upstream| upstream.cancelled() == 2).await);
+}
+
+/// F11: any byte feeds the idle timer.
+#[tokio::test]
+async fn comments_keep_a_stream_alive() {
+    let mut steps = vec![Step::Send(tencent::references("m", &[1, 2]).into())];
+    for _ in 0..8 {
+        steps.extend([Step::Pause(Duration::from_millis(250)), Step::Send(": ping\n\n".into())]);
+    }
+    steps.push(Step::Send(tencent::finish("m").into()));
+    let (_upstream, proxy) = chat(Script::sse_steps(steps), "[timeouts]\nupstream_idle = \"1500ms\"").await;
+    let whole = proxy.post("/chat", "{}").await.whole().await;
+    assert_eq!(whole.error, None);
+    assert!(whole.split().1[0].complete);
+}
+
+#[tokio::test]
+async fn the_total_timeout_ends_a_stream_however_alive_it_is() {
+    let tick: bytes::Bytes = tencent::text("m", "又").into();
+    let script = Script::sse_steps([
+        Step::Send(tencent::references("m", &[1, 2]).into()),
+        Step::Forever(tick, Duration::from_millis(20)),
+    ]);
+    let (upstream, proxy) = chat(script, "[timeouts]\ntotal = \"400ms\"").await;
+    let whole = proxy.post("/chat", "{}").await.whole().await;
+    let theirs = String::from_utf8(whole.split().0).unwrap();
+    ends_with_citations_and_an_abort(&whole, &theirs);
+    let took = whole.pieces.last().unwrap().0;
+    assert!(took >= Duration::from_millis(350) && took < Duration::from_secs(5), "{took:?}");
+    assert!(upstream.until(LIMIT, |upstream| upstream.cancelled() == 1).await);
+}
+
+/// The same where the upstream is never silent at all.
+#[tokio::test]
+async fn the_total_timeout_ends_a_flood() {
+    let script = Script::sse_steps([Step::Bulk { len: 1 << 40, chunk: 64 * 1024 }]);
+    let (upstream, proxy) = chat(script, "[timeouts]\ntotal = \"400ms\"").await;
+    let mut answer = proxy.post("/chat", "{}").await;
+    let began = Instant::now();
+    let end = loop {
+        match answer.piece().await {
+            Some(Ok(_)) => assert!(began.elapsed() < Duration::from_secs(8), "it goes on"),
+            end => break end,
+        }
+    };
+    assert!(end.is_some_and(|end| end.is_err()), "an abort");
+    assert!(upstream.until(LIMIT, |upstream| upstream.cancelled() == 1).await);
+}
+
+async fn is_closed(mut stream: TcpStream) -> Vec<u8> {
+    let mut said = Vec::new();
+    // Closed or reset: both are an end.
+    let _ = within("the server to close", stream.read_to_end(&mut said)).await;
+    said
+}
+
+/// L50
+#[tokio::test]
+async fn a_client_that_never_speaks_or_never_ends_its_headers_is_closed() {
+    let (upstream, proxy) = chat(Script::echo(), "[timeouts]\nrequest_headers = \"300ms\"").await;
+    let silent = TcpStream::connect(proxy.addr).await.unwrap();
+    assert_eq!(is_closed(silent).await, b"");
+
+    let mut slow = TcpStream::connect(proxy.addr).await.unwrap();
+    slow.write_all(b"GET /chat HTTP/1.1\r\nhost: a\r\nx-slow: ").await.unwrap();
+    let said = String::from_utf8(is_closed(slow).await).unwrap();
+    assert!(said.is_empty() || said.starts_with("HTTP/1.1 408"), "{said}");
+
+    let mut preface = TcpStream::connect(proxy.addr).await.unwrap();
+    preface.write_all(b"PRI * HTT").await.unwrap();
+    is_closed(preface).await;
+    assert_eq!(upstream.request_count(), 0);
+}
+
+/// Slowloris proper: a byte now and then is no progress.
+#[tokio::test]
+async fn headers_that_drip_are_closed_too() {
+    let (_upstream, proxy) = chat(Script::echo(), "[timeouts]\nrequest_headers = \"500ms\"").await;
+    let (mut read, mut write) = TcpStream::connect(proxy.addr).await.unwrap().into_split();
+    let drip = tokio::spawn(async move {
+        write.write_all(b"GET /chat HTTP/1.1\r\nhost: a\r\nx: ").await.unwrap();
+        while write.write_all(b"y").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    let mut said = Vec::new();
+    let _ = within("the server to close", read.read_to_end(&mut said)).await;
+    drip.abort();
+}
+
+/// A body that never comes: the wait for the upstream's answer ends it.
+#[tokio::test]
+async fn a_body_that_never_ends_is_504() {
+    let (_upstream, proxy) = chat(Script::echo(), "[timeouts]\nfirst_byte = \"300ms\"").await;
+    let mut stream = TcpStream::connect(proxy.addr).await.unwrap();
+    stream.write_all(b"POST /chat HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\nabc").await.unwrap();
+    let said = String::from_utf8(is_closed(stream).await).unwrap();
+    assert!(said.starts_with("HTTP/1.1 504"), "{said}");
+}
+
+/// L51
+#[tokio::test]
+async fn a_client_that_stops_reading_is_closed_and_its_upstream_cancelled() {
+    let script = Script::sse_steps([
+        Step::Send(tencent::references("m", &[1, 2]).into()),
+        Step::Bulk { len: 1 << 40, chunk: 64 * 1024 },
+    ]);
+    let (upstream, proxy) = chat(script, "[timeouts]\nclient_stall = \"500ms\"").await;
+    let mut answer = proxy.post("/chat", "{}").await;
+    answer.until("reference_chunks").await;
+    assert!(upstream.until(LIMIT, |upstream| upstream.cancelled() == 1).await);
+    assert_eq!(upstream.requests()[0].outcome, Outcome::Cancelled);
+    assert!(!proxy.stored("m").await.complete);
+    // It reads what was under way, and then no clean end.
+    assert!(answer.whole().await.error.is_some());
+}
+
+/// A client that reads slowly but steadily is none that stalls.
+#[tokio::test]
+async fn a_client_that_reads_slowly_is_served() {
+    let script = Script::sse_steps([
+        Step::Send(tencent::references("m", &[1, 2]).into()),
+        Step::Bulk { len: 1 << 40, chunk: 64 * 1024 },
+    ]);
+    let (upstream, proxy) = chat(script, "[timeouts]\nclient_stall = \"1500ms\"").await;
+    let mut answer = proxy.post("/chat", "{}").await;
+    // Much at a time, so that the sockets' buffers move.
+    for _ in 0..20 {
+        let mut taken = 0;
+        while taken < 1 << 19 {
+            taken += answer.piece().await.expect("no end").expect("no abort").len();
+        }
+        tokio::time::sleep(Duration::from_millis(150)).await;
+    }
+    assert_eq!(upstream.cancelled(), 0);
+}
+
+/// Time-outs are of one stream: its neighbours on the connection go on.
+#[tokio::test]
+async fn a_timeout_of_one_h2_stream_leaves_the_others() {
+    let (_upstream, proxy) = chat(begins_and_hangs(), "[timeouts]\nupstream_idle = \"300ms\"").await;
+    let mut client = Client::h2(proxy.addr).await;
+    let cut = client.send(post("/chat", "{}")).await;
+    assert!(cut.whole().await.error.is_some());
+    let again = client.send(request(Method::POST, "/chat", &[], "{}")).await;
+    assert_eq!(again.status, 200);
+}

@@ -1,0 +1,136 @@
+//! An upstream behind TLS: its protocol is negotiated, its certificate is checked.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use citetap::{
+    replay::{Script, Scripted, Step, Upstream},
+    server::App,
+    store::MemoryStore,
+    upstream::Client as UpstreamClient,
+};
+use http::Version;
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+
+use crate::net::{Client, Proxy, config, post, route, split, tencent};
+
+fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
+}
+
+/// TLS in front of a plain upstream: decrypts, and passes bytes both ways.
+async fn terminator(to: SocketAddr, protocols: &[&[u8]], names: &[&str]) -> (u16, ClientConfig) {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(names).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
+    let mut server = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![cert.der().clone()], key)
+        .unwrap();
+    server.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    let acceptor = TlsAcceptor::from(Arc::new(server));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                let Ok(mut tls) = acceptor.accept(stream).await else { return };
+                let mut plain = TcpStream::connect(to).await.unwrap();
+                plain.set_nodelay(true).unwrap();
+                let _ = tokio::io::copy_bidirectional(&mut tls, &mut plain).await;
+            });
+        }
+    });
+
+    let mut roots = RootCertStore::empty();
+    roots.add(cert.der().clone()).unwrap();
+    let client = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    (port, client)
+}
+
+async fn upstream() -> Upstream {
+    let steps = [
+        Step::Send(Bytes::from(tencent::references("m", &[1, 2]))),
+        Step::Pause(Duration::from_millis(300)),
+        Step::Send(Bytes::from(tencent::text("m", "一"))),
+        Step::Pause(Duration::from_millis(300)),
+        Step::Send(Bytes::from(tencent::finish("m"))),
+    ];
+    Upstream::bind(vec![Scripted::new("/", Script::sse_steps(steps))]).await.unwrap()
+}
+
+async fn proxy(port: u16, tls: ClientConfig) -> Proxy {
+    let config = config(&(route("chat", &format!("https://localhost:{port}")) + "provider = \"tencent\"\n"));
+    let client = UpstreamClient::with_tls(tls, config.timeouts.connect);
+    Proxy::serve(App::new(config, Arc::new(MemoryStore::new()), client)).await
+}
+
+#[tokio::test]
+async fn h2_is_negotiated_and_streams_one_by_one() {
+    for (protocols, version) in
+        [(&[&b"h2"[..], b"http/1.1"][..], Version::HTTP_2), (&[&b"http/1.1"[..]][..], Version::HTTP_11)]
+    {
+        let upstream = upstream().await;
+        let (port, tls) = terminator(upstream.addr(), protocols, &["localhost"]).await;
+        let proxy = proxy(port, tls).await;
+        let mut answer = Client::h1(proxy.addr).await.send(post("/chat", "{}")).await;
+        let mut text = String::new();
+        for (at, sign) in ["reference_chunks", "一", "event:finish"].into_iter().enumerate() {
+            text += &answer.until(sign).await;
+            let sizes =
+                [tencent::references("m", &[1, 2]).len(), tencent::text("m", "一").len(), tencent::finish("m").len()];
+            let sent: usize = sizes[..=at].iter().sum();
+            assert_eq!(upstream.requests()[0].bytes_out, sent as u64, "{sign} came with what follows it");
+        }
+        assert!(answer.piece().await.is_none());
+        let (_, ours) = split(text.as_bytes());
+        assert!(ours[0].complete && ours[0].stored);
+        assert_eq!(upstream.requests()[0].version, version);
+    }
+}
+
+/// One h2 connection carries many streams; one that breaks or leaves is alone in it.
+#[tokio::test]
+async fn streams_share_an_h2_connection_and_leave_it_one_by_one() {
+    let upstream = upstream().await;
+    let (port, tls) = terminator(upstream.addr(), &[b"h2"], &["localhost"]).await;
+    let proxy = proxy(port, tls).await;
+    proxy.post("/chat", "{}").await.whole().await;
+    let mut answers = Vec::new();
+    for _ in 0..4 {
+        answers.push(proxy.post("/chat", "{}").await);
+    }
+    drop(answers.pop());
+    for answer in answers {
+        let whole = answer.whole().await;
+        assert_eq!(whole.error, None);
+        assert!(whole.split().1[0].complete);
+    }
+    assert!(upstream.until(crate::net::LIMIT, |upstream| upstream.cancelled() == 1).await);
+    assert_eq!(upstream.connections_accepted(), 1);
+}
+
+/// H48
+#[tokio::test]
+async fn a_certificate_that_is_not_trusted_or_of_another_name_is_502() {
+    let upstream = upstream().await;
+    let (_, trusts_another) = terminator(upstream.addr(), &[b"h2"], &["localhost"]).await;
+    let (port, _) = terminator(upstream.addr(), &[b"h2"], &["localhost"]).await;
+    let (misnamed, trusts_it) = terminator(upstream.addr(), &[b"h2"], &["other.example.com"]).await;
+    for (port, tls) in [(port, trusts_another), (misnamed, trusts_it)] {
+        let proxy = proxy(port, tls).await;
+        let problem = proxy.post("/chat", "{}").await.is_problem(502, "upstream-unreachable").await;
+        assert!(problem["detail"].as_str().unwrap().contains("certificate"), "{problem}");
+    }
+    assert_eq!(upstream.request_count(), 0);
+}

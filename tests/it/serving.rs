@@ -1,0 +1,299 @@
+//! `demo` and `serve` as processes: what they print and log, what signals do to them.
+
+use std::{path::Path, time::Duration};
+
+use bytes::Bytes;
+use citetap::{
+    citation::Record,
+    replay::{Script, Scripted, Step, Upstream},
+};
+use http::{HeaderName, HeaderValue, Method};
+use serde_json::Value;
+
+use crate::{
+    net::{Client, get, request, route, tencent},
+    process::{Running, as_sent, citetap, dead_port, run, shell, the_record},
+};
+
+/// How long an end may take that waits for nothing.
+const QUICKLY: Duration = Duration::from_secs(5);
+
+async fn demo(dir: &Path, more: &[&str]) -> Running {
+    Running::start(citetap(dir, &[&["demo", "--listen", "127.0.0.1:0", "--speed", "100"], more].concat())).await
+}
+
+async fn upstream(script: Script) -> Upstream {
+    Upstream::bind(vec![Scripted::new("/", script)]).await.unwrap()
+}
+
+/// Two documents, then silence until `after`, then the rest of the answer.
+fn paused(id: &str, after: Duration) -> Script {
+    let steps = [tencent::references(id, &[1, 2]), tencent::text(id, "第一句[1]。") + &tencent::finish(id)];
+    let [first, rest] = steps.map(|text| Step::Send(Bytes::from(text)));
+    Script::sse_steps([first, Step::Pause(after), rest])
+}
+
+#[tokio::test]
+async fn the_demo_prints_lines_that_work_as_pasted() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut demo = demo(dir.path(), &[]).await;
+    assert_ne!(demo.addr.port(), 0, "the port that was taken, not the one that was asked for");
+    let printed = demo.out().join("\n");
+    let lines: Vec<&str> = printed.lines().filter_map(|line| Some(&line[line.find("curl ")?..])).collect();
+    assert_eq!(lines.len(), 5, "{printed}");
+
+    let doubao = the_record(&shell(lines[0]));
+    let tencent = the_record(&shell(lines[1]));
+    assert!(doubao.stored && doubao.complete && doubao.citations.len() == 10, "{doubao:?}");
+    assert!(tencent.stored && tencent.complete && !tencent.citations.is_empty(), "{tencent:?}");
+    let kept: Record = serde_json::from_slice(&shell(lines[2])).unwrap();
+    assert_eq!(as_sent(kept), as_sent(doubao), "what was streamed is what is kept");
+    let english = the_record(&shell(lines[3]));
+    assert!(english.stored && !english.citations.is_empty());
+    let all: Value = serde_json::from_slice(&shell(lines[4])).unwrap();
+    assert_eq!(all["items"].as_array().unwrap().len(), 3);
+    assert!(dir.path().join("citetap-demo.db").exists(), "the store it speaks of");
+
+    demo.signal("INT");
+    assert_eq!(demo.ended(QUICKLY).await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn the_demo_with_fresh_ids_keeps_every_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let demo = demo(dir.path(), &["--fresh-ids", "--store", "other.db"]).await;
+    let mut ids = std::collections::BTreeSet::new();
+    for path in ["/doubao/x", "/doubao/x", "/tencent/x", "/tencent/x", "/doubao-en/x"] {
+        let record = the_record(&demo.post(path).await.whole().await.bytes());
+        assert!(record.stored && ids.insert(record.message_id.clone()), "{path}: {}", record.message_id);
+    }
+    let all = demo.get("/citations").await.json().await;
+    assert_eq!(all["items"].as_array().unwrap().len(), ids.len());
+    assert!(dir.path().join("other.db").exists());
+}
+
+#[tokio::test]
+async fn an_interrupted_demo_ends_soon_though_an_answer_streams() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut demo = Running::start(citetap(dir.path(), &["demo", "--listen", "127.0.0.1:0", "--speed", "0.1"])).await;
+    let mut answer = demo.post("/doubao/chat").await;
+    answer.until("event: SSE_ACK").await;
+    demo.signal("INT");
+    assert_eq!(demo.ended(QUICKLY).await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_port_that_is_taken_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let ran = run(citetap(dir.path(), &["demo", "--listen", &taken.local_addr().unwrap().to_string()]), "");
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.err.contains("could not listen") && ran.err.contains("--listen"), "{}", ran.err);
+}
+
+#[tokio::test]
+async fn a_sidecar_needs_nothing_but_its_environment() {
+    let dir = tempfile::tempdir().unwrap();
+    let upstream = upstream(Script::sse(tencent::answer("side-1"))).await;
+    let mut command = citetap(dir.path(), &["serve"]);
+    command
+        .env("CITETAP_UPSTREAM", upstream.url())
+        .env("CITETAP_LISTEN", "127.0.0.1:0")
+        .env("CITETAP_STORE", "memory:");
+    let serve = Running::start(command).await;
+    let record = the_record(&serve.post("/any/path?x=1").await.whole().await.bytes());
+    assert_eq!((record.message_id.as_str(), record.provider.as_str(), record.stored), ("side-1", "tencent", true));
+    assert_eq!(upstream.requests()[0].path, "/any/path?x=1");
+    let kept: Record = serde_json::from_value(serve.get("/citations/side-1").await.json().await).unwrap();
+    assert_eq!(kept, record);
+}
+
+#[tokio::test]
+async fn beyond_loopback_without_keys_is_refused_with_the_ways_out() {
+    let dir = tempfile::tempdir().unwrap();
+    for listen in ["0.0.0.0:0", "[::]:0", "192.0.2.1:80"] {
+        let ran = run(citetap(dir.path(), &["serve", "--upstream", "http://127.0.0.1:1", "--listen", listen]), "");
+        assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{listen}");
+        for way in ["[[tenants]]", "127.0.0.1", "auth = \"none\""] {
+            assert!(ran.err.contains(way), "{listen}: {}", ran.err);
+        }
+    }
+    let mut open = citetap(dir.path(), &["serve", "--upstream", "http://127.0.0.1:1", "--listen", "0.0.0.0:0"]);
+    open.env("CITETAP__AUTH", "none");
+    let open = Running::start(open).await;
+    let local = ([127, 0, 0, 1], open.addr.port()).into();
+    assert_eq!(Client::h1(local).await.send(get("/healthz")).await.status, 200);
+}
+
+#[tokio::test]
+async fn each_stream_is_one_json_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let upstream = upstream(Script::sse(tencent::answer("m-1"))).await;
+    let toml = format!("store = \"memory:\"\n{}", route("chat", &upstream.url()));
+    let mut serve = Running::serve(dir.path(), &toml).await;
+    for _ in 0..3 {
+        serve.post("/chat/x").await.whole().await;
+    }
+    assert_eq!(serve.get("/chat/y?gone").await.whole().await.status, 200);
+    let ended = serve.logged("stream ended", 4).await;
+    for line in &ended {
+        assert_eq!(
+            (&line["route"], &line["provider"], &line["status"]),
+            (&"chat".into(), &"tencent".into(), &200.into())
+        );
+        assert_eq!(
+            (&line["outcome"], &line["citations"], &line["injected"]),
+            (&"complete".into(), &2.into(), &true.into())
+        );
+        for number in ["ttfb_ms", "duration_ms", "frames", "bytes_in", "bytes_out"] {
+            assert!(line[number].is_u64(), "{number}: {line}");
+        }
+        assert!(line["bytes_out"].as_u64() > line["bytes_in"].as_u64(), "{line}");
+    }
+    serve.signal("TERM");
+    assert_eq!(serve.ended(QUICKLY).await.code(), Some(0));
+    assert_eq!(serve.logged("stream ended", 4).await.len(), 4, "once each");
+    assert_eq!(serve.logged("stopped", 1).await.len(), 1);
+    assert_eq!(serve.err(), Vec::<String>::new(), "the log is on standard output");
+}
+
+#[tokio::test]
+async fn a_drain_lets_streams_finish_and_a_second_signal_does_not_wait() {
+    let dir = tempfile::tempdir().unwrap();
+    let upstream = Upstream::bind(vec![
+        Scripted::new("/slow", paused("slow-1", Duration::from_millis(700))),
+        Scripted::new("/endless", paused("endless-1", Duration::from_secs(600))),
+    ])
+    .await
+    .unwrap();
+    let toml = format!("store = \"sqlite:drain.db\"\n{}", route("chat", &upstream.url()));
+
+    let mut serve = Running::serve(dir.path(), &toml).await;
+    let mut answer = serve.post("/chat/slow").await;
+    let mut seen = answer.until("reference_chunks").await.into_bytes();
+    serve.signal("TERM");
+    serve.logged("draining", 1).await;
+    seen.extend(answer.whole().await.bytes());
+    let record = the_record(&seen);
+    assert!(record.stored && record.complete, "{record:?}");
+    assert_eq!(serve.ended(QUICKLY).await.code(), Some(0));
+
+    let mut serve = Running::serve(dir.path(), &toml).await;
+    let kept: Record = serde_json::from_value(serve.get("/citations/slow-1").await.json().await).unwrap();
+    assert_eq!(kept, record, "flushed before the end");
+    let mut answer = serve.post("/chat/endless").await;
+    answer.until("reference_chunks").await;
+    serve.signal("TERM");
+    serve.logged("draining", 1).await;
+    serve.signal("INT");
+    assert_eq!(serve.ended(QUICKLY).await.code(), Some(0));
+}
+
+/// Browsers and pools keep connections that nobody uses; they are no reason to stay.
+#[tokio::test]
+async fn idle_connections_do_not_delay_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut serve =
+        Running::serve(dir.path(), &format!("store = \"memory:\"\n{}", route("x", "http://127.0.0.1:1"))).await;
+    let _silent = tokio::net::TcpStream::connect(serve.addr).await.unwrap();
+    let (mut h1, mut h2) = (Client::h1(serve.addr).await, Client::h2(serve.addr).await);
+    for client in [&mut h1, &mut h2] {
+        assert_eq!(client.send(get("/healthz")).await.whole().await.status, 200);
+    }
+    serve.signal("TERM");
+    assert_eq!(serve.ended(QUICKLY).await.code(), Some(0));
+    assert!(h1.try_send(get("/healthz")).await.is_err());
+}
+
+#[tokio::test]
+async fn a_hangup_reads_the_routes_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let upstream = upstream(paused("hup-1", Duration::from_millis(1500))).await;
+    let named = |name: &str| format!("store = \"memory:\"\n{}", route(name, &upstream.url()));
+    let serve = Running::serve(dir.path(), &named("old")).await;
+    let mut answer = serve.post("/old/x").await;
+    let mut seen = answer.until("reference_chunks").await.into_bytes();
+
+    std::fs::write(dir.path().join("citetap.toml"), named("new")).unwrap();
+    serve.signal("HUP");
+    serve.logged("routes reloaded", 1).await;
+    serve.get("/old/x").await.is_problem(404, "no-route").await;
+    assert_eq!(serve.post("/new/x").await.status, 200);
+
+    std::fs::write(dir.path().join("citetap.toml"), named("third").replace("upstream", "upstraem")).unwrap();
+    serve.signal("HUP");
+    let refused = serve.logged("routes not reloaded", 2).await;
+    assert_eq!(refused[0]["level"], "ERROR");
+    assert!(refused.iter().any(|line| line["error"].as_str().unwrap().contains("did you mean")), "{refused:?}");
+    assert_eq!(serve.post("/new/x").await.status, 200, "as they were");
+    serve.get("/third/x").await.is_problem(404, "no-route").await;
+
+    seen.extend(answer.whole().await.bytes());
+    let record = the_record(&seen);
+    assert!(record.complete && record.route == "old", "an open stream keeps its route: {record:?}");
+}
+
+const CANARIES: [(&str, &str); 5] = [
+    ("authorization", "Bearer canary-authorization"),
+    ("cookie", "session=canary-cookie"),
+    ("x-citetap-key", "canary-key"),
+    ("x-api-key", "canary-api-key"),
+    ("user-agent", "canary-agent"),
+];
+
+/// P8, at the noisiest: by HTTP/1 and HTTP/2, relayed, refused and failed.
+#[tokio::test]
+async fn no_secret_is_in_the_log_or_the_metrics() {
+    let dir = tempfile::tempdir().unwrap();
+    let answer = tencent::answer("canary-id").replace("资料", "canary-title").replace("s1.", "canary-host.");
+    let cookie = HeaderValue::from_static("canary-set-cookie=1");
+    let script = Script::sse(answer).header(http::header::SET_COOKIE, cookie);
+    let upstream =
+        upstream(script.header(HeaderName::from_static("x-note"), HeaderValue::from_static("canary-note"))).await;
+    let dead = format!("http://127.0.0.1:{}", dead_port());
+    let rules = "[routes.request_headers]\nset = { x-team = \"canary-rule\" }\n";
+    let toml = format!("store = \"sqlite:x.db\"\n{}{rules}{}", route("chat", &upstream.url()), route("dead", &dead));
+    std::fs::write(dir.path().join("citetap.toml"), toml).unwrap();
+    let mut command = citetap(dir.path(), &["serve", "--listen", "127.0.0.1:0"]);
+    command.env("RUST_LOG", "trace");
+    let serve = Running::start(command).await;
+
+    for mut client in [Client::h1(serve.addr).await, Client::h2(serve.addr).await] {
+        for path in ["/chat/canary-path?q=canary-query", "/dead/x?q=canary-query", "/nowhere?q=canary-query"] {
+            let asked = request(Method::POST, path, &CANARIES, "{\"prompt\":\"canary-body\"}");
+            client.send(asked).await.whole().await;
+        }
+        for path in
+            ["/citations/canary-id", "/citations?q=canary-query", "/citations/%63anary%21", "/citations?canary=1"]
+        {
+            client.send(request(Method::GET, path, &CANARIES, "")).await.whole().await;
+        }
+    }
+    let seen = upstream.requests();
+    assert_eq!(seen.len(), 2);
+    assert!(seen.iter().all(|one| one.headers["authorization"] == "Bearer canary-authorization"), "they did pass");
+    serve.logged("stream ended", 2).await;
+    let metrics = serve.get("/metrics").await.whole().await.text();
+    serve.signal("TERM");
+    let mut serve = serve;
+    serve.ended(QUICKLY).await;
+    let lines = [serve.out(), serve.err()].concat();
+    assert!(lines.iter().any(|line| line.contains("\"TRACE\"")), "as noisy as it gets");
+    for line in lines.iter().map(String::as_str).chain(metrics.lines()) {
+        assert!(!line.to_ascii_lowercase().contains("canary"), "{line}");
+    }
+}
+
+/// What cannot be opened is said once, at the start, not found out by the first chat.
+#[tokio::test]
+async fn a_store_that_cannot_be_opened_refuses_to_start() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("broken.db"), "this is no database, however long one looks at it".repeat(100))
+        .unwrap();
+    for store in ["sqlite:broken.db", "sqlite:no/such/folder/x.db"] {
+        let args = ["serve", "--upstream", "http://127.0.0.1:1", "--listen", "127.0.0.1:0", "--store", store];
+        let ran = run(citetap(dir.path(), &args), "");
+        assert_eq!(ran.code, 1, "{store}: {ran:?}");
+        assert!(ran.err.starts_with("citetap: store: "), "{store}: {}", ran.err);
+    }
+}

@@ -15,6 +15,9 @@ RUN mkdir src \
 
 # .dockerignore lets through only what the build reads.
 COPY . .
+# What `citetap --version` says: there is no repository here to ask.
+ARG REVISION=unknown
+ENV CITETAP_COMMIT=${REVISION}
 # The sources' timestamps may be older than the empty crate's build, and cargo goes by timestamps.
 RUN touch src/main.rs src/lib.rs \
     && cargo build --release --locked \

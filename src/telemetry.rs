@@ -232,8 +232,13 @@ pub fn init(log: &Log, to: LogTo) {
         LogFormat::Text => false,
     };
     let colour = terminal && std::env::var_os("NO_COLOR").is_none();
-    let base =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_ansi(colour).with_target(false);
+    let base = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(writer)
+        .with_ansi(colour)
+        .with_target(false)
+        // It would say on standard error that a line was lost, and panic where nobody reads that either.
+        .log_internal_errors(false);
     let started = if json { base.json().flatten_event(true).try_init() } else { base.try_init() };
     if started.is_ok() {
         // The message of a panic may hold what a stranger sent: only its place is logged.

@@ -14,7 +14,7 @@ use crate::{
 #[command(after_help = "Examples:\n  citetap demo\n  citetap demo --listen 127.0.0.1:9000 --speed 4")]
 pub struct Args {
     /// Address and port to listen on
-    #[arg(short, long, value_name = "ADDR", default_value = "127.0.0.1:8787")]
+    #[arg(short, long, value_name = "ADDR", default_value = "127.0.0.1:8787", value_parser = listen)]
     listen: SocketAddr,
 
     /// The SQLite file that keeps the demo's citations
@@ -22,12 +22,23 @@ pub struct Args {
     store: PathBuf,
 
     /// How much faster than life the answers stream
-    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = speed)]
     speed: f64,
 
     /// Give each answer an id of its own, so that every one is kept
     #[arg(long)]
     fresh_ids: bool,
+}
+
+fn listen(text: &str) -> Result<SocketAddr, String> {
+    let numeric = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+    let expected = |_| "expected an address and a port, such as 127.0.0.1:8787".to_owned();
+    numeric.as_deref().unwrap_or(text).parse().map_err(expected)
+}
+
+fn speed(text: &str) -> Result<f64, String> {
+    let speed: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if speed.is_finite() && speed > 0.0 { Ok(speed) } else { Err("a speed is above 0".to_owned()) }
 }
 
 pub async fn run(args: Args) -> Result<(), Failure> {
@@ -48,11 +59,11 @@ pub async fn run(args: Args) -> Result<(), Failure> {
 }
 
 fn configuration(args: &Args, upstream: &str) -> String {
-    // The demo's data is made up, so anybody may see it.
-    let auth = if args.listen.ip().is_loopback() { "auto" } else { "none" };
     let store = format!("sqlite:{}", args.store.display());
+    // Its data is made up, so anybody may see it. And what it shows should not hang on how busy a disk is, so
+    // a commit has more than its usual time.
     let mut toml = format!(
-        "listen = \"{}\"\nauth = \"{auth}\"\nstore = {}\n[timeouts]\ndrain = \"1s\"\n",
+        "listen = \"{}\"\nauth = \"none\"\nstore = {}\n[timeouts]\ndrain = \"1s\"\ncommit = \"5s\"\n",
         args.listen,
         toml::Value::String(store)
     );

@@ -1,6 +1,10 @@
 //! `citetap health`.
 
-use std::{net::IpAddr, time::Duration};
+use std::{
+    io::{self, Write},
+    net::IpAddr,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::Request;
@@ -34,7 +38,8 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let limit = Duration::try_from_secs_f64(args.timeout)
         .map_err(|_| Failure::Other("--timeout is a number of seconds".to_owned()))?;
     let request = Request::get(&url).body(Empty::<Bytes>::new());
-    let request = request.map_err(|error| Failure::Other(format!("{url}: {error}")))?;
+    let request =
+        request.map_err(|_| Failure::Other(format!("{url} is no URL such as http://127.0.0.1:8787/healthz")))?;
     let answer = tokio::time::timeout(limit, Client::new(limit).send(request)).await;
     match answer {
         Ok(Ok(response)) if response.status().is_success() => Ok(()),
@@ -48,7 +53,10 @@ pub async fn run(args: Args) -> Result<(), Failure> {
 fn configured() -> Result<String, Failure> {
     let cwd = std::env::current_dir()?;
     // Where nothing is configured, as beside a demo, the default address is asked.
-    let Ok(loaded) = serve::load(&Flags::default(), &cwd) else { return Ok("http://127.0.0.1:8787".to_owned()) };
+    let Ok(loaded) = serve::load(&Flags::default(), &cwd) else {
+        let _ = writeln!(io::stderr(), "citetap: no valid configuration here, so the default address is asked");
+        return Ok("http://127.0.0.1:8787".to_owned());
+    };
     let mut listen = loaded.config.listen;
     match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => listen.set_ip(std::net::Ipv4Addr::LOCALHOST.into()),

@@ -162,6 +162,12 @@ fn shown(record: &Record) -> String {
         stats.failed_count,
         if record.complete { "" } else { "; the stream did not finish" }
     );
+    let relative = |c: &crate::citation::Citation| {
+        c.metadata.get("droppedUrl").is_some_and(|url| url.as_str().is_some_and(|url| url.starts_with('/')))
+    };
+    if record.citations.iter().any(relative) {
+        out += "some links are relative: --link-base says what to\n";
+    }
     if !stats.dangling_markers.is_empty() {
         let numbers: Vec<String> = stats.dangling_markers.iter().map(|n| format!("[{n}]")).collect();
         out += &format!("markers without a source: {}\n", numbers.join(" "));
@@ -183,5 +189,7 @@ fn diff(passed: &Passed) -> String {
             out += &format!("+{line}\n");
         }
     }
-    out + &format!("{at} bytes relayed as they came, {added} bytes added in {} events\n", passed.ours().len())
+    let events = passed.ours().len();
+    let s = if events == 1 { "" } else { "s" };
+    out + &format!("{at} bytes relayed as they came, {added} bytes added in {events} event{s}\n")
 }

@@ -79,7 +79,7 @@ async fn reload(mut hangup: Signal, app: Arc<App>, flags: Flags, cwd: PathBuf) {
             Ok(loaded) => {
                 let routes = loaded.config.routes.len();
                 app.set_routes(loaded.config.routes);
-                tracing::info!(routes, "routes reloaded");
+                tracing::info!(routes, "routes reloaded; other settings take a restart");
             }
             Err(errors) => {
                 for error in errors.iter() {

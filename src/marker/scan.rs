@@ -1,5 +1,5 @@
-//! Follows an answer as it streams and notes the numbers of `[1]`, `[1][2]`, `[1, 2]` and
-//! `[citation:1]`, whatever the split over pieces. Code is not text: markers in code spans and
+//! Follows an answer as it streams and notes the numbers of `[1]`, `[1][2]`, `[1, 2]`, `[citation:1]` and
+//! `<span id="ai-qa-ref">1</span>`, whatever the split over pieces. Code is not text: markers in code spans and
 //! fences do not count. `[text][1]`, `[1](url)`, `[1]: url` and `\[1]` are Markdown, not markers.
 
 use std::collections::BTreeSet;
@@ -37,6 +37,10 @@ enum State {
     Open { inner: String, at_line_start: bool },
     /// After `]`: what follows decides.
     Closed { numbers: Vec<u32>, at_line_start: bool },
+    /// Inside `<`.
+    Tag { inner: String },
+    /// Inside Lexiang's reference element.
+    Element { inner: String },
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +61,7 @@ impl Scanner {
         // Most pieces are plain: nothing open, nothing that opens.
         if matches!(self.state, State::Text)
             && self.before == Before::Other
-            && !piece.bytes().any(|b| matches!(b, b'[' | b']' | b'`' | b'~' | b'\\' | b'\n'))
+            && !piece.bytes().any(|b| matches!(b, b'[' | b']' | b'<' | b'`' | b'~' | b'\\' | b'\n'))
         {
             self.line_start &= piece.bytes().all(|b| b == b' ');
             return;
@@ -101,6 +105,30 @@ impl Scanner {
                 }
                 _ => self.text(c),
             },
+            State::Tag { mut inner } => match c {
+                '>' if inner.starts_with("span") && inner.contains("ai-qa-ref") => {
+                    self.state = State::Element { inner: String::new() };
+                }
+                '>' | '<' | '[' | '`' | '\n' => self.text(c),
+                _ if inner.len() < MAX_MARKER => {
+                    inner.push(c);
+                    self.state = State::Tag { inner };
+                }
+                _ => self.text(c),
+            },
+            State::Element { mut inner } => match c {
+                '<' | '[' => {
+                    if let Some(numbers) = numbers(&inner) {
+                        self.found(numbers);
+                    }
+                    self.text(c);
+                }
+                _ if inner.len() < MAX_MARKER => {
+                    inner.push(c);
+                    self.state = State::Element { inner };
+                }
+                _ => self.text(c),
+            },
             State::Closed { numbers, at_line_start } => match c {
                 // A link, or the definition of one.
                 '(' => self.text(c),
@@ -122,6 +150,9 @@ impl Scanner {
             '`' | '~' => self.state = State::Run { of: c, length: 1, at_line_start },
             '[' if before == Before::Other && self.fence.is_none() => {
                 self.state = State::Open { inner: String::new(), at_line_start };
+            }
+            '<' if before != Before::Backslash && self.fence.is_none() => {
+                self.state = State::Tag { inner: String::new() };
             }
             ']' => self.before = Before::Bracket,
             '\\' if before != Before::Backslash => self.before = Before::Backslash,
@@ -200,6 +231,10 @@ mod tests {
         assert_eq!(numbers_of("end [7]"), [7]);
         assert_eq!(numbers_of("[[1]](https://a.example.com)"), [1]);
         assert_eq!(numbers_of("中文[12]，[citation:3]"), [3, 12]);
+        assert_eq!(
+            numbers_of("建单<span id=\"ai-qa-ref\">1</span>，<span id='ai-qa-ref'>[2]</span> a<b [3]"),
+            [1, 2, 3]
+        );
     }
 
     #[test]

@@ -262,9 +262,15 @@ where
                     Ok(data) => {
                         this.bytes_in += data.len() as u64;
                         this.last_in = Instant::now();
+                        // Of a body whose length is known, the last bytes are known to be the last: whoever sends
+                        // them on does not ask again.
+                        let last = this.upstream.as_ref().is_some_and(Body::is_end_stream);
                         this.pipeline.push(data);
                         if let Some(tap) = this.pipeline.tap() {
                             this.keeper.progress(tap);
+                        }
+                        if last && !this.pipeline.adds() {
+                            this.end(Outcome::Complete);
                         }
                     }
                     Err(frame) => this.trailers = frame.into_trailers().ok(),
@@ -302,11 +308,12 @@ where
         if self.reported {
             return;
         }
-        // Whoever sends us on stops asking when the body said that it is empty.
+        // Whoever sends us on stops asking when the body is empty, or when its length is reached.
         let empty = self.bytes_in == 0 && self.upstream.as_ref().is_some_and(Body::is_end_stream);
+        let over = self.outcome == Some(Outcome::Complete) && !self.pipeline.has_bytes() && self.commit.is_none();
         if let Some(record) = self.pipeline.abandon() {
             self.keeper.store(record);
         }
-        self.report(if empty { Outcome::Complete } else { Outcome::ClientGone });
+        self.report(if empty || over { Outcome::Complete } else { Outcome::ClientGone });
     }
 }

@@ -142,6 +142,11 @@ impl Pipeline {
         self.out.pop_front()
     }
 
+    /// Is something on its way to the client?
+    pub fn has_bytes(&self) -> bool {
+        self.out.iter().any(|out| matches!(out, Out::Bytes(_) | Out::Event(_)))
+    }
+
     pub fn tally(&self) -> Tally {
         self.tally
     }

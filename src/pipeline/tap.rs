@@ -58,8 +58,13 @@ pub enum Read {
 
 impl Tap {
     pub fn new(context: Context) -> Self {
+        let adapter = provider::adapter(context.provider);
+        Self::with(adapter, context)
+    }
+
+    pub(super) fn with(adapter: Box<dyn Adapter>, context: Context) -> Self {
         let seen = Seen { ledger: Ledger::new(context.link_base.clone()), ..Seen::default() };
-        Self { adapter: provider::adapter(context.provider), seen, context }
+        Self { adapter, seen, context }
     }
 
     pub fn read(&mut self, event: &Event<'_>) -> Read {

@@ -178,3 +178,54 @@ fn our_line_stays_under_64_kib_whatever_the_list() {
         assert_eq!(passed.record.map(|record| record.citations.len()), Some(count));
     }
 }
+
+/// Panics at the second frame.
+struct Panics(u32);
+
+impl crate::provider::Adapter for Panics {
+    fn provider(&self) -> Option<&'static str> {
+        Some("panics")
+    }
+
+    fn frame(&mut self, _: &Event<'_>, _: &mut dyn crate::provider::Sink) -> Result<(), crate::provider::Unread> {
+        self.0 += 1;
+        assert!(self.0 < 2, "an adapter with a bug");
+        Ok(())
+    }
+
+    fn envelope(&self) -> crate::provider::Envelope<'_> {
+        crate::provider::Envelope::Bare
+    }
+}
+
+#[test]
+fn p2_an_adapter_that_panics_leaves_a_passthrough() {
+    let stream = [CARD, CARD, "data: part", "ial\n\n", CARD, END].concat();
+    for size in [1, 7, stream.len()] {
+        let mut pipeline = Pipeline::new(None, settings(Inject::Final, 1 << 20));
+        pipeline.tap = Some(Tap::with(Box::new(Panics(0)), context()));
+        let mut out = Vec::new();
+        for chunk in stream.as_bytes().chunks(size) {
+            pipeline.push(Bytes::copy_from_slice(chunk));
+            while let Some(piece) = pipeline.take() {
+                if let Out::Bytes(bytes) = piece {
+                    out.extend_from_slice(&bytes);
+                }
+            }
+        }
+        pipeline.finish(super::End::Clean);
+        assert_eq!(pipeline.take(), None);
+        assert_eq!(out, stream.as_bytes());
+        assert!(pipeline.tally().panicked && !pipeline.tally().injected);
+    }
+}
+
+#[test]
+fn without_a_dialect_the_record_travels_bare() {
+    let record = Tap::new(context()).record(false);
+    let frame = native::frame(&record, &crate::provider::Envelope::Bare, Eol::Lf);
+    let event = Event::read(&frame);
+    assert_eq!(event.name, "citations");
+    let read: Option<crate::citation::Record> = event.data.and_then(|data| serde_json::from_str(&data).ok());
+    assert_eq!(read, Some(record));
+}

@@ -70,7 +70,10 @@ fn checked(id: Id) -> Result<String, Problem> {
 }
 
 fn read<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
-    query.map(|Query(query)| query).map_err(|rejection| Problem::bad_request(rejection.body_text()))
+    query.map(|Query(query)| query).map_err(|rejection| {
+        let text = rejection.body_text();
+        Problem::bad_request(text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text))
+    })
 }
 
 #[derive(Deserialize)]

@@ -169,6 +169,9 @@ impl Keeper for Watch {
         frames("tapped", tally.frames - tally.unread);
         frames("unread", tally.unread);
         frames("oversized", tally.oversized);
+        if tally.frames > 0 && provider == "none" {
+            metrics.tap_skipped.get_or_create(&ReasonLabel { reason: "unknown_dialect" }).inc();
+        }
         if tally.panicked {
             metrics.tap_skipped.get_or_create(&ReasonLabel { reason: "panic" }).inc();
         }

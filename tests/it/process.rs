@@ -69,6 +69,8 @@ impl Running {
     /// Starts it and waits until it says where it listens.
     pub async fn start(mut command: Command) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A busy disk takes its time, and then an event would say that it is not stored.
+        command.env("CITETAP__TIMEOUTS__COMMIT", "10s");
         let mut child = command.spawn().unwrap();
         let (out, err) = (collect(child.stdout.take().unwrap()), collect(child.stderr.take().unwrap()));
         let mut running = Self { child, out, err, addr: ([127, 0, 0, 1], 0).into() };

@@ -11,7 +11,7 @@ use http::{HeaderName, HeaderValue, Method};
 use serde_json::Value;
 
 use crate::{
-    net::{Client, get, request, route, tencent},
+    net::{Client, eventually, get, request, route, tencent},
     process::{Running, as_sent, citetap, dead_port, run, shell, the_record},
 };
 
@@ -282,6 +282,30 @@ async fn no_secret_is_in_the_log_or_the_metrics() {
     for line in lines.iter().map(String::as_str).chain(metrics.lines()) {
         assert!(!line.to_ascii_lowercase().contains("canary"), "{line}");
     }
+}
+
+/// `citetap serve 2>&1 | logger`, and the logger dies: chats go on.
+#[tokio::test]
+async fn a_log_that_nobody_reads_any_more_stops_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let addr = std::net::SocketAddr::from(([127, 0, 0, 1], dead_port()));
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut command = citetap(dir.path(), &["serve", "--upstream", "http://127.0.0.1:1", "--store", "memory:"]);
+    command.args(["--listen", &addr.to_string()]).stdout(writer.try_clone().unwrap()).stderr(writer);
+    drop(reader);
+    let mut child = command.spawn().unwrap();
+    drop(command);
+    let up = eventually(|| async { tokio::net::TcpStream::connect(addr).await.ok() }).await;
+    let mut seen = Vec::new();
+    if up.is_some() {
+        for path in ["/chat", "/chat", "/healthz"] {
+            let answer = Client::h1(addr).await.try_send(get(path)).await;
+            seen.push(answer.map_or(0, |answer| answer.status.as_u16()));
+        }
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(seen, [502, 502, 200]);
 }
 
 /// What cannot be opened is said once, at the start, not found out by the first chat.

@@ -115,8 +115,9 @@ async fn waiting_never_gives_the_record_of_an_earlier_stream() {
     let file = format!("sqlite:{}", dir.path().join("x.db").display());
     let whole = Script::sse(tencent::answer("m-1"));
     let scripts = vec![("/m-1", whole), ("/again", steps(&pieces("m-1"), Duration::from_millis(700)))];
-    let (_upstream, proxy) = proxy(scripts, &format!("store = \"{file}\"\n")).await;
-    let old = streamed(&proxy, "m-1").await;
+    let (_upstream, proxy) = proxy(scripts, &format!("store = \"{file}\"\n[timeouts]\ncommit = \"250ms\"\n")).await;
+    proxy.post("/chat/m-1", "{}").await.whole().await;
+    let old = proxy.stored("m-1").await;
     let mut open = proxy.post("/chat/again", "{}").await;
     open.until("reference_chunks").await;
     let known = eventually(|| async { (proxy.get("/citations/m-1").await.status == 202).then_some(()) });

@@ -13,3 +13,4 @@ mod slow_store;
 mod streams;
 mod timeouts;
 mod tls;
+mod whole;

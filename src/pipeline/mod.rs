@@ -221,10 +221,11 @@ impl Pipeline {
         })
     }
 
-    /// A comment for an idle connection, where one may stand: between frames, before our event,
-    /// and not after an `id:` (openai-python fails on a comment then).
+    /// A comment for an idle connection, where one may stand: between frames, before our event, not
+    /// after an `id:` (openai-python fails on a comment then), and not before the first byte, which may
+    /// be a BOM and is one only at the very start.
     pub fn heartbeat(&mut self) -> Option<Bytes> {
-        let between = self.sent == 0 && !self.skipping && self.out.is_empty();
+        let between = self.splitter.begun() && self.sent == 0 && !self.skipping && self.out.is_empty();
         let allowed = self.injecting() && self.tap.is_some() && !self.id_seen && self.ended.is_none();
         (between && allowed).then(|| encode::heartbeat(self.eol.unwrap_or_default()))
     }

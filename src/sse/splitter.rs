@@ -42,6 +42,11 @@ impl Default for Splitter {
 }
 
 impl Splitter {
+    /// The stream has begun, and whether with a BOM is known.
+    pub fn begun(&self) -> bool {
+        !matches!(self.at, At::Start(_))
+    }
+
     /// A frame has just ended in CR, and its LF may still come.
     pub fn awaits_lf(&self) -> bool {
         self.at == At::AfterFrameCr

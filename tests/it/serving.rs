@@ -216,7 +216,7 @@ async fn a_hangup_reads_the_routes_again() {
 
     std::fs::write(dir.path().join("citetap.toml"), named("new")).unwrap();
     serve.signal("HUP");
-    serve.logged("routes reloaded", 1).await;
+    serve.logged("routes reloaded; other settings take a restart", 1).await;
     serve.get("/old/x").await.is_problem(404, "no-route").await;
     assert_eq!(serve.post("/new/x").await.status, 200);
 

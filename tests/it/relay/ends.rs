@@ -98,10 +98,6 @@ async fn cancelled_within_a_second(upstream: &Upstream, left: Instant) {
     assert!(left.elapsed() < Duration::from_secs(2), "{:?}", left.elapsed());
 }
 
-async fn clients(proxy: &Proxy) -> [Client; 2] {
-    [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await]
-}
-
 /// L52
 #[tokio::test]
 async fn a_client_that_leaves_before_the_first_byte_cancels_the_upstream() {
@@ -125,8 +121,7 @@ async fn a_client_that_leaves_in_mid_stream_cancels_the_upstream_and_its_citatio
             Step::Pause(Duration::from_secs(60)),
         ]);
         let (upstream, proxy) = chat(script, "").await;
-        let [h1, h2_client] = clients(&proxy).await;
-        let mut client = if h2 { h2_client } else { h1 };
+        let mut client = if h2 { Client::h2(proxy.addr).await } else { Client::h1(proxy.addr).await };
         let mut answer = client.send(post("/chat", "{}")).await;
         answer.until("reference_chunks").await;
         drop((answer, client));
@@ -178,11 +173,10 @@ async fn nothing_seen_is_nothing_stored() {
     answer.until("hello").await;
     drop(answer);
     cancelled_within_a_second(&upstream, Instant::now()).await;
-    let list = proxy.get("/citations").await.json().await;
-    assert_eq!(list["records"].as_array().or(list["items"].as_array()).map(Vec::len), Some(0), "{list}");
+    assert_eq!(proxy.get("/citations").await.json().await["items"].as_array().unwrap().len(), 0);
 }
 
-/// H49: an answer before the request's body has ended.
+/// It accepts and closes: there is no answer to relay.
 #[tokio::test]
 async fn an_upstream_that_dies_at_once_is_502() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

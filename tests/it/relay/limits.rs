@@ -36,6 +36,18 @@ async fn a_body_over_the_limit_is_413_by_its_length_and_by_its_bytes() {
     assert_eq!(proxy.post("/chat", "{}").await.status, 200);
 }
 
+/// A client that is in the midst of sending much more hears it too.
+#[tokio::test]
+async fn a_body_far_over_the_limit_is_413_as_well() {
+    let (_upstream, proxy) = chat(Script::echo(), "[limits]\nrequest_body = \"64KiB\"").await;
+    for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
+        client.send(chunked(8 << 20)).await.is_problem(413, "body-too-large").await;
+    }
+    for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
+        client.send(post("/chat", vec![b'x'; 8 << 20])).await.is_problem(413, "body-too-large").await;
+    }
+}
+
 fn with_headers(count: usize, size: usize) -> Request<Full<Bytes>> {
     let mut request = Request::get("/chat");
     for n in 0..count {

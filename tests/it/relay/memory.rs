@@ -17,7 +17,7 @@ use crate::{
 
 const MIB: u64 = 1024 * 1024;
 /// The largest tapped frame, while it grows and is copied, and the allocator's slack.
-const GROWTH: u64 = 24 * MIB;
+const GROWTH: u64 = 12 * MIB;
 
 struct Rig {
     upstream: Upstream,

@@ -2,7 +2,6 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use citetap::{
     replay::{Script, Scripted, Step, Upstream},
     server::App,
@@ -58,14 +57,17 @@ async fn terminator(to: SocketAddr, protocols: &[&[u8]], names: &[&str]) -> (u16
     (port, client)
 }
 
+fn references() -> Step {
+    Step::Send(tencent::references("m", &[1, 2]).into())
+}
+
+fn finish() -> Step {
+    Step::Send(tencent::finish("m").into())
+}
+
 async fn upstream() -> Upstream {
-    let steps = [
-        Step::Send(Bytes::from(tencent::references("m", &[1, 2]))),
-        Step::Pause(Duration::from_millis(300)),
-        Step::Send(Bytes::from(tencent::text("m", "一"))),
-        Step::Pause(Duration::from_millis(300)),
-        Step::Send(Bytes::from(tencent::finish("m"))),
-    ];
+    let pause = || Step::Pause(Duration::from_millis(300));
+    let steps = [references(), pause(), Step::Send(tencent::text("m", "一").into()), pause(), finish()];
     Upstream::bind(vec![Scripted::new("/", Script::sse_steps(steps))]).await.unwrap()
 }
 
@@ -118,6 +120,35 @@ async fn streams_share_an_h2_connection_and_leave_it_one_by_one() {
     }
     assert!(upstream.until(crate::net::LIMIT, |upstream| upstream.cancelled() == 1).await);
     assert_eq!(upstream.connections_accepted(), 1);
+}
+
+/// L51: a client that does not read holds back its own stream, not the connection that it shares.
+#[tokio::test]
+async fn a_client_that_does_not_read_leaves_its_neighbours_on_the_upstreams_connection() {
+    let bulk = Script::sse_steps([references(), Step::Bulk { len: 1 << 40, chunk: 64 * 1024 }]);
+    let answer = Script::sse_steps([references(), Step::Bulk { len: 512 << 10, chunk: 64 * 1024 }, finish()]);
+    let upstream = Upstream::bind(vec![Scripted::new("/stalled", bulk), Scripted::new("/", answer)]).await.unwrap();
+    let (port, tls) = terminator(upstream.addr(), &[b"h2"], &["localhost"]).await;
+    let proxy = proxy(port, tls).await;
+    let mut stalled = Vec::new();
+    for _ in 0..2 {
+        let mut answer = proxy.post("/chat/stalled", "{}").await;
+        answer.until("reference_chunks").await;
+        stalled.push(answer);
+    }
+    let out = || upstream.requests().iter().map(|seen| seen.bytes_out).sum::<u64>();
+    let mut before = u64::MAX;
+    while before != out() {
+        before = out();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    for _ in 0..3 {
+        let whole = proxy.post("/chat", "{}").await.whole().await;
+        assert_eq!(whole.error, None);
+        assert!(whole.split().1[0].complete);
+    }
+    assert_eq!(upstream.connections_accepted(), 1);
+    assert_eq!(upstream.cancelled(), 0);
 }
 
 /// H48

@@ -31,7 +31,7 @@ async fn a_silent_upstream_is_filled_with_comments_until_the_finish() {
         assert_eq!(whole.error, None);
         let text = whole.text();
         let (before, rest) = text.split_once("data:").unwrap();
-        assert!(before.matches(": citetap\n\n").count() >= 3, "before the first byte: {text}");
+        assert_eq!(before, "", "a BOM, which is one only at the very start, could still have come");
         let (between, after) = rest.split_once("event: citations").unwrap();
         assert!(between.matches(": citetap\n\n").count() >= 3, "between frames: {text}");
         assert!(!after.contains(": citetap"), "after the finish: {text}");

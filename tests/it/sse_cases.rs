@@ -117,3 +117,32 @@ fn generated_cases_relay_exactly_and_the_next_event_is_tapped() {
         assert!(passed.tally.finished, "{}: the events after it were tapped", case["id"]);
     }
 }
+
+proptest::proptest! {
+    /// A second opinion. The oracle panics on a BOM, takes invalid UTF-8 for an error and waits after a last CR, so
+    /// none of these is made here.
+    #[test]
+    fn the_oracle_agrees(
+        lines in proptest::collection::vec(
+            (proptest::sample::select(vec!["data: 火灾", "data:a", "data", "data:  b", "event: x", "event:", ": c", "", "", "foo: 1", "data: {\"a\":1}"]),
+             proptest::sample::select(vec!["\n", "\r\n", "\r"])),
+            0..24,
+        ),
+        size in 1_usize..9,
+    ) {
+        use eventsource_stream::Eventsource as _;
+        use futures_util::StreamExt as _;
+        let input: String = lines.iter().flat_map(|(line, end)| [*line, *end]).chain([": end\n"]).collect();
+        let chunks: Vec<Bytes> = input.as_bytes().chunks(size).map(Bytes::copy_from_slice).collect();
+        let ours: Vec<(String, String)> = parse(&chunks).events.into_iter().map(|(name, data, _)| (name, data)).collect();
+        let whole = futures_util::stream::iter([Ok::<_, std::convert::Infallible>(input.as_bytes())]);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let oracle: Vec<(String, String)> = runtime
+            .block_on(whole.eventsource().collect::<Vec<_>>())
+            .into_iter()
+            .map(|event| event.unwrap())
+            .map(|event| (event.event, event.data))
+            .collect();
+        proptest::prop_assert_eq!(ours, oracle);
+    }
+}

@@ -9,12 +9,12 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::keeper::Watch;
+use super::{keeper::Watch, stalled::Guarded};
 use crate::pipeline::body::{BoxError, TapBody};
 
 /// A relayed answer, or one of our own.
 pub enum AnyBody {
-    Relayed(Box<TapBody<Incoming, Watch>>),
+    Relayed(Guarded<TapBody<Incoming, Watch>>),
     Api(axum::body::Body),
     Own(Option<Bytes>),
 }
@@ -31,7 +31,7 @@ impl Body for AnyBody {
 
     fn poll_frame(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self.get_mut() {
-            Self::Relayed(body) => Pin::new(body.as_mut()).poll_frame(task),
+            Self::Relayed(body) => Pin::new(body).poll_frame(task),
             Self::Api(body) => Pin::new(body).poll_frame(task).map_err(BoxError::from),
             Self::Own(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
         }

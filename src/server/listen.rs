@@ -12,7 +12,10 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::{conn::auto, graceful::GracefulShutdown},
 };
-use tokio::net::{TcpListener, TcpStream};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{App, stall::StallGuard};
@@ -41,7 +44,11 @@ pub struct Signals {
 pub async fn run(listener: TcpListener, app: Arc<App>, signals: Signals) {
     let graceful = GracefulShutdown::new();
     let server = builder(&app);
-    let sweeper = tokio::spawn(sweep(Arc::clone(&app)));
+    // They end with this function, whichever way.
+    let mut chores = JoinSet::new();
+    chores.spawn(sweep(Arc::clone(&app)));
+    let watched = Arc::clone(&app);
+    chores.spawn(async move { watched.stalls.watch(watched.config.timeouts.client_stall).await });
     let delay = app.config.timeouts.drain_delay;
     let closing = async {
         signals.drain.cancelled().await;
@@ -76,7 +83,7 @@ pub async fn run(listener: TcpListener, app: Arc<App>, signals: Signals) {
                 tokio::time::sleep(LAST_BYTES).await;
             } => {}
         }
-        sweeper.abort();
+        chores.abort_all();
         let writer = app.writer.clone();
         if tokio::time::timeout(FLUSH, writer.shutdown()).await.is_err() {
             tracing::warn!("the store did not flush in time");

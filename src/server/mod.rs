@@ -11,6 +11,7 @@ mod ops;
 pub mod problem;
 mod relay;
 mod stall;
+mod stalled;
 
 use std::{
     net::SocketAddr,
@@ -49,6 +50,7 @@ pub struct App {
     client: Client<RequestBody>,
     live: Live,
     budget: Arc<Budget>,
+    stalls: stalled::Stalls,
     /// Relayed requests that are open.
     streams: AtomicUsize,
     draining: AtomicBool,
@@ -73,6 +75,7 @@ impl App {
             budget: Budget::new(config.limits.held_total),
             client,
             live: Live::default(),
+            stalls: stalled::Stalls::default(),
             streams: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
             cut: CancellationToken::new(),

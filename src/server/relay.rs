@@ -161,7 +161,7 @@ fn respond(
     let body = TapBody::new(body, Pipeline::new(context, settings), watch, clocks, cut);
     head.version = Version::default();
     head.extensions.clear();
-    Response::from_parts(head, AnyBody::Relayed(Box::new(body)))
+    Response::from_parts(head, AnyBody::Relayed(app.stalls.guard(body)))
 }
 
 fn stream_headers(headers: &mut HeaderMap, nonce: &str, inject: Inject) {

@@ -176,6 +176,24 @@ async fn a_client_that_stops_reading_is_closed_and_its_upstream_cancelled() {
     assert!(answer.whole().await.error.is_some());
 }
 
+/// Its connection is alive and answers pings: only the stream's window stays shut.
+#[tokio::test]
+async fn an_h2_client_that_keeps_its_window_shut_is_left_and_the_upstream_freed() {
+    let script = Script::sse_steps([
+        Step::Send(tencent::references("m", &[1, 2]).into()),
+        Step::Bulk { len: 1 << 40, chunk: 64 * 1024 },
+    ]);
+    let (upstream, proxy) = chat(script, "[timeouts]\nclient_stall = \"500ms\"").await;
+    let mut client = Client::h2(proxy.addr).await;
+    let mut answer = client.send(post("/chat", "{}")).await;
+    answer.until("reference_chunks").await;
+    assert!(upstream.until(LIMIT, |upstream| upstream.cancelled() == 1).await);
+    assert!(!proxy.stored("m").await.complete);
+    let metrics = proxy.get("/metrics").await.whole().await.text();
+    assert!(metrics.contains("citetap_streams_in_flight 0"), "its place is free: {metrics}");
+    assert!(answer.whole().await.error.is_some());
+}
+
 /// A client that reads slowly but steadily is none that stalls.
 #[tokio::test]
 async fn a_client_that_reads_slowly_is_served() {

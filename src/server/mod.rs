@@ -7,6 +7,7 @@ mod citations;
 mod keeper;
 mod listen;
 mod live;
+mod normalize;
 mod ops;
 pub mod problem;
 mod relay;
@@ -22,6 +23,7 @@ use std::{
 
 use http::{Method, Request, Response};
 use hyper::body::Incoming;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -54,6 +56,8 @@ pub struct App {
     draining: AtomicBool,
     /// Cancelled when the streams that are left must end.
     cut: CancellationToken,
+    /// Turns at `/normalize`.
+    normalizing: Semaphore,
     api: axum::Router,
 }
 
@@ -76,7 +80,8 @@ impl App {
             streams: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
             cut: CancellationToken::new(),
-            api: citations::router(app.clone()),
+            normalizing: Semaphore::new(normalize::MAX_AT_ONCE),
+            api: citations::router(app.clone()).merge(normalize::router(app.clone())),
             store,
             writer,
             metrics,
@@ -106,13 +111,13 @@ impl App {
         if let Some(response) = ops::answer(&self, path, request.method()) {
             return response;
         }
-        if path == "/citations" || path.starts_with("/citations/") {
-            return self.citations(request).await;
+        if is_api(path) {
+            return self.api(request).await;
         }
         relay::relay(self, request, peer).await
     }
 
-    async fn citations(&self, mut request: Request<Incoming>) -> Response<AnyBody> {
+    async fn api(&self, mut request: Request<Incoming>) -> Response<AnyBody> {
         match auth::tenant(self.config.auth, &self.config.tenants, request.headers_mut()) {
             Ok(tenant) => {
                 request.extensions_mut().insert(citations::Asker(tenant));
@@ -124,4 +129,9 @@ impl App {
             Err(problem) => problem.response(),
         }
     }
+}
+
+/// Paths that a tenant asks; they win over a route with prefix `/`.
+fn is_api(path: &str) -> bool {
+    matches!(path, "/citations" | "/normalize") || path.starts_with("/citations/")
 }

@@ -78,6 +78,15 @@ impl Problem {
         Self { retry_after: Some(1), ..problem }
     }
 
+    pub fn busy(detail: impl Into<String>) -> Self {
+        let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "Busy", detail);
+        Self { retry_after: Some(1), ..problem }
+    }
+
+    pub fn unreadable(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "unreadable", "Not readable as citations", detail)
+    }
+
     pub fn draining() -> Self {
         let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "draining", "Shutting down", "ask another replica");
         Self { retry_after: Some(5), ..problem }

@@ -2,6 +2,7 @@
 
 mod flight;
 mod list;
+mod normalize;
 mod one;
 mod ops;
 mod tenants;

@@ -11,6 +11,7 @@ mod normalize;
 mod ops;
 pub mod problem;
 mod relay;
+mod search;
 mod stall;
 
 use std::{
@@ -37,6 +38,7 @@ use crate::{
     config::{Config, Route},
     pipeline::Budget,
     store::{self, Store, StoreError, writer::Writer},
+    supplement::Tavily,
     telemetry::Metrics,
     upstream::Client,
 };
@@ -58,6 +60,9 @@ pub struct App {
     cut: CancellationToken,
     /// Turns at `/normalize`.
     normalizing: Semaphore,
+    /// `None` without a key.
+    search: Option<Tavily>,
+    searching: Semaphore,
     api: axum::Router,
 }
 
@@ -81,7 +86,11 @@ impl App {
             draining: AtomicBool::new(false),
             cut: CancellationToken::new(),
             normalizing: Semaphore::new(normalize::MAX_AT_ONCE),
-            api: citations::router(app.clone()).merge(normalize::router(app.clone())),
+            api: citations::router(app.clone())
+                .merge(normalize::router(app.clone()))
+                .merge(search::router(app.clone())),
+            search: Tavily::new(&config.search, config.timeouts.connect),
+            searching: Semaphore::new(search::MAX_AT_ONCE),
             store,
             writer,
             metrics,
@@ -133,5 +142,5 @@ impl App {
 
 /// Paths that a tenant asks; they win over a route with prefix `/`.
 fn is_api(path: &str) -> bool {
-    matches!(path, "/citations" | "/normalize") || path.starts_with("/citations/")
+    matches!(path, "/citations" | "/normalize" | "/search") || path.starts_with("/citations/")
 }

@@ -61,7 +61,7 @@ async fn normalize(
         Some(name) => Kind::read_as(name)
             .ok_or_else(|| Problem::bad_request(format!("provider is one of {}", Kind::READ_NAMES.join(", "))))?,
     };
-    let mut held = collect(&app, body).await?;
+    let mut held = collect(&app, body, MAX_CAPTURE as u64).await?;
     // What waits for its turn stays within the budget of held bytes.
     let turn = app.normalizing.acquire().await.map_err(|_| Problem::draining())?;
     let bytes = held.take();
@@ -72,10 +72,9 @@ async fn normalize(
     Ok(plain_json(StatusCode::OK, serde_json::to_vec(&record).unwrap_or_default()))
 }
 
-/// The body, up to the limit of request bodies, and within the bytes that citetap holds altogether.
-async fn collect(app: &App, mut body: Body) -> Result<Hold, Problem> {
-    let limit = app.config.limits.request_body;
-    let cap = usize::try_from(limit).unwrap_or(MAX_CAPTURE).min(MAX_CAPTURE);
+/// The body, up to `limit` and the limit of all bodies, and within the bytes that citetap holds altogether.
+pub(super) async fn collect(app: &App, mut body: Body, limit: u64) -> Result<Hold, Problem> {
+    let cap = usize::try_from(app.config.limits.request_body.min(limit)).unwrap_or(MAX_CAPTURE);
     let too_large = || Problem::body_too_large(cap as u64);
     if body.size_hint().lower() > cap as u64 {
         return Err(too_large());

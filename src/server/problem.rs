@@ -83,6 +83,20 @@ impl Problem {
         Self { retry_after: Some(1), ..problem }
     }
 
+    pub fn search_not_configured() -> Self {
+        let detail = crate::supplement::NO_KEY;
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "search-not-configured", "No search configured", detail)
+    }
+
+    /// A search that failed, whoever's fault it is.
+    pub fn search(status: StatusCode, kind: &'static str, detail: impl Into<String>) -> Self {
+        Self::new(status, kind, "Search failed", detail)
+    }
+
+    pub fn retry_after(self, seconds: u32) -> Self {
+        Self { retry_after: Some(seconds), ..self }
+    }
+
     pub fn unreadable(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "unreadable", "Not readable as citations", detail)
     }

@@ -5,6 +5,7 @@ mod list;
 mod normalize;
 mod one;
 mod ops;
+mod search;
 mod tenants;
 
 use std::time::Duration;

@@ -16,6 +16,7 @@
 //! | [`marker`] | inline markers in an answer's text |
 //! | [`profile`] | how a record looks on the wire |
 //! | [`pipeline`] | bytes in, the same bytes and our event out |
+//! | [`supplement`] | searches of our own: the search service, and whose domains count |
 //! | [`store`] | where records are kept |
 //! | [`replay`] | captures, and the scripted upstream that plays them |
 //! | [`telemetry`] | every metric and log name, once |
@@ -63,6 +64,7 @@ pub mod replay;
 pub mod server;
 pub mod sse;
 pub mod store;
+pub mod supplement;
 pub mod telemetry;
 pub mod upstream;
 

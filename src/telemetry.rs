@@ -63,6 +63,11 @@ pub struct ReasonLabel {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct ResultLabel {
+    pub result: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct BuildLabels {
     pub version: &'static str,
     pub commit: &'static str,
@@ -84,6 +89,8 @@ pub struct Metrics {
     pub tap_skipped: Family<ReasonLabel, Counter>,
     pub relayed: Counter,
     pub commit_wait: Histogram,
+    pub searches: Family<ResultLabel, Counter>,
+    pub search_dropped: Counter,
 }
 
 fn latency() -> Histogram {
@@ -109,6 +116,8 @@ impl Metrics {
             tap_skipped: Family::default(),
             relayed: Counter::default(),
             commit_wait: latency(),
+            searches: Family::default(),
+            search_dropped: Counter::default(),
         };
         this.registered(writer, store)
     }
@@ -133,6 +142,9 @@ impl Metrics {
         ours.register_with_unit("relayed", "Bytes of answers sent to clients", Unit::Bytes, self.relayed.clone());
         let help = "How long finishes waited for the store";
         ours.register_with_unit("commit_wait", help, Unit::Seconds, self.commit_wait.clone());
+        ours.register("searches", "Searches by result", self.searches.clone());
+        let help = "Search results outside the domains that were asked for";
+        ours.register("search_results_dropped", help, self.search_dropped.clone());
         ours.register("build_info", "What is running", build);
         ours.register_collector(Box::new(StoreCollector { writer, store }));
         self

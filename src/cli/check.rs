@@ -21,7 +21,7 @@ pub struct Args {
     #[command(flatten)]
     flags: Flags,
 
-    /// Also open the store and connect to each upstream
+    /// Also open the store and connect to each upstream, and to the search service if there is a key
     #[arg(long)]
     reach: bool,
 
@@ -78,12 +78,14 @@ async fn reach(config: &Config) -> Result<(), Failure> {
     };
     tell("store", try_store(config).await);
     let mut seen = BTreeSet::new();
-    for route in &config.routes {
-        let host = route.upstream.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
-        let port = route.upstream.port_or_known_default().unwrap_or(443);
+    let search = config.search.authorization.is_some().then_some(("search", &config.search.base_url));
+    let upstreams = config.routes.iter().map(|route| ("upstream", &route.upstream));
+    for (what, url) in upstreams.chain(search) {
+        let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+        let port = url.port_or_known_default().unwrap_or(443);
         if seen.insert((host.clone(), port)) {
             let result = try_connect(&host, port, config.timeouts.connect).await;
-            tell(&format!("upstream {host}:{port}"), result);
+            tell(&format!("{what} {host}:{port}"), result);
         }
     }
     if failed == 0 { Ok(()) } else { Err(Failure::Other(format!("{failed} of {} checks failed", seen.len() + 1))) }

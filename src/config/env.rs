@@ -19,6 +19,9 @@ const PREFIX: &str = "CITETAP_";
 /// Short names of settings.
 const SHORT: &[(&str, &str)] = &[("CITETAP_LISTEN", "listen"), ("CITETAP_STORE", "store")];
 
+/// Names that are not ours and that other tools read too: they yield to ours.
+const FOREIGN: &[(&str, &str)] = &[("TAVILY_API_KEY", "search.key")];
+
 /// Short names of the sidecar route's keys.
 const SIDECAR: &[(&str, &str)] = &[
     ("CITETAP_UPSTREAM", "upstream"),
@@ -60,7 +63,8 @@ where
         vars.into_iter().filter_map(|(name, value)| Some((name.into().into_string().ok()?, value.into()))).collect();
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     for (name, value) in &vars {
-        if name != "PORT" && !name.starts_with(PREFIX) {
+        let is_foreign = FOREIGN.iter().any(|(foreign, _)| name.strip_suffix("_FILE").unwrap_or(name) == *foreign);
+        if name != "PORT" && !is_foreign && !name.starts_with(PREFIX) {
             continue;
         }
         let base = name.strip_suffix("_FILE").filter(|_| !targets.contains_key(name)).unwrap_or(name);
@@ -85,6 +89,13 @@ where
             env.port = Some(value.to_owned());
             continue;
         };
+        // `vars` is sorted, and so are ours before these.
+        if let Target::Setting(key) = target
+            && is_foreign
+            && env.settings.get(key).is_some_and(|entry| !is_foreign_place(&entry.place))
+        {
+            continue;
+        }
         // `vars` is sorted: NAME comes before NAME_FILE.
         if !seen.insert(base) {
             errors.push(ConfigError::at(&Place::env(name), format!("{base} is set as well; keep one")));
@@ -117,9 +128,13 @@ fn targets(known: &[String]) -> BTreeMap<String, Target> {
         let name = format!("CITETAP__{}", key.replace('.', "__").to_ascii_uppercase());
         (name, Target::Setting(key.clone()))
     });
-    let short = SHORT.iter().map(|(name, key)| ((*name).to_owned(), Target::Setting((*key).to_owned())));
+    let short = SHORT.iter().chain(FOREIGN).map(|(name, key)| ((*name).to_owned(), Target::Setting((*key).to_owned())));
     let sidecar = SIDECAR.iter().map(|(name, key)| ((*name).to_owned(), Target::Sidecar(key)));
     long.chain(short).chain(sidecar).collect()
+}
+
+fn is_foreign_place(place: &Place) -> bool {
+    !place.to_string().starts_with(&format!("env {PREFIX}"))
 }
 
 fn from_file(path: &Path, shown: &str) -> Result<String, String> {

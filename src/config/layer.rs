@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 use super::{
     Origin,
     error::{ConfigError, Place},
-    route, suggest, tenant,
+    route, search, suggest, tenant,
     value::{Entry, Value},
 };
 
@@ -114,6 +114,10 @@ impl Source<'_> {
         for (key, value) in table {
             let path = format!("{prefix}{}", key.get_ref());
             match value.get_ref() {
+                // Its keys are the operator's own: it is one value.
+                table @ DeValue::Table(_) if path == search::EVENT_TYPES => {
+                    found.push((key.span().start, path, self.entry(table, value.span())));
+                }
                 DeValue::Table(inner) => self.leaves(inner, &format!("{path}."), found),
                 other => found.push((key.span().start, path, self.entry(other, value.span()))),
             }

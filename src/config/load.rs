@@ -1,14 +1,15 @@
 //! The layers, put on top of each other.
 
-use std::{ffi::OsString, path::Path};
+use std::{ffi::OsString, path::Path, time::Duration};
 
 use super::{
-    Config, ConfigError, ConfigErrors, Flags, Origin, check,
+    Config, ConfigError, ConfigErrors, Flags, Origin, Search, check,
     env::{self, Env},
     error::Place,
     input::{self, MAX_CONFIG_BYTES, Refusal},
     layer::{self, Layer, Table},
-    resolve, route, tenant,
+    resolve::{self, Reader},
+    route, search, tenant,
     value::{Entry, REDACTED, Value},
 };
 
@@ -58,6 +59,33 @@ pub fn from_toml(text: &str, cwd: &Path) -> Result<Loaded, ConfigErrors> {
     match layer::parse(Path::new(DEFAULT_FILE), text, &known, &mut errors) {
         Some(file) => merge(file, Env::default(), &Flags::default(), cwd, errors),
         None => Err(ConfigErrors::new(errors)),
+    }
+}
+
+/// Only `[search]` and how long a connection may take: a search needs no route.
+pub fn load_search<K, V>(
+    file: Option<&Path>,
+    env: impl IntoIterator<Item = (K, V)>,
+    cwd: &Path,
+) -> Result<(Search, Duration), ConfigErrors>
+where
+    K: Into<OsString>,
+    V: Into<OsString>,
+{
+    let mut errors = Vec::new();
+    let (mut settings, known) = layer::defaults();
+    let file = read_file(file, cwd, &known, &mut errors);
+    let env = env::read(env, cwd, &known, &mut errors);
+    if let Some(file) = file {
+        settings.extend(file.settings);
+    }
+    settings.extend(env.settings);
+    let mut reader = Reader { table: "", keys: &settings, errors: &mut errors };
+    let search = search::resolve(&mut reader);
+    let connect = reader.optional("timeouts.connect", |entry| check::duration(entry, Duration::from_millis(1)));
+    match (search, connect) {
+        (Some(search), Some(connect)) if errors.is_empty() => Ok((search, connect)),
+        _ => Err(ConfigErrors::new(errors)),
     }
 }
 
@@ -122,7 +150,10 @@ fn set_port(layer: &mut Layer, port: &str, errors: &mut Vec<ConfigError>) {
 fn effective(layer: &Layer, known: &[String]) -> Vec<Setting> {
     let mut settings = Vec::new();
     for key in known {
-        settings.extend(layer.settings.get(key).map(|entry| setting(key.clone(), entry)));
+        settings.extend(layer.settings.get(key).map(|entry| match entry.text() {
+            Some(text) if key == search::KEY && !text.is_empty() => hidden(key.clone(), entry),
+            _ => setting(key.clone(), entry),
+        }));
     }
     for (section, keys, tables) in [("routes", route::KEYS, &layer.routes), ("tenants", tenant::KEYS, &layer.tenants)] {
         for table in tables {

@@ -15,6 +15,7 @@ mod layer;
 mod load;
 mod resolve;
 mod route;
+mod search;
 mod suggest;
 mod tenant;
 #[cfg(test)]
@@ -22,17 +23,18 @@ mod tests;
 mod url_check;
 mod value;
 
-use std::{fmt, net::SocketAddr, time::Duration};
+use std::{collections::BTreeMap, fmt, net::SocketAddr, time::Duration};
 
 use http::{HeaderName, HeaderValue};
 use url::Url;
 
 pub use crate::pipeline::inject::Inject;
 pub use crate::provider::Kind as Provider;
+use crate::supplement::{Depth, Topic};
 
 pub use error::{ConfigError, ConfigErrors, Origin};
 pub use flags::Flags;
-pub use load::{Loaded, Setting, from_toml, load};
+pub use load::{Loaded, Setting, from_toml, load, load_search};
 
 /// Everything citetap runs by. Built by [`load`]; every value is valid.
 #[derive(Debug, Clone)]
@@ -45,6 +47,7 @@ pub struct Config {
     pub timeouts: Timeouts,
     pub limits: Limits,
     pub records: Records,
+    pub search: Search,
     /// Longest prefix first; at least one.
     pub routes: Vec<Route>,
     pub tenants: Vec<Tenant>,
@@ -108,6 +111,21 @@ pub struct Records {
     pub sweep: Duration,
     /// Puts waiting for the writer before further ones are refused.
     pub queue: usize,
+}
+
+/// The search service, and what a search is where nothing else is asked for.
+#[derive(Debug, Clone)]
+pub struct Search {
+    /// The key as the header that it becomes, marked sensitive; `None`: there is no search.
+    pub authorization: Option<HeaderValue>,
+    pub base_url: Url,
+    /// For the whole search, its retry included.
+    pub timeout: Duration,
+    pub max_results: u32,
+    pub topic: Topic,
+    pub search_depth: Depth,
+    /// Domains that results must lie in, by event type; an empty list enforces nothing.
+    pub event_types: BTreeMap<String, Vec<String>>,
 }
 
 #[derive(Debug, Clone)]

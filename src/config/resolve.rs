@@ -7,7 +7,7 @@ use super::{
     check::{self, Checked, GIB, KIB},
     error::{ConfigError, Place},
     layer::{Layer, Settings},
-    route, tenant,
+    route, search, tenant,
     value::Entry,
 };
 
@@ -41,6 +41,8 @@ pub(super) fn resolve(layer: &Layer, cwd: &Path, errors: &mut Vec<ConfigError>) 
         queue: reader.count("records.queue", MAX_COUNT),
     };
 
+    let search = search::resolve(&mut reader);
+
     let auth = match layer.settings.get("auth").map(|entry| tenant::auth(entry, listen, layer.tenants.len())) {
         Some(Err(error)) => {
             errors.push(error);
@@ -63,6 +65,7 @@ pub(super) fn resolve(layer: &Layer, cwd: &Path, errors: &mut Vec<ConfigError>) 
         timeouts,
         limits,
         records,
+        search: search?,
         routes,
         tenants,
     })

@@ -58,6 +58,10 @@ impl Entry {
                 let items: Vec<_> = items.iter().map(Self::effective).collect();
                 format!("[{}]", items.join(", "))
             }
+            Value::Map(items) => {
+                let items: Vec<_> = items.iter().map(|(name, item)| format!("{name} = {}", item.effective())).collect();
+                format!("{{{}}}", items.join(", "))
+            }
             _ => self.shown(),
         }
     }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Context, End, Out, Pipeline, Settings, Tally};
+use super::{Budget, Context, End, Inject, Out, Pipeline, Settings, Tally};
 use crate::citation::Record;
 
 /// What came of a stream.
@@ -69,4 +69,19 @@ fn drain(pipeline: &mut Pipeline, passed: &mut Passed, stored: bool) {
             }
         }
     }
+}
+
+/// The record of one JSON document, which is not stored. `None`: nothing in it is a message or a search of
+/// that provider. It is complete unless it says that it failed, as there is no more of it to come.
+pub fn document(context: Context, json: Bytes) -> Option<Box<Record>> {
+    let settings = Settings {
+        inject: Inject::Off,
+        emit_empty: false,
+        whole: true,
+        frame_cap: json.len(),
+        budget: Budget::new(json.len()),
+    };
+    let passed = pass(context, settings, [json], End::Clean, false);
+    let complete = !passed.tally.fault;
+    passed.record.map(|record| Box::new(Record { stored: false, complete, ..*record }))
 }

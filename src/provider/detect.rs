@@ -1,6 +1,10 @@
 //! Which wire format is it? Decided by the first frame that only one of them sends.
 
-use super::{Adapter, Dialect, Envelope, Sink, Unread, json, of_dialect};
+use super::{
+    Adapter, Dialect, Envelope, Sink, Unread,
+    json::{self, MAX_NESTED, Node},
+    of_dialect, results,
+};
 use crate::sse::Event;
 
 /// Frames with data that may pass undecided before we stop looking.
@@ -18,6 +22,7 @@ impl Detect {
         Self { among, chosen: None, left: None }
     }
 
+    /// Any chat stream. Search responses are no streams, so they are not looked for.
     pub fn any() -> Self {
         Self {
             among: &[Dialect::DoubaoWeb, Dialect::Samantha, Dialect::Lexiang],
@@ -55,7 +60,7 @@ impl Adapter for Detect {
     }
 }
 
-fn sniff(name: &str, data: &str) -> Option<Dialect> {
+pub fn sniff(name: &str, data: &str) -> Option<Dialect> {
     match name {
         "SSE_HEARTBEAT"
         | "SSE_ACK"
@@ -75,15 +80,44 @@ fn sniff(name: &str, data: &str) -> Option<Dialect> {
     json::with_parsed(data, |node| {
         if node.get("event_type").is_some() && node.get("event_data").is_some() {
             Some(Dialect::Samantha)
-        } else if node.get("patch_op").is_some() {
+        } else if node.get("patch_op").is_some() || is_message(node) {
             Some(Dialect::DoubaoWeb)
-        } else if node.get("completion_id").is_some()
-            && (node.get("processes").is_some() || node.get("delta_content").is_some())
-        {
+        } else if is_lexiang(node) {
             Some(Dialect::Lexiang)
+        } else if results::is_tavily(node) {
+            Some(Dialect::Tavily)
+        } else if results::is_mcp(node) {
+            Some(Dialect::Mcp)
         } else {
             None
         }
     })
     .flatten()
+}
+
+/// A Doubao message, or what wraps one. Others have a `content_block` too, but no list of typed blocks in it.
+fn is_message(node: &Node<'_>) -> bool {
+    let has_blocks = |holder: &Node<'_>, left: u8| {
+        let blocks = holder.any(&["content_block", "contentBlock"]);
+        blocks.is_some_and(|blocks| {
+            blocks.opened(left, |blocks, _| {
+                blocks.list().iter().any(|block| block.any(&["block_type", "blockType"]).is_some())
+            })
+        })
+    };
+    has_blocks(node, MAX_NESTED)
+        || ["message", "content"]
+            .iter()
+            .filter_map(|key| node.get(key))
+            .any(|inner| inner.opened(MAX_NESTED, |inner, left| has_blocks(inner, left)))
+}
+
+/// A frame, or an answer that was not streamed.
+fn is_lexiang(node: &Node<'_>) -> bool {
+    const OF_FRAMES: &[&str] = &["processes", "delta_content", "additional_content", "is_stop"];
+    const OF_ANSWERS: &[&str] = &["additional_content", "answer_source", "session_id"];
+    let frame = node.get("completion_id").is_some() && OF_FRAMES.iter().any(|key| node.get(key).is_some());
+    let answer = node.get("code").is_some()
+        && node.get("data").is_some_and(|data| OF_ANSWERS.iter().any(|key| data.get(key).is_some()));
+    frame || answer
 }

@@ -4,6 +4,7 @@
 mod detect;
 mod doubao;
 pub mod json;
+mod results;
 mod tencent;
 
 use std::{borrow::Cow, str::FromStr};
@@ -23,17 +24,35 @@ pub enum Kind {
     Doubao,
     /// Tencent Lexiang.
     Tencent,
+    /// A Tavily search response. Read where it is handed in, not on a route.
+    Tavily,
+    /// The response of an MCP search tool. Read where it is handed in, not on a route.
+    Mcp,
     /// Decided by the first frames.
     Auto,
 }
 
 impl Kind {
+    /// What a route may name.
     pub const NAMES: &[&str] = &["doubao", "tencent", "auto"];
+    /// What may be named for a capture or a JSON body that is handed in.
+    pub const READ_NAMES: &[&str] = &["doubao", "tencent", "tavily", "mcp", "auto"];
+
+    /// One of [`Self::READ_NAMES`].
+    pub fn read_as(name: &str) -> Option<Self> {
+        match name {
+            "tavily" => Some(Self::Tavily),
+            "mcp" => Some(Self::Mcp),
+            _ => name.parse().ok(),
+        }
+    }
 
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Doubao => "doubao",
             Self::Tencent => "tencent",
+            Self::Tavily => "tavily",
+            Self::Mcp => "mcp",
             Self::Auto => "auto",
         }
     }
@@ -58,6 +77,8 @@ pub enum Dialect {
     DoubaoWeb,
     Samantha,
     Lexiang,
+    Tavily,
+    Mcp,
 }
 
 /// One instance per stream; reads frames and says what they mean.
@@ -143,6 +164,8 @@ pub fn adapter(kind: Kind) -> Box<dyn Adapter> {
     match kind {
         Kind::Doubao => Box::new(detect::Detect::among(&[Dialect::DoubaoWeb, Dialect::Samantha])),
         Kind::Tencent => Box::new(tencent::Lexiang::default()),
+        Kind::Tavily => of_dialect(Dialect::Tavily),
+        Kind::Mcp => of_dialect(Dialect::Mcp),
         Kind::Auto => Box::new(detect::Detect::any()),
     }
 }
@@ -152,7 +175,19 @@ fn of_dialect(dialect: Dialect) -> Box<dyn Adapter> {
         Dialect::DoubaoWeb => Box::new(doubao::Web::default()),
         Dialect::Samantha => Box::new(doubao::Samantha),
         Dialect::Lexiang => Box::new(tencent::Lexiang::default()),
+        Dialect::Tavily => Box::new(results::Results::tavily()),
+        Dialect::Mcp => Box::new(results::Results::mcp()),
     }
+}
+
+/// Whose JSON document is it? `None` where it could be anybody's.
+pub fn of_document(json: &str) -> Option<Kind> {
+    detect::sniff("", json).map(|dialect| match dialect {
+        Dialect::DoubaoWeb | Dialect::Samantha => Kind::Doubao,
+        Dialect::Lexiang => Kind::Tencent,
+        Dialect::Tavily => Kind::Tavily,
+        Dialect::Mcp => Kind::Mcp,
+    })
 }
 
 /// The type that references of a web search have.

@@ -62,6 +62,17 @@ pub enum CaptureError {
     },
 }
 
+impl CaptureError {
+    /// What is wrong, without what would be right.
+    pub fn seen(&self) -> String {
+        match self {
+            Self::Empty => "nothing".to_owned(),
+            Self::NotRecognised { seen } => seen.clone(),
+            other => other.to_string(),
+        }
+    }
+}
+
 /// Reads the (first) stream of a capture. Further streams of a HAR file count as skipped: [`read_all`] gives them.
 pub fn read(bytes: &[u8]) -> Result<Capture, CaptureError> {
     let mut all = read_all(bytes)?.into_iter();

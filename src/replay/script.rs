@@ -1,6 +1,12 @@
 //! What the scripted upstream answers: status, headers and a body in steps, with pauses and faults.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -15,7 +21,7 @@ pub struct Scripted {
     pub script: Script,
 }
 
-/// One answer. Every request plays it from the start.
+/// One answer. Every request plays it from the start, unless [`Script::then`] says otherwise.
 #[derive(Debug, Clone)]
 pub struct Script {
     pub(super) status: StatusCode,
@@ -24,6 +30,8 @@ pub struct Script {
     pub(super) reply: Reply,
     pub(super) cut: Option<u64>,
     fresh: Option<FreshIds>,
+    /// What every request after the first gets, and whether the first has come.
+    then: Option<(Arc<AtomicBool>, Arc<Script>)>,
 }
 
 #[derive(Debug, Clone)]
@@ -192,6 +200,20 @@ impl Script {
         self
     }
 
+    /// Only the first request gets this; further ones get `later`.
+    pub fn then(mut self, later: Self) -> Self {
+        self.then = Some((Arc::default(), Arc::new(later)));
+        self
+    }
+
+    /// The script whose turn it is.
+    pub(super) fn turn(&self) -> Self {
+        match &self.then {
+            Some((begun, later)) if begun.swap(true, Relaxed) => later.turn(),
+            _ => self.clone(),
+        }
+    }
+
     /// Gives each request its own message ids, so that a capture played again makes a new record.
     ///
     /// The values of `message_id`, `msgid`, `messageId` and `completion_id` (8 to 64 characters long, also within JSON
@@ -215,7 +237,7 @@ impl Script {
 
     fn with(reply: Reply) -> Self {
         let (status, headers, delay) = (StatusCode::OK, HeaderMap::new(), Duration::ZERO);
-        Self { status, headers, delay, reply, cut: None, fresh: None }
+        Self { status, headers, delay, reply, cut: None, fresh: None, then: None }
     }
 }
 

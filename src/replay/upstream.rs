@@ -179,7 +179,7 @@ async fn serve(stream: TcpStream, routes: Arc<[Scripted]>, observed: Arc<Observe
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request: Request<Incoming>| {
         let (parts, body) = request.into_parts();
-        let script = pick(&routes, parts.uri.path()).cloned();
+        let script = pick(&routes, parts.uri.path()).map(Script::turn);
         let head = parts.method == Method::HEAD;
         let ticket = observed.admit(&parts);
         async move {

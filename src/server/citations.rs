@@ -53,7 +53,7 @@ pub fn router(app: Weak<App>) -> Router {
         .with_state(app)
 }
 
-fn app(state: &Weak<App>) -> Result<Arc<App>, Problem> {
+pub(super) fn app(state: &Weak<App>) -> Result<Arc<App>, Problem> {
     state.upgrade().ok_or_else(Problem::draining)
 }
 
@@ -69,7 +69,7 @@ fn checked(id: Id) -> Result<String, Problem> {
     if (1..=128).contains(&id.len()) && id.bytes().all(plain) { Ok(id) } else { Err(Problem::bad_id()) }
 }
 
-fn read<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
+pub(super) fn read<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
     query.map(|Query(query)| query).map_err(|rejection| {
         let text = rejection.body_text();
         Problem::bad_request(text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text))
@@ -157,7 +157,7 @@ fn matches(known: &str, tag: &str) -> bool {
     known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag
 }
 
-fn plain_json(status: StatusCode, body: Vec<u8>) -> Response {
+pub(super) fn plain_json(status: StatusCode, body: Vec<u8>) -> Response {
     let kind = [
         (header::CONTENT_TYPE, "application/json"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),

@@ -7,9 +7,11 @@ mod citations;
 mod keeper;
 mod listen;
 mod live;
+mod normalize;
 mod ops;
 pub mod problem;
 mod relay;
+mod search;
 mod stall;
 mod stalled;
 
@@ -23,6 +25,7 @@ use std::{
 
 use http::{Method, Request, Response};
 use hyper::body::Incoming;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -36,6 +39,7 @@ use crate::{
     config::{Config, Route},
     pipeline::Budget,
     store::{self, Store, StoreError, writer::Writer},
+    supplement::Tavily,
     telemetry::Metrics,
     upstream::Client,
 };
@@ -56,6 +60,11 @@ pub struct App {
     draining: AtomicBool,
     /// Cancelled when the streams that are left must end.
     cut: CancellationToken,
+    /// Turns at `/normalize`.
+    normalizing: Semaphore,
+    /// `None` without a key.
+    search: Option<Tavily>,
+    searching: Semaphore,
     api: axum::Router,
 }
 
@@ -79,7 +88,12 @@ impl App {
             streams: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
             cut: CancellationToken::new(),
-            api: citations::router(app.clone()),
+            normalizing: Semaphore::new(normalize::MAX_AT_ONCE),
+            api: citations::router(app.clone())
+                .merge(normalize::router(app.clone()))
+                .merge(search::router(app.clone())),
+            search: Tavily::new(&config.search, config.timeouts.connect),
+            searching: Semaphore::new(search::MAX_AT_ONCE),
             store,
             writer,
             metrics,
@@ -109,13 +123,13 @@ impl App {
         if let Some(response) = ops::answer(&self, path, request.method()) {
             return response;
         }
-        if path == "/citations" || path.starts_with("/citations/") {
-            return self.citations(request).await;
+        if is_api(path) {
+            return self.api(request).await;
         }
         relay::relay(self, request, peer).await
     }
 
-    async fn citations(&self, mut request: Request<Incoming>) -> Response<AnyBody> {
+    async fn api(&self, mut request: Request<Incoming>) -> Response<AnyBody> {
         match auth::tenant(self.config.auth, &self.config.tenants, request.headers_mut()) {
             Ok(tenant) => {
                 request.extensions_mut().insert(citations::Asker(tenant));
@@ -127,4 +141,9 @@ impl App {
             Err(problem) => problem.response(),
         }
     }
+}
+
+/// Paths that a tenant asks; they win over a route with prefix `/`.
+fn is_api(path: &str) -> bool {
+    matches!(path, "/citations" | "/normalize" | "/search") || path.starts_with("/citations/")
 }

@@ -78,6 +78,29 @@ impl Problem {
         Self { retry_after: Some(1), ..problem }
     }
 
+    pub fn busy(detail: impl Into<String>) -> Self {
+        let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "Busy", detail);
+        Self { retry_after: Some(1), ..problem }
+    }
+
+    pub fn search_not_configured() -> Self {
+        let detail = crate::supplement::NO_KEY;
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "search-not-configured", "No search configured", detail)
+    }
+
+    /// A search that failed, whoever's fault it is.
+    pub fn search(status: StatusCode, kind: &'static str, detail: impl Into<String>) -> Self {
+        Self::new(status, kind, "Search failed", detail)
+    }
+
+    pub fn retry_after(self, seconds: u32) -> Self {
+        Self { retry_after: Some(seconds), ..self }
+    }
+
+    pub fn unreadable(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "unreadable", "Not readable as citations", detail)
+    }
+
     pub fn draining() -> Self {
         let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "draining", "Shutting down", "ask another replica");
         Self { retry_after: Some(5), ..problem }

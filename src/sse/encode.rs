@@ -12,9 +12,11 @@ pub enum Eol {
 }
 
 impl Eol {
-    /// The first line end in `frame`, if it has one.
+    /// The first line end in `frame`, if it has one. A blank line alone tells nothing: its CR may be half of a CRLF
+    /// whose other half is still to come.
     pub fn of(frame: &[u8]) -> Option<Self> {
-        let at = memchr::memchr2(b'\n', b'\r', frame)?;
+        let frame = frame.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(frame);
+        let at = memchr::memchr2(b'\n', b'\r', frame).filter(|at| *at > 0)?;
         Some(match (frame.get(at), frame.get(at + 1)) {
             (Some(b'\n'), _) => Self::Lf,
             (_, Some(b'\n')) => Self::CrLf,

@@ -30,7 +30,7 @@ fn check(toml: &str, args: &[&str], env: &[(&str, &str)]) -> Ran {
     run(command, "")
 }
 
-const COMMANDS: [&str; 6] = ["serve", "demo", "replay", "check", "health", "completions"];
+const COMMANDS: [&str; 7] = ["serve", "demo", "replay", "search", "check", "health", "completions"];
 
 #[test]
 fn help_of_each_command_ends_with_examples_that_parse() {

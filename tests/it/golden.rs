@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 use bytes::Bytes;
 use citetap::{
     pipeline::{End, Inject, Settings, whole},
-    provider::Kind,
+    provider::{self, Kind},
 };
 
 use crate::support::{bytewise, context, fixtures, pass, settings};
@@ -102,4 +102,32 @@ fn a_json_error_is_no_message() {
     let settings = Settings { whole: true, ..settings(Inject::Final) };
     let passed = whole::pass(context(Kind::Doubao), settings, vec![Bytes::from(json.clone())], End::Clean, true);
     assert_eq!((passed.out(), passed.record), (json, None));
+}
+
+/// Search responses, each one JSON document: named and told by its shape, the record is the same.
+#[test]
+fn golden_documents() {
+    let update = std::env::var_os("UPDATE_GOLDEN").is_some();
+    let (mut differing, mut count) = (Vec::new(), 0);
+    for (folder, kind) in [("tavily", Kind::Tavily), ("mcp", Kind::Mcp)] {
+        for entry in fs::read_dir(fixtures().join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.to_string_lossy().ends_with(".citations.json") {
+                continue;
+            }
+            count += 1;
+            let input = fs::read_to_string(&path).unwrap();
+            assert_eq!(provider::of_document(&input), Some(kind), "{}", path.display());
+            let record = whole::document(context(kind), Bytes::from(input.clone()));
+            let actual = serde_json::to_string_pretty(&record).unwrap() + "\n";
+            let golden = path.with_extension("citations.json");
+            if update {
+                fs::write(&golden, &actual).unwrap();
+            } else if fs::read_to_string(&golden).unwrap_or_default() != actual {
+                differing.push(golden.display().to_string());
+            }
+        }
+    }
+    assert!(count >= 7, "documents are missing");
+    assert!(differing.is_empty(), "not as golden (UPDATE_GOLDEN=1 rewrites): {differing:#?}");
 }

@@ -19,7 +19,7 @@ pub fn citetap(dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_citetap"));
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
-        if text.starts_with("CITETAP") || matches!(&*text, "PORT" | "RUST_LOG") {
+        if text.starts_with("CITETAP") || text.starts_with("TAVILY") || matches!(&*text, "PORT" | "RUST_LOG") {
             command.env_remove(name);
         }
     }

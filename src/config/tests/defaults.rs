@@ -42,6 +42,11 @@ fn every_default_is_the_documented_one() {
     assert_eq!(records.sweep, 600 * SECOND);
     assert_eq!(records.queue, 4096);
 
+    let search = &config.search;
+    assert!(search.authorization.is_none() && search.event_types.is_empty());
+    assert_eq!((search.base_url.as_str(), search.timeout), ("https://api.tavily.com/", 10 * SECOND));
+    assert_eq!((search.max_results, search.topic, search.search_depth), (5, Topic::General, Depth::Basic));
+
     let route = &config.routes[0];
     assert_eq!((route.provider, route.inject), (Provider::Auto, Inject::Final));
     assert!(!route.emit_empty && route.link_base.is_none());
@@ -59,7 +64,7 @@ fn every_key_of_the_file_is_read() {
         });
         assert!(error.contains(&format!("{key} = a date or time: ")), "{error}");
     }
-    assert_eq!(known.len(), 4 + 2 + 10 + 6 + 3);
+    assert_eq!(known.len(), 4 + 2 + 10 + 6 + 3 + 7);
 }
 
 #[test]

@@ -107,6 +107,10 @@ impl Web {
 
     /// `STREAM_CHUNK`, `STREAM_MSG_NOTIFY`, snapshots, and whatever else looks like them.
     fn chunk(&mut self, node: &Node<'_>, sink: &mut dyn Sink) {
+        // The message itself, as it is kept outside streams.
+        if node.any(&["content_block", "contentBlock"]).is_some() {
+            return self.message(node, MAX_NESTED, sink);
+        }
         if let Some(meta) = node.get("meta") {
             if user_type(meta) == Some(USER) {
                 return;

@@ -2,8 +2,10 @@
 
 mod flight;
 mod list;
+mod normalize;
 mod one;
 mod ops;
+mod search;
 mod tenants;
 
 use std::time::Duration;

@@ -11,10 +11,10 @@ use crate::net::{Answer, Client, Proxy, eventually, request, tencent};
 
 type Headers = &'static [(&'static str, &'static str)];
 
-const ALPHA: Headers = &[("x-citetap-key", "alpha-key")];
+pub const ALPHA: Headers = &[("x-citetap-key", "alpha-key")];
 const BETA: Headers = &[("x-citetap-key", "beta-key")];
 
-fn keys() -> String {
+pub fn keys() -> String {
     let mut toml = String::new();
     for name in ["alpha", "beta"] {
         let hash = Sha256::digest(format!("{name}-key"));

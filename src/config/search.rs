@@ -1,0 +1,96 @@
+//! `[search]`: the search service, its key, and the domains of event types.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use clap::ValueEnum;
+use http::HeaderValue;
+
+use super::{
+    Search, check,
+    resolve::Reader,
+    url_check,
+    value::{Entry, Value},
+};
+use crate::supplement::{Depth, MAX_DOMAINS, MAX_RESULTS, Topic, domain};
+
+/// The table whose keys are the operator's own.
+pub(super) const EVENT_TYPES: &str = "search.event_types";
+/// Never shown.
+pub(super) const KEY: &str = "search.key";
+
+/// Longer than any key, shorter than any slip such as a whole file.
+const MAX_KEY: usize = 512;
+
+pub(super) fn resolve(reader: &mut Reader<'_>) -> Option<Search> {
+    let authorization = authorization(reader);
+    let base_url = reader.optional("search.base_url", url_check::http_url);
+    let timeout = reader.optional("search.timeout", |entry| check::duration(entry, Duration::from_millis(1)));
+    let max_results = reader.optional("search.max_results", |entry| check::count(entry, 1..=u64::from(MAX_RESULTS)));
+    let topic = reader.optional("search.topic", word::<Topic>);
+    let search_depth = reader.optional("search.search_depth", word::<Depth>);
+    let event_types = reader.optional(EVENT_TYPES, event_types);
+    Some(Search {
+        authorization,
+        base_url: base_url?,
+        timeout: timeout?,
+        max_results: u32::try_from(max_results?).ok()?,
+        topic: topic?,
+        search_depth: search_depth?,
+        event_types: event_types?,
+    })
+}
+
+/// The header that the key becomes. No error repeats a key.
+fn authorization(reader: &mut Reader<'_>) -> Option<HeaderValue> {
+    let entry = reader.keys.get(KEY)?;
+    let text = match (&entry.value, entry.text()) {
+        (_, Some(text)) => text,
+        (Value::Other(_), None) => return reader.optional(KEY, |_| Err("expected a text".to_owned())),
+        // A number may be a key without its quotes.
+        _ => {
+            reader.refuse(KEY, &entry.place, "expected a text in quotes");
+            return None;
+        }
+    };
+    if text.is_empty() {
+        return None;
+    }
+    let plain = text.len() <= MAX_KEY && text.bytes().all(|b| b.is_ascii_graphic());
+    match HeaderValue::from_str(&format!("Bearer {text}")).ok().filter(|_| plain) {
+        Some(mut value) => {
+            value.set_sensitive(true);
+            Some(value)
+        }
+        None => {
+            reader.refuse(KEY, &entry.place, "expected a key: visible ASCII characters without spaces");
+            None
+        }
+    }
+}
+
+fn word<T: ValueEnum>(entry: &Entry) -> check::Checked<T> {
+    let values: Vec<_> = T::value_variants().iter().filter_map(T::to_possible_value).collect();
+    let names: Vec<&str> = values.iter().map(clap::builder::PossibleValue::get_name).collect();
+    check::word(entry, &names, |text| T::from_str(text, false).ok())
+}
+
+fn event_types(entry: &Entry) -> check::Checked<BTreeMap<String, Vec<String>>> {
+    let Value::Map(types) = &entry.value else {
+        return Err("expected a table in the file: [search.event_types]".to_owned());
+    };
+    let mut read = BTreeMap::new();
+    for (name, list) in types {
+        let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_';
+        if !(1..=32).contains(&name.len()) || !name.bytes().all(plain) {
+            return Err(format!("{name:?}: expected names of 1 to 32 of a-z, 0-9, - and _"));
+        }
+        let Value::List(_) = list.value else { return Err(format!("{name}: expected a list of domains")) };
+        let domains = check::list(list, "expected a domain such as example.com", domain);
+        let domains = domains.map_err(|why| format!("{name}: {why}"))?;
+        if domains.len() > MAX_DOMAINS {
+            return Err(format!("{name}: expected {MAX_DOMAINS} domains at most"));
+        }
+        read.insert(name.clone(), domains);
+    }
+    Ok(read)
+}

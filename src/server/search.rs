@@ -1,0 +1,76 @@
+//! `POST /search`: a search through the configured service, as a record. Nothing is kept.
+
+use std::sync::Weak;
+
+use axum::{Router, body::Body, extract::State, response::Response, routing::post};
+use http::StatusCode;
+
+use super::{
+    App,
+    citations::{app, plain_json},
+    normalize::collect,
+    problem::Problem,
+};
+use crate::{
+    citation::Record,
+    supplement::{self, Ask, Query, SearchError, Tavily},
+    telemetry::ResultLabel,
+};
+
+/// Searches at one time; further ones are refused at once, as each may hold an answer of 4 MiB.
+pub const MAX_AT_ONCE: usize = 32;
+/// A query and some lists of domains.
+const MAX_ASK: u64 = 64 * 1024;
+
+pub fn router(app: Weak<App>) -> Router {
+    Router::new().route("/search", post(search).fallback(|| async { Problem::method_not_allowed() })).with_state(app)
+}
+
+async fn search(State(state): State<Weak<App>>, body: Body) -> Result<Response, Problem> {
+    let app = app(&state)?;
+    let service = app.search.as_ref().ok_or_else(Problem::search_not_configured)?;
+    let body = collect(&app, body, MAX_ASK).await?.take();
+    let ask: Ask = serde_json::from_slice(&body)
+        .map_err(|error| Problem::bad_request(format!("expected JSON such as {{\"query\":\"…\"}}: {error}")))?;
+    let query = Query::new(ask, &app.config.search).map_err(Problem::bad_request)?;
+    let _place = app
+        .searching
+        .try_acquire()
+        .map_err(|_| Problem::busy(format!("{MAX_AT_ONCE} searches are under way already")))?;
+    let found = find(&app, service, &query).await;
+    let result = found.as_ref().map_or_else(SearchError::kind, |_| "ok");
+    app.metrics.searches.get_or_create(&ResultLabel { result }).inc();
+    match found {
+        Ok(record) => Ok(plain_json(StatusCode::OK, serde_json::to_vec(&record).unwrap_or_default())),
+        Err(error) => {
+            tracing::warn!(why = error.kind(), "search failed");
+            Err(problem(error))
+        }
+    }
+}
+
+async fn find(app: &App, service: &Tavily, query: &Query) -> Result<Box<Record>, SearchError> {
+    let context = supplement::context();
+    let answer = service.search(query).await?;
+    let (record, dropped) = supplement::record(context, query, answer)?;
+    app.metrics.search_dropped.inc_by(dropped.into());
+    Ok(record)
+}
+
+/// Whose fault it is: the service's and its key's are not the asker's.
+fn problem(error: SearchError) -> Problem {
+    let detail = error.to_string();
+    match error {
+        SearchError::KeyRefused => Problem::search(StatusCode::BAD_GATEWAY, "search-key-refused", detail),
+        SearchError::RateLimited(rest) => {
+            let seconds = rest.map_or(1, |rest| u32::try_from(rest.as_secs()).unwrap_or(u32::MAX).max(1));
+            Problem::search(StatusCode::SERVICE_UNAVAILABLE, "search-rate-limited", detail).retry_after(seconds)
+        }
+        SearchError::QuotaUsedUp => Problem::search(StatusCode::SERVICE_UNAVAILABLE, "search-quota", detail),
+        SearchError::Refused(_) => Problem::search(StatusCode::BAD_REQUEST, "search-refused", detail),
+        SearchError::Timeout(_) => Problem::search(StatusCode::GATEWAY_TIMEOUT, "search-timeout", detail),
+        SearchError::Unreachable(_) => Problem::search(StatusCode::BAD_GATEWAY, "search-unreachable", detail),
+        SearchError::Status(_) => Problem::search(StatusCode::BAD_GATEWAY, "search-failed", detail),
+        SearchError::Unreadable(_) => Problem::search(StatusCode::BAD_GATEWAY, "search-unreadable", detail),
+    }
+}

@@ -1,0 +1,301 @@
+//! `POST /search` and `citetap search`, against a scripted Tavily on loopback.
+
+use std::time::{Duration, Instant};
+
+use citetap::replay::{Script, Scripted, Step, Upstream};
+use http::{HeaderValue, Method, StatusCode, header};
+use serde_json::{Value, json};
+
+use super::{ask, tenants};
+use crate::{
+    net::{Answer, Client, Proxy, post, request, route},
+    process::{Ran, Running, citetap, run},
+};
+
+/// In no log, error, metric or record.
+const CANARY: &str = "test-key-canary-4711";
+
+const DOMAINS: &str = "[search.event_types]\nhack = [\"coin.example\", \"block.example.org\"]\nany = []\n";
+
+fn response() -> Value {
+    let result = |title: &str, url: &str, score: f64| json!({"title": title, "url": url, "content": "摘要", "score": score, "raw_content": null});
+    json!({"query": "q", "answer": null, "images": [], "response_time": 1.2, "request_id": "req-1", "results": [
+        result("一", "https://coin.example/1", 0.9),
+        result("二", "https://www.coin.example/2", 0.8),
+        result("三", "https://evilcoin.example/3", 0.7),
+        result("四", "https://block.example.org.evil.example/4", 0.6),
+    ]})
+}
+
+fn error(status: u16, body: Value) -> Script {
+    Script::json(body.to_string()).status(StatusCode::from_u16(status).unwrap())
+}
+
+fn ok() -> Script {
+    Script::json(response().to_string())
+}
+
+/// A Tavily with this script, and the proxy that asks it; `toml` goes into `[search]`, `more` behind it.
+async fn searching(script: Script, toml: &str, more: &str) -> (Upstream, Proxy) {
+    let tavily = Upstream::bind(vec![Scripted::new("/", script)]).await.unwrap();
+    let toml = format!(
+        "{}[search]\nkey = \"{CANARY}\"\nbase_url = \"{}/api\"\n{toml}\n{more}\n",
+        route("chat", &tavily.url()),
+        tavily.url(),
+    );
+    let proxy = Proxy::start(&toml).await;
+    (tavily, proxy)
+}
+
+async fn search(proxy: &Proxy, body: Value) -> Answer {
+    Client::h1(proxy.addr).await.send(post("/search", body.to_string())).await
+}
+
+fn urls(record: &Value) -> Vec<&str> {
+    record["citations"].as_array().unwrap().iter().map(|one| one["url"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_search_is_a_record_that_is_not_stored() {
+    let (tavily, proxy) = searching(ok(), "", "").await;
+    let answer = search(
+        &proxy,
+        json!({"query": " q ", "topic": "news", "search_depth": "ultra-fast", "time_range": "week",
+        "start_date": "2026-01-01", "max_results": 7, "exclude_domains": ["Spam.example"]}),
+    );
+    let answer = answer.await;
+    assert_eq!((answer.status, answer.header("cache-control")), (StatusCode::OK, Some("no-store")));
+    let record = answer.json().await;
+    assert_eq!((&record["provider"], &record["route"]), (&json!("tavily"), &json!("search")));
+    assert_eq!((&record["complete"], &record["stored"]), (&json!(true), &json!(false)));
+    assert_eq!(uuid::Uuid::parse_str(record["messageId"].as_str().unwrap()).unwrap().get_version_num(), 7);
+    assert_eq!((&record["queries"], &record["metadata"]), (&json!(["q"]), &json!({"requestId": "req-1"})));
+    assert_eq!(record["citations"][1]["metadata"]["score"], 0.8);
+    assert_eq!(urls(&record).len(), 4);
+    assert_eq!(proxy.get("/citations").await.json().await["items"], json!([]));
+
+    let seen = tavily.requests().remove(0);
+    assert_eq!((seen.method, seen.path.as_str()), (Method::POST, "/api/search"));
+    assert_eq!(seen.headers["authorization"], format!("Bearer {CANARY}"));
+    assert_eq!(
+        (&seen.headers["content-type"], &seen.headers["accept-encoding"]),
+        (&HeaderValue::from_static("application/json"), &HeaderValue::from_static("identity"))
+    );
+    let sent: Value = serde_json::from_slice(&seen.body).unwrap();
+    assert_eq!(
+        sent,
+        json!({"query": "q", "topic": "news", "search_depth": "ultra-fast", "time_range": "week", "start_date": "2026-01-01",
+        "max_results": 7, "exclude_domains": ["spam.example"], "include_answer": false, "include_favicon": true})
+    );
+}
+
+#[tokio::test]
+async fn results_outside_the_domains_of_an_event_type_are_dropped_and_counted() {
+    let (tavily, proxy) = searching(ok(), "", DOMAINS).await;
+    let sent =
+        |n: usize| serde_json::from_slice::<Value>(&tavily.requests()[n].body).unwrap()["include_domains"].clone();
+    let record = search(&proxy, json!({"query": "q", "event_type": "hack"})).await.json().await;
+    assert_eq!(urls(&record), ["https://coin.example/1", "https://www.coin.example/2"]);
+    assert_eq!(record["metadata"]["droppedOutsideDomains"], 2);
+    assert_eq!(record["metadata"]["eventType"], "hack");
+    assert_eq!((&record["stats"]["totalReturned"], &record["stats"]["keptAfterFilter"]), (&json!(2), &json!(2)));
+    assert_eq!(sent(0), json!(["coin.example", "block.example.org"]));
+
+    // A request may narrow the list, never leave it.
+    let narrow = json!({"query": "q", "event_type": "hack", "include_domains": ["www.coin.example", "other.example"]});
+    let record = search(&proxy, narrow).await.json().await;
+    assert_eq!(urls(&record), ["https://www.coin.example/2"]);
+    assert_eq!(sent(1), json!(["www.coin.example"]));
+    let leave = json!({"query": "q", "event_type": "hack", "include_domains": ["other.example"]});
+    search(&proxy, leave).await.is_problem(400, "bad-request").await;
+
+    let record = search(&proxy, json!({"query": "q", "event_type": "any"})).await.json().await;
+    assert_eq!(urls(&record).len(), 4, "an empty list enforces nothing");
+    let problem = search(&proxy, json!({"query": "q", "event_type": "hck"})).await.is_problem(400, "bad-request").await;
+    assert_eq!(problem["detail"], "event_type is one of any, hack");
+    let metrics = proxy.get("/metrics").await.whole().await.text();
+    assert!(metrics.contains("citetap_search_results_dropped_total 5"), "{metrics}");
+    assert!(metrics.contains(r#"citetap_searches_total{result="ok"} 3"#), "{metrics}");
+}
+
+#[tokio::test]
+async fn each_failure_of_the_service_is_a_problem_of_its_own_without_the_key() {
+    let echo = json!({"detail": {"error": format!("bad key {CANARY}\nquery too long")}});
+    let redirect = error(302, json!({})).header(header::LOCATION, HeaderValue::from_static("/elsewhere"));
+    let bulk = Script::new([Step::Bulk { len: 5 << 20, chunk: 65536 }]);
+    let gzip = ok().header(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    let rest =
+        |script: Script, after: &'static str| script.header(header::RETRY_AFTER, HeaderValue::from_static(after));
+    for (script, status, kind, requests, detail) in [
+        (error(401, echo.clone()), 502, "search-key-refused", 1, "refused the key (search.key, TAVILY_API_KEY)"),
+        (error(403, echo.clone()), 502, "search-key-refused", 1, "refused the key"),
+        (error(400, echo.clone()), 400, "search-refused", 1, "request: bad key ••• query too long"),
+        (error(422, json!({"detail": [{"msg": "field required"}]})), 400, "search-refused", 1, "field required"),
+        (error(400, json!([])), 400, "search-refused", 1, "it did not say why"),
+        (rest(error(429, echo.clone()), "60"), 503, "search-rate-limited", 1, "60 s of rest"),
+        (rest(error(429, echo.clone()), "18446744073709551615"), 503, "search-rate-limited", 1, "s of rest"),
+        (rest(error(429, echo.clone()), "0"), 503, "search-rate-limited", 2, "limits the rate"),
+        (error(432, echo.clone()), 503, "search-quota", 1, "credits are used up"),
+        (error(500, echo.clone()), 502, "search-failed", 2, "status 500"),
+        (error(503, echo), 502, "search-failed", 2, "status 503"),
+        (redirect, 502, "search-failed", 1, "status 302"),
+        (Script::hang(), 504, "search-timeout", 1, "within 0.7 s (search.timeout)"),
+        (Script::json("{\"query\":"), 502, "search-unreadable", 1, "no search response"),
+        (Script::json("{\"query\":\"q\",\"results\":{}}"), 502, "search-unreadable", 1, "no search response"),
+        (gzip, 502, "search-unreadable", 1, "compressed"),
+        (bulk, 502, "search-unreadable", 1, "larger than 4 MiB"),
+        (ok().cut_after(20), 502, "search-unreachable", 1, "broke"),
+    ] {
+        let (tavily, proxy) = searching(script, "timeout = \"700ms\"", "").await;
+        let began = Instant::now();
+        let answer = search(&proxy, json!({"query": "secret words"})).await;
+        let waits = answer.header("retry-after").is_some();
+        let problem = answer.is_problem(status, kind).await;
+        assert!(began.elapsed() < Duration::from_secs(5), "{kind}");
+        let told = problem["detail"].as_str().unwrap();
+        assert!(told.contains(detail), "{told}");
+        assert!(!told.contains(CANARY) && !told.contains("secret words"), "{told}");
+        assert_eq!(waits, kind == "search-rate-limited", "{told}");
+        assert_eq!(tavily.requests().len(), requests, "{kind} {told}");
+        assert!(tavily.requests().iter().all(|seen| seen.path == "/api/search"), "a redirect is not followed");
+        let metrics = proxy.get("/metrics").await.whole().await.text();
+        assert!(metrics.contains("citetap_searches_total{result=") && !metrics.contains(CANARY), "{metrics}");
+    }
+}
+
+#[tokio::test]
+async fn one_retry_after_the_rest_that_the_service_wants() {
+    let limited = error(429, json!({})).header(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    for (script, least) in [(limited.then(ok()), 1000), (error(500, json!({})).then(ok()), 200)] {
+        let (tavily, proxy) = searching(script, "", "").await;
+        let began = Instant::now();
+        let record = search(&proxy, json!({"query": "q"})).await.json().await;
+        assert_eq!(urls(&record).len(), 4);
+        assert!(began.elapsed() >= Duration::from_millis(least));
+        assert_eq!(tavily.requests().len(), 2);
+    }
+    let (tavily, proxy) = searching(error(500, json!({})).then(Script::hang()), "timeout = \"600ms\"", "").await;
+    search(&proxy, json!({"query": "q"})).await.is_problem(504, "search-timeout").await;
+    assert_eq!(tavily.requests().len(), 2, "the timeout holds for both");
+}
+
+#[tokio::test]
+async fn nobody_answers_at_the_services_address() {
+    let port = crate::process::dead_port();
+    let toml = format!(
+        "{}[search]\nkey = \"{CANARY}\"\nbase_url = \"http://127.0.0.1:{port}\"\n",
+        route("chat", "http://127.0.0.1:9")
+    );
+    let proxy = Proxy::start(&toml).await;
+    search(&proxy, json!({"query": "q"})).await.is_problem(502, "search-unreachable").await;
+}
+
+#[tokio::test]
+async fn without_a_key_it_says_how_to_configure_one() {
+    let proxy = Proxy::start(&route("chat", "http://127.0.0.1:9")).await;
+    let problem = search(&proxy, json!({"query": "q"})).await.is_problem(503, "search-not-configured").await;
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains("TAVILY_API_KEY") && detail.contains("[search]"), "{detail}");
+}
+
+#[tokio::test]
+async fn what_is_asked_is_checked_before_the_service_is() {
+    let (tavily, proxy) = searching(ok(), "", &tenants::keys()).await;
+    let send = async |headers, body: String| {
+        Client::h1(proxy.addr).await.send(request(Method::POST, "/search", headers, body)).await
+    };
+    send(&[], json!({"query": "q"}).to_string()).await.is_problem(401, "unauthorized").await;
+    for (body, detail) in [
+        (String::new(), "expected JSON such as"),
+        ("{}".to_owned(), "missing field `query`"),
+        (json!({"query": "  "}).to_string(), "query is a text of 1 to 2000 characters"),
+        (json!({"query": "长".repeat(2001)}).to_string(), "query is a text of 1 to 2000 characters"),
+        (json!({"query": "q", "max_results": 21}).to_string(), "max_results is a number from 1 to 20"),
+        (json!({"query": "q", "topic": "sports"}).to_string(), "expected one of `general`, `news`, `finance`"),
+        (json!({"query": "q", "querry": 1}).to_string(), "unknown field `querry`"),
+        (
+            json!({"query": "q", "include_domains": ["https://a.example/x"]}).to_string(),
+            "include_domains is a list of domains",
+        ),
+        (json!({"query": "q", "start_date": "yesterday"}).to_string(), "start_date is a date such as 2026-01-13"),
+        (json!({"query": "q", "event_type": "hack"}).to_string(), "none is configured"),
+    ] {
+        let problem = send(tenants::ALPHA, body).await.is_problem(400, "bad-request").await;
+        assert!(problem["detail"].as_str().unwrap().contains(detail), "{problem}");
+    }
+    send(tenants::ALPHA, " ".repeat(64 * 1024 + 1)).await.is_problem(413, "body-too-large").await;
+    ask(&proxy, Method::GET, "/search", tenants::ALPHA).await.is_problem(405, "method-not-allowed").await;
+    assert_eq!(tavily.requests().len(), 0);
+    assert_eq!(send(tenants::ALPHA, json!({"query": "长".repeat(2000)}).to_string()).await.status, 200);
+}
+
+/// The real binary at its most talkative.
+#[tokio::test]
+async fn the_key_is_in_no_log_and_no_check() {
+    let tavily = Upstream::bind(vec![Scripted::new("/", error(401, json!({"detail": CANARY})))]).await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let toml = format!(
+        "store = \"memory:\"\n{}[search]\nbase_url = \"{}\"\n[log]\nlevel = \"trace\"\n",
+        route("chat", &tavily.url()),
+        tavily.url()
+    );
+    std::fs::write(dir.path().join("citetap.toml"), toml).unwrap();
+    std::fs::write(dir.path().join("key"), format!("{CANARY}\n")).unwrap();
+    let mut command = citetap(dir.path(), &["serve", "--listen", "127.0.0.1:0"]);
+    command.env("TAVILY_API_KEY_FILE", "key");
+    let running = Running::start(command).await;
+    let answer = Client::h1(running.addr).await.send(post("/search", r#"{"query":"canary words"}"#)).await;
+    answer.is_problem(502, "search-key-refused").await;
+    assert_eq!(tavily.requests()[0].headers["authorization"], format!("Bearer {CANARY}"));
+    let logged = running.out().join("\n") + &running.err().join("\n");
+    assert!(logged.contains("search failed"), "{logged}");
+    assert!(!logged.contains(CANARY) && !logged.contains("canary words"), "{logged}");
+
+    for args in [&["check"][..], &["check", "--output", "json"]] {
+        let mut command = citetap(dir.path(), args);
+        command.env("TAVILY_API_KEY", CANARY);
+        let ran = run(command, "");
+        assert!(ran.out.contains("•••") && ran.out.contains("env TAVILY_API_KEY"), "{ran:?}");
+        assert!(!ran.out.contains(CANARY) && !ran.err.contains(CANARY), "{ran:?}");
+    }
+}
+
+async fn cli(script: Script, args: &[&str], key: Option<&str>) -> Ran {
+    let tavily = Upstream::bind(vec![Scripted::new("/", script)]).await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let toml = format!("[search]\nbase_url = \"{}\"\n{DOMAINS}", tavily.url());
+    std::fs::write(dir.path().join("citetap.toml"), toml).unwrap();
+    let mut command = citetap(dir.path(), &[&["search"], args].concat());
+    if let Some(key) = key {
+        command.env("TAVILY_API_KEY", key);
+    }
+    tokio::task::spawn_blocking(move || run(command, "")).await.unwrap()
+}
+
+#[tokio::test]
+async fn the_command_line_searches_without_a_route() {
+    let ran = cli(ok(), &["q"], Some(CANARY)).await;
+    assert_eq!(ran.err, "", "progress is for terminals");
+    assert_eq!(urls(&ran.json()).len(), 4);
+    let ran =
+        cli(ok(), &["q", "--event-type", "hack", "--output", "table", "-n", "3", "--topic", "news"], Some(CANARY))
+            .await;
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert!(ran.out.contains("1  0.90   一     coin.example      https://coin.example/1"), "{}", ran.out);
+    assert!(ran.out.ends_with("2 results, 0 duplicates, 0 unusable, 2 outside the domains\n"), "{}", ran.out);
+}
+
+#[tokio::test]
+async fn the_command_line_says_what_failed_without_the_key() {
+    for (script, args, key, said) in [
+        (error(401, json!({})), &["q"][..], Some(CANARY), "refused the key"),
+        (error(400, json!({"detail": {"error": CANARY}})), &["q"], Some(CANARY), "request: •••"),
+        (ok(), &["q"], None, "TAVILY_API_KEY"),
+        (ok(), &["q", "--event-type", "nope"], Some(CANARY), "event_type is one of any, hack"),
+        (ok(), &["q"], Some("two words canary-4711"), "env TAVILY_API_KEY: search.key: expected a key"),
+    ] {
+        let ran = cli(script, args, key).await;
+        assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{ran:?}");
+        assert!(ran.err.contains(said) && !ran.err.contains("canary-4711"), "{ran:?}");
+    }
+}

@@ -3,6 +3,7 @@
 
 mod check;
 mod demo;
+mod export;
 mod health;
 mod replay;
 mod serve;
@@ -39,6 +40,8 @@ enum Command {
     Demo(demo::Args),
     /// Run a saved stream through the tap and show its citations
     Replay(replay::Args),
+    /// Print a message's sources as Markdown, BibTeX, CSV or another format
+    Export(export::Args),
     /// Check the configuration and show where each value came from
     Check(check::Args),
     /// Ask a running citetap whether it is up; for container health checks
@@ -67,6 +70,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Serve(args) => runtime()?.block_on(serve::run(args)),
         Command::Demo(args) => runtime()?.block_on(demo::run(args)),
         Command::Replay(args) => replay::run(&args),
+        Command::Export(args) => runtime()?.block_on(export::run(args)),
         Command::Check(args) => runtime()?.block_on(check::run(args)),
         Command::Health(args) => runtime()?.block_on(health::run(args)),
         Command::Completions { shell } => {

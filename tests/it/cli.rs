@@ -6,6 +6,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::{
     process::{Ran, Running, as_sent, citetap, dead_port, run, the_record},
@@ -365,12 +366,8 @@ async fn export_prints_the_record_of_a_running_citetap() {
 #[tokio::test]
 async fn export_sends_the_key_of_a_file_and_never_shows_it() {
     let dir = tempfile::tempdir().unwrap();
-    let hash = std::fmt::Write::write_fmt;
-    let mut hex = String::new();
-    for byte in sha2::Digest::finalize(sha2::Digest::chain_update(<sha2::Sha256 as sha2::Digest>::new(), "canary-key"))
-    {
-        hash(&mut hex, format_args!("{byte:02x}")).unwrap();
-    }
+    let hash = Sha256::digest("canary-key");
+    let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
     let toml = format!(
         "store = \"memory:\"\n{}[[tenants]]\nname = \"acme\"\nkey_sha256 = \"{hex}\"\n",
         crate::net::route("chat", "http://127.0.0.1:1")

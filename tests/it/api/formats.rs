@@ -116,10 +116,8 @@ async fn cited_keeps_what_the_answer_cites_and_lang_chooses_the_words() {
 
 #[tokio::test]
 async fn a_message_in_flight_is_given_as_far_as_it_is_known() {
-    let whole = tencent::answer("m-1");
-    let cut = whole.find("event:finish").unwrap_or(whole.len() - 1);
-    let (first, last) = whole.split_at(whole[..cut].rfind("\n\n").unwrap() + 2);
-    let script = steps(&[first.to_owned(), last.to_owned()], FOR_EVER);
+    let pieces = [tencent::references("m-1", &[1, 2]), tencent::finish("m-1")];
+    let script = steps(&pieces, FOR_EVER);
     let (_upstream, proxy) = proxy(vec![("/m-1", script)], "").await;
     let _open = proxy.post("/chat/m-1", "{}").await;
     let found = crate::net::eventually(|| async {
@@ -130,4 +128,5 @@ async fn a_message_in_flight_is_given_as_far_as_it_is_known() {
     assert_eq!(answer.header("retry-after"), Some("1"));
     assert_eq!(answer.header("content-type"), Some("text/markdown; charset=utf-8"));
     assert_eq!(answer.header("etag"), None);
+    assert_eq!(answer.whole().await.text().lines().count(), 2);
 }

@@ -17,7 +17,8 @@ pub fn entries(sources: &[Source<'_>], accessed: Option<Day<'_>>) -> String {
             tag("DA", &slashed(day));
         }
         if let Some(url) = &source.url {
-            tag("UR", &plain_url(url, char::is_whitespace));
+            // Readers take several URLs on one line, with `;` between them.
+            tag("UR", &plain_url(url, |c| c == ';' || c.is_whitespace()));
             if let Some(day) = accessed {
                 tag("Y2", &slashed(day));
             }

@@ -51,13 +51,24 @@ fn item(source: &Source<'_>) -> String {
     out
 }
 
+/// What need not be escaped stays readable: `_` within a word is no emphasis, and without a `;` there are no entities.
 fn escaped(text: &str) -> String {
+    let entities = text.contains(';');
     let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if matches!(c, '\\' | '`' | '*' | '_' | '{' | '}' | '[' | ']' | '<' | '>' | '|' | '~' | '&' | '$' | '^') {
+    let mut chars = text.chars().peekable();
+    let mut in_word = false;
+    while let Some(c) = chars.next() {
+        let acts = match c {
+            '\\' | '`' | '*' | '{' | '}' | '[' | ']' | '<' | '>' | '|' | '~' | '$' | '^' => true,
+            '_' => !(in_word && chars.peek().is_some_and(|next| next.is_alphanumeric())),
+            '&' => entities,
+            _ => false,
+        };
+        if acts {
             out.push('\\');
         }
         out.push(c);
+        in_word = c.is_alphanumeric();
     }
     out
 }

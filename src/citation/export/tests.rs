@@ -65,6 +65,7 @@ fn a_list_that_one_would_paste() {
     let first = text.lines().next().unwrap();
     assert!(first.starts_with("1. [") && first.contains("](http://www.fiaoo.com/)"), "{first}");
     assert_eq!(text.lines().count(), 10);
+    assert!(first.starts_with("1. [常州做小程序_微信小程序定制开发_APP"), "no needless escapes: {first}");
     let notes = shown(&seed(), Format::Footnotes);
     assert!(notes.starts_with("[^1]: [") && notes.lines().count() == 10, "{notes}");
 }

@@ -1,5 +1,7 @@
 """Exports read back by their real readers: the same titles, the same URLs, whatever the titles hold.
 
+Besides the captures, made-up messages with titles of random nasty pieces; the seed is fixed, so a failure repeats.
+
 Usage: check.py CITETAP CAPTURE...
 """
 
@@ -8,6 +10,7 @@ import html.parser
 import io
 import json
 import pathlib
+import random
 import re
 import subprocess
 import sys
@@ -40,7 +43,7 @@ KERNEL = {
 
 def one_line(text):
     """As exports have it: runs of blanks are one."""
-    return " ".join(word for word in re.split(r"[ \t\n\r\f\v\u2028\u2029]+", text or "") if word)
+    return " ".join(word for word in re.split(r"[ \t\n\r\f\v\u2028\u2029]+", text or "") if word).strip()
 
 
 def same_url(url):
@@ -49,8 +52,8 @@ def same_url(url):
 
 
 class Capture:
-    def __init__(self, binary, path):
-        self.binary, self.path = binary, path
+    def __init__(self, binary, path, stdin=b""):
+        self.binary, self.path, self.stdin = binary, path, stdin
         record = json.loads(self.export("json"))
         self.sources = sorted(record["citations"], key=lambda one: one["number"])
         for one in self.sources:
@@ -61,7 +64,7 @@ class Capture:
 
     def export(self, output, *more):
         command = [self.binary, "replay", self.path, "--link-base", "https://lexiangla.com/", "--output", output, *more]
-        return subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout.decode("utf-8")
+        return subprocess.run(command, check=True, input=self.stdin, stdout=subprocess.PIPE).stdout.decode("utf-8")
 
     def same(self, what, labels, urls):
         for name, expected, found in [("titles", self.labels, list(labels)), ("URLs", self.urls, list(urls))]:
@@ -83,11 +86,12 @@ def check_bibtex(capture):
     library = bibtexparser.parse_string(text)
     assert not library.failed_blocks, library.failed_blocks
     assert [key for key, _ in entries] == [entry.key for entry in library.entries]
-    # Both take the same from each field.
-    for (_, one), other in zip(entries, library.entries):
-        assert {name: one.fields[name] for name in one.fields} == {f.key: f.value for f in other.fields}
+    # Both take the same from each field, but that pybtex makes every blank a space.
+    blank = lambda text: " ".join(text.split())
+    fields = [{field.key: field.value for field in entry.fields} for entry in library.entries]
+    for (_, one), other in zip(entries, fields):
+        assert dict(one.fields) == {name: blank(value) for name, value in other.items()}, (dict(one.fields), other)
     decode = latex_decoder().latex_to_text
-    fields = [dict(entry.fields) for _, entry in entries]
     titles = [decode(one["title"]) for one in fields]
     capture.same("bibtex", titles, [same_url(one.get("url")) for one in fields])
 
@@ -121,8 +125,11 @@ def check_csv(capture):
     for row in rows:
         assert None not in row and None not in row.values(), row
         assert not any(cell.startswith(FORMULA) for cell in row.values()), row
-    bare = lambda cell: cell[1:] if cell[:1] == "'" and cell[1:].startswith(FORMULA) else cell
-    titles = [bare(row["title"]) or one["label"] for row, one in zip(rows, capture.sources)]
+    titles = []
+    for row, one in zip(rows, capture.sources):
+        guarded = one_line(one["title"]).startswith(FORMULA)
+        assert row["title"].startswith("'") or not guarded, row
+        titles.append(row["title"][guarded:] or one["label"])
     capture.same("csv", titles, [same_url(row["url"]) or None for row in rows])
 
 
@@ -221,17 +228,51 @@ def check_prompt(capture):
             assert line.startswith(f"[{one['number']}] {one['label']}:"), line
 
 
+PIECES = [
+    *"\\{}[]()<>\"'`*_~^|#$%&@=+-,;:.!?/ \n\t0aZé中，’\u3000\u00a0\u202e\u2028\u200d😀א",
+    "](", "![", "&lt;", "&#60;", "&amp", "```", "---", "''", "``", "\\n", "\\textbf{", "{\\", "<!--", "-->", "</", "<b>",
+    "]]>", "javascript:", "http://x", "[^1]:", "ER  - ", "@misc{", "1. ", "%7B", "$$", "a_b", "word", "标题",
+]
+
+
+def made_up(seed, count=150):
+    """A Doubao stream of sources whose titles and URLs are of these pieces."""
+    dice = random.Random(seed)
+    text = lambda most, pieces=PIECES: "".join(dice.choice(pieces) for _ in range(dice.randint(1, most)))
+    # A browser reads `\\` as `/` and takes `.` steps; these URLs are compared as text.
+    plain = [piece for piece in PIECES if "\\" not in piece and "." not in piece]
+    cards = []
+    for number in range(1, count + 1):
+        url = f"https://{dice.choice(['a', 'b', 'www.c'])}.example.com/{number}/{text(6, plain)}"
+        card = {"title": text(12), "summary": text(30), "sitename": text(5), "url": url, "doc_id": f"d{number}"}
+        if dice.random() < 0.2:
+            del card["url"]
+        cards.append({"text_card": card | {"index": number * 2 if number > count // 2 else number}})
+    block = {"queries": ["q"], "results": cards}
+    value = {"content_block": [{"block_type": 10025, "block_id": "1", "content": {"search_query_result_block": block}}]}
+    patch = [{"patch_object": 1, "patch_type": 1, "patch_value": value}]
+    meta = {"message_id": "9", "conversation_id": "8", "user_type": 2}
+    frames = [
+        ("STREAM_MSG_NOTIFY", {"content": {"content_type": 9999, "content_block": []}, "meta": meta}),
+        ("STREAM_CHUNK", {"message_id": "9", "patch_op": patch}),
+        ("SSE_REPLY_END", {"end_type": 3}),
+    ]
+    return "".join(f"event: {name}\ndata: {json.dumps(data)}\n\n" for name, data in frames).encode("utf-8")
+
+
 def main():
     binary, *paths = sys.argv[1:]
     checks = [value for name, value in sorted(globals().items()) if name.startswith("check_")]
     count = 0
-    for path in paths:
-        capture = Capture(binary, path)
+    captures = [(path, b"") for path in paths] + [("-", made_up(seed)) for seed in range(10)]
+    for place, (path, stdin) in enumerate(captures):
+        capture = Capture(binary, path, stdin)
+        assert capture.sources or not stdin, "a made-up message without sources"
         for check in checks:
             try:
                 check(capture)
             except Exception:
-                print(f"{path}: {check.__name__}", file=sys.stderr)
+                print(f"{path} ({place}): {check.__name__}", file=sys.stderr)
                 raise
             count += 1
     print(f"{count} checked")

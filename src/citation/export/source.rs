@@ -124,7 +124,9 @@ pub fn date(time: &str) -> Option<Day<'_>> {
 fn one_line(raw: &str) -> String {
     let (clean, _) = text::line(raw, usize::MAX);
     let is_blank = |c: char| c.is_ascii_whitespace() || matches!(c, '\u{2028}' | '\u{2029}');
-    clean.split(is_blank).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+    let joined = clean.split(is_blank).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
+    // Readers take wider blanks away at the ends as well.
+    joined.trim().to_owned()
 }
 
 /// The URL without characters that its surroundings would take for theirs. One that has such is first written

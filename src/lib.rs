@@ -12,7 +12,7 @@
 //! | [`upstream`] | the HTTP client: header hygiene, timeouts |
 //! | [`sse`] | framing; knows no JSON |
 //! | [`provider`] | what frames mean, one file per wire format |
-//! | [`citation`] | record, ledger, URLs |
+//! | [`citation`] | record, ledger, URLs, exports |
 //! | [`marker`] | inline markers in an answer's text |
 //! | [`profile`] | how a record looks on the wire |
 //! | [`pipeline`] | bytes in, the same bytes and our event out |

@@ -1,5 +1,6 @@
-//! Citations: their shape, their URLs, and the ledger that numbers them.
+//! Citations: their shape, their URLs, the ledger that numbers them, and the formats that they leave in.
 
+pub mod export;
 pub mod ledger;
 pub mod record;
 pub mod text;

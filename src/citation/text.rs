@@ -31,7 +31,7 @@ fn clean(raw: &str, cap: usize, keep_newlines: bool) -> (String, bool) {
 }
 
 /// Characters that reorder what stands around them.
-fn is_bidi(c: char) -> bool {
+pub fn is_bidi(c: char) -> bool {
     matches!(c, '\u{061C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
 

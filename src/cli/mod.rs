@@ -3,6 +3,7 @@
 
 mod check;
 mod demo;
+mod export;
 mod health;
 mod replay;
 mod search;
@@ -42,6 +43,8 @@ enum Command {
     Replay(replay::Args),
     /// Search the web through the configured service and show what was found
     Search(search::Args),
+    /// Print a message's sources as Markdown, BibTeX, CSV or another format
+    Export(export::Args),
     /// Check the configuration and show where each value came from
     Check(check::Args),
     /// Ask a running citetap whether it is up; for container health checks
@@ -71,6 +74,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Demo(args) => runtime()?.block_on(demo::run(args)),
         Command::Replay(args) => replay::run(&args),
         Command::Search(args) => runtime()?.block_on(search::run(args)),
+        Command::Export(args) => runtime()?.block_on(export::run(args)),
         Command::Check(args) => runtime()?.block_on(check::run(args)),
         Command::Health(args) => runtime()?.block_on(health::run(args)),
         Command::Completions { shell } => {

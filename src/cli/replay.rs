@@ -9,9 +9,9 @@ use std::{
 use clap::builder::PossibleValuesParser;
 use url::Url;
 
-use super::{Failure, print, table};
+use super::{Failure, export, print, table};
 use crate::{
-    citation::Record,
+    citation::{Record, export::Format},
     config::{Inject, Provider},
     pipeline::{
         Budget, Context, End, Settings,
@@ -22,7 +22,7 @@ use crate::{
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  citetap replay answer.sse\n  curl -sN https://chat.example.com/… | citetap replay - --output json"
+    after_help = "Examples:\n  citetap replay answer.sse --output bibtex\n  curl -sN https://chat.example.com/… | citetap replay - --output json"
 )]
 pub struct Args {
     /// A capture: raw SSE, `curl -N` output, one JSON payload per line, or HAR; - reads standard input
@@ -44,6 +44,9 @@ pub struct Args {
     #[arg(long, value_name = "URL")]
     link_base: Option<Url>,
 
+    #[command(flatten)]
+    how: export::How,
+
     /// When citation events are added
     #[arg(long, value_name = "WHEN", default_value = "final", value_parser = PossibleValuesParser::new(Inject::NAMES))]
     inject: String,
@@ -54,6 +57,31 @@ enum Output {
     Table,
     Json,
     Sse,
+    Markdown,
+    Footnotes,
+    Html,
+    Csv,
+    Bibtex,
+    Ris,
+    Csl,
+    Prompt,
+}
+
+impl Output {
+    /// `None`: the record itself.
+    const fn format(self) -> Option<Format> {
+        match self {
+            Self::Table | Self::Json | Self::Sse => None,
+            Self::Markdown => Some(Format::Markdown),
+            Self::Footnotes => Some(Format::Footnotes),
+            Self::Html => Some(Format::Html),
+            Self::Csv => Some(Format::Csv),
+            Self::Bibtex => Some(Format::Bibtex),
+            Self::Ris => Some(Format::Ris),
+            Self::Csl => Some(Format::Csl),
+            Self::Prompt => Some(Format::Prompt),
+        }
+    }
 }
 
 pub fn run(args: &Args) -> Result<(), Failure> {
@@ -66,19 +94,12 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         return print(diff(&passed).as_bytes());
     }
     let default = if io::stdout().is_terminal() { Output::Table } else { Output::Json };
-    match args.output.unwrap_or(default) {
-        Output::Sse => print(&passed.out()),
-        Output::Json => match &passed.record {
-            Some(record) => {
-                let json = serde_json::to_string_pretty(record).unwrap_or_default();
-                print(format!("{json}\n").as_bytes())
-            }
-            None => Err(nothing(args)),
-        },
-        Output::Table => match &passed.record {
-            Some(record) => print(shown(record).as_bytes()),
-            None => Err(nothing(args)),
-        },
+    let output = args.output.unwrap_or(default);
+    match (output, &passed.record) {
+        (Output::Sse, _) => print(&passed.out()),
+        (_, None) => Err(nothing(args)),
+        (Output::Table, Some(record)) => print(shown(record).as_bytes()),
+        (_, Some(record)) => print(export::rendered(record, output.format(), &args.how).as_bytes()),
     }
 }
 

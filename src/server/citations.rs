@@ -17,13 +17,13 @@ use axum::{
     routing::{any, get},
 };
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use super::{App, live, problem::Problem};
+use super::{App, formats, live, problem::Problem};
 use crate::{
-    citation::{Record, url::source_id},
+    citation::Record,
     profile::native::EVENT,
     sse::{Eol, encode},
     store::{Cursor, Filter, PAGE_DEFAULT, PAGE_MAX, StoreError},
@@ -82,6 +82,10 @@ struct One {
     provider: Option<String>,
     /// Seconds.
     wait: Option<f64>,
+    /// See [`formats`], as the next two.
+    format: Option<String>,
+    cited: Option<bool>,
+    lang: Option<String>,
 }
 
 async fn one(
@@ -94,6 +98,7 @@ async fn one(
     let app = app(&state)?;
     let id = checked(id)?;
     let query = read(query)?;
+    let wanted = formats::wanted(query.format.as_deref(), query.cited, query.lang.as_deref(), &headers)?;
     let wait = match query.wait {
         Some(seconds) => Duration::try_from_secs_f64(seconds)
             .map_err(|_| Problem::bad_request("wait is a number of seconds"))?
@@ -105,17 +110,17 @@ async fn one(
         let in_time = tokio::time::timeout(wait, watched.wait_for(|state| state.done)).await.is_ok();
         if !in_time {
             let record = Arc::clone(&watched.borrow().record);
-            return Ok(in_flight(&record));
+            return Ok(formats::in_flight(&record, wanted));
         }
         let last = watched.borrow().record.clone();
         let stored = app.store.get(&tenant, &id, Some(&last.provider)).await.map_err(store_problem)?;
         // A store that failed leaves what was seen, which says itself that it is not stored; a record of an
         // earlier stream is not what was waited for.
         let stored = stored.map(|entry| entry.record).filter(|record| record.nonce == last.nonce);
-        return Ok(json(&stored.unwrap_or_else(|| (*last).clone()), &headers));
+        return Ok(formats::answer(&stored.unwrap_or_else(|| (*last).clone()), wanted, &headers));
     }
     match app.store.get(&tenant, &id, query.provider.as_deref()).await.map_err(store_problem)? {
-        Some(entry) => Ok(json(&entry.record, &headers)),
+        Some(entry) => Ok(formats::answer(&entry.record, wanted, &headers)),
         None => Err(Problem::not_found()),
     }
 }
@@ -125,36 +130,6 @@ fn in_flight_of(app: &App, tenant: &str, id: &str, provider: Option<&str>) -> Op
     let watched = app.live.watch(tenant, id)?;
     let fits = provider.is_none_or(|provider| provider == watched.borrow().record.provider);
     fits.then_some(watched)
-}
-
-/// 202: the message is known, its list is not final.
-fn in_flight(record: &Record) -> Response {
-    let mut response = plain_json(StatusCode::ACCEPTED, serde_json::to_vec(record).unwrap_or_default());
-    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-    response
-}
-
-fn json(record: &Record, asked: &HeaderMap) -> Response {
-    let body = serde_json::to_string(record).unwrap_or_default();
-    let tag = format!("\"{}\"", source_id(&body));
-    let known = asked.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
-    let unchanged = known.is_some_and(|known| known.split(',').any(|one| matches(one.trim(), &tag)));
-    let mut response = if unchanged {
-        StatusCode::NOT_MODIFIED.into_response()
-    } else {
-        plain_json(StatusCode::OK, body.into_bytes())
-    };
-    let headers = response.headers_mut();
-    if let Ok(tag) = HeaderValue::from_str(&tag) {
-        headers.insert(header::ETAG, tag);
-    }
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
-    response
-}
-
-/// RFC 9110 13.1.2: `If-None-Match` compares weakly, and intermediaries that compress weaken our tags.
-fn matches(known: &str, tag: &str) -> bool {
-    known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag
 }
 
 pub(super) fn plain_json(status: StatusCode, body: Vec<u8>) -> Response {

@@ -6,6 +6,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::{
     process::{Ran, Running, as_sent, citetap, dead_port, run, the_record},
@@ -30,7 +31,7 @@ fn check(toml: &str, args: &[&str], env: &[(&str, &str)]) -> Ran {
     run(command, "")
 }
 
-const COMMANDS: [&str; 7] = ["serve", "demo", "replay", "search", "check", "health", "completions"];
+const COMMANDS: [&str; 8] = ["serve", "demo", "replay", "export", "search", "check", "health", "completions"];
 
 #[test]
 fn help_of_each_command_ends_with_examples_that_parse() {
@@ -68,6 +69,10 @@ fn wrong_usage_exits_2_and_says_how() {
         &["demo", "--listen", "here"],
         &["completions", "basic"],
         &["check", "--nonsense"],
+        &["export"],
+        &["export", "m-1", "--format", "yaml"],
+        &["export", "m-1", "--url", "not a url"],
+        &["export", "m-1", "--lang", "fr"],
     ] {
         let ran = plain(args);
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args:?}: {ran:?}");
@@ -299,4 +304,91 @@ fn replay_in_live_mode_ends_with_the_same_list() {
     let (last, end) = (as_sent(the_record(last.as_bytes())), ours.last().unwrap().clone());
     assert_eq!(end.citations, last.citations);
     assert!(end.complete && !ours[0].complete);
+}
+
+#[test]
+fn replay_gives_what_one_would_paste() {
+    let seed = capture("doubao/seed.sse");
+    let shown = |args: &[&str]| {
+        let ran = plain(&[&["replay", &seed, "--output"], args].concat());
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{args:?}");
+        ran.out
+    };
+    assert!(shown(&["markdown"]).starts_with("1. [常州做小程序"));
+    assert!(shown(&["footnotes"]).starts_with("[^1]: [常州做小程序"));
+    assert!(shown(&["bibtex"]).starts_with("@online{fiaoo-com-"));
+    assert!(shown(&["ris"]).starts_with("TY  - ELEC\r\n"));
+    assert!(shown(&["csv"]).starts_with("\"number\",\"aliases\",\"title\","));
+    assert!(shown(&["html"]).starts_with("<!doctype html>\n<html lang=\"zh\">"));
+    assert!(shown(&["csl"]).starts_with("[\n  {"));
+    assert!(shown(&["prompt"]).starts_with("搜索完成，找到 10 个结果：\n[1] "));
+    assert!(shown(&["prompt", "--lang", "en", "--cited"]).starts_with("Search finished, "));
+}
+
+#[tokio::test]
+async fn export_prints_the_record_of_a_running_citetap() {
+    let dir = tempfile::tempdir().unwrap();
+    let demo = Running::start(citetap(dir.path(), &["demo", "--listen", "127.0.0.1:0", "--speed", "1000"])).await;
+    let url = format!("http://{}/", demo.addr);
+    demo.post("/doubao-en/chat/completion").await.whole().await;
+    let id = "35790211840077314";
+    let shown = |args: &[&str]| plain(&[&["export", id, "--url", &url], args].concat());
+    let list = shown(&[]);
+    assert_eq!((list.code, list.err.as_str()), (0, ""));
+    assert!(
+        list.out.starts_with("1. [Heat pumps in cold climates: what field data shows](https://energy.example.org/"),
+        "{}",
+        list.out
+    );
+    for format in ["footnotes", "html", "csv", "bibtex", "ris", "csl", "prompt"] {
+        let ours = shown(&["--format", format, "--cited", "--provider", "doubao", "--lang", "zh"]);
+        let path = format!("/citations/{id}?format={format}&cited=true&lang=zh");
+        assert_eq!(ours.out, demo.get(&path).await.whole().await.text(), "{format}: the API says the same");
+    }
+    let json = shown(&["--format", "json"]).json();
+    assert_eq!(json["messageId"], id);
+
+    for (args, why) in [
+        (&["export", "nobody", "--url", &url][..], "404 Not Found: there is no record"),
+        (&["export", "a/../b c", "--url", &url], "400 Bad Request: a message id is"),
+        (&["export", "..", "--url", &url], "not a message id"),
+        (&["export", id, "--url", "ftp://127.0.0.1/"], "http or https"),
+        (&["export", id, "--url", &url, "--provider", "nobody&x=1"], "404"),
+        (&["export", id, "--url", &format!("http://127.0.0.1:{}", dead_port())], "could not connect"),
+        (&["export", id, "--url", &url, "--key-file", "no-such-file"], "--key-file no-such-file: "),
+    ] {
+        let ran = plain(args);
+        assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{args:?}");
+        assert!(ran.err.contains(why), "{args:?}: {}", ran.err);
+    }
+}
+
+#[tokio::test]
+async fn export_sends_the_key_of_a_file_and_never_shows_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let hash = Sha256::digest("canary-key");
+    let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    let toml = format!(
+        "store = \"memory:\"\n{}[[tenants]]\nname = \"acme\"\nkey_sha256 = \"{hex}\"\n",
+        crate::net::route("chat", "http://127.0.0.1:1")
+    );
+    let running = Running::serve(dir.path(), &toml).await;
+    let url = format!("http://{}", running.addr);
+    std::fs::write(dir.path().join("key"), "canary-key\n").unwrap();
+    std::fs::write(dir.path().join("empty"), "\n").unwrap();
+    let ask = |args: &[&str], stdin: &str| {
+        run(citetap(dir.path(), &[&["export", "m-1", "--url", &url], args].concat()), stdin)
+    };
+    for (args, stdin, why) in [
+        (&[][..], "", "401 Unauthorized"),
+        (&["--key-file", "key"], "", "404 Not Found"),
+        (&["--key-file", "-"], "canary-key\n", "404 Not Found"),
+        (&["--key-file", "-"], "canary-wrong", "401 Unauthorized"),
+        (&["--key-file", "-"], "canary\nwrong", "not a key"),
+        (&["--key-file", "empty"], "", "it is empty"),
+    ] {
+        let ran = ask(args, stdin);
+        assert_eq!(ran.code, 1);
+        assert!(ran.err.contains(why) && !ran.err.contains("canary"), "{args:?}: {}", ran.err);
+    }
 }

@@ -1,6 +1,7 @@
 //! The HTTP API: `/citations`, tenants, what operators ask.
 
 mod flight;
+mod formats;
 mod list;
 mod normalize;
 mod one;

@@ -1,0 +1,34 @@
+//! BibTeX and BibLaTeX: `@online` for what has a URL, `@misc` for the rest.
+
+use super::{
+    latex::escaped,
+    source::{Day, Source, plain_url},
+};
+
+pub fn entries(sources: &[Source<'_>], accessed: Option<Day<'_>>) -> String {
+    let entries: Vec<String> = sources.iter().map(|source| entry(source, accessed)).collect();
+    entries.join("\n")
+}
+
+fn entry(source: &Source<'_>, accessed: Option<Day<'_>>) -> String {
+    let kind = if source.url.is_some() { "online" } else { "misc" };
+    let mut out = format!("@{kind}{{{},\n", source.key);
+    let mut field = |name: &str, value: &str| out += &format!("  {name:<12} = {{{value}}},\n");
+    // Braced twice: styles would otherwise lower-case the title.
+    field("title", &format!("{{{}}}", escaped(&source.label)));
+    if let Some(site) = source.site.as_ref().filter(|site| **site != source.label) {
+        field("organization", &format!("{{{}}}", escaped(site)));
+    }
+    if let Some(day) = source.published {
+        field("date", day.text());
+        // Styles of classic BibTeX know this one only.
+        field("year", day.year());
+    }
+    if let Some(url) = &source.url {
+        field("url", &plain_url(url, |c| !c.is_ascii_graphic() || matches!(c, '{' | '}' | '\\' | '"' | '^' | '|')));
+        if let Some(day) = accessed {
+            field("urldate", day.text());
+        }
+    }
+    out + "}\n"
+}

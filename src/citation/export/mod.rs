@@ -1,0 +1,134 @@
+//! A record in the formats of the tools that come next. Pure functions of a record.
+//!
+//! Titles, names and excerpts are strangers' text. Each file here says how its format is kept whole whatever
+//! they hold. Sources come by number, and those that a filter removed do not come at all.
+
+mod bibtex;
+mod csl;
+mod csv;
+mod html;
+mod latex;
+mod markdown;
+mod prompt;
+mod ris;
+mod source;
+#[cfg(test)]
+mod tests;
+
+pub use html::POLICY as HTML_POLICY;
+use source::Source;
+
+use super::Record;
+
+/// A format that a record can leave in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// A numbered list of links.
+    Markdown,
+    /// Definitions of Markdown footnotes, `[^1]: …`.
+    Footnotes,
+    /// A page that needs nothing else.
+    Html,
+    Csv,
+    Bibtex,
+    Ris,
+    /// CSL-JSON.
+    Csl,
+    /// The numbered evidence that a model is given.
+    Prompt,
+}
+
+impl Format {
+    pub const ALL: [Self; 8] =
+        [Self::Markdown, Self::Footnotes, Self::Html, Self::Csv, Self::Bibtex, Self::Ris, Self::Csl, Self::Prompt];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Markdown => "markdown",
+            Self::Footnotes => "footnotes",
+            Self::Html => "html",
+            Self::Csv => "csv",
+            Self::Bibtex => "bibtex",
+            Self::Ris => "ris",
+            Self::Csl => "csl",
+            Self::Prompt => "prompt",
+        }
+    }
+
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.name() == name)
+    }
+
+    /// How a file of it is called.
+    pub const fn extension(self) -> &'static str {
+        match self {
+            Self::Markdown | Self::Footnotes => "md",
+            Self::Html => "html",
+            Self::Csv => "csv",
+            Self::Bibtex => "bib",
+            Self::Ris => "ris",
+            Self::Csl => "json",
+            Self::Prompt => "txt",
+        }
+    }
+}
+
+/// The language of the few words that are ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lang {
+    Zh,
+    En,
+}
+
+impl Lang {
+    pub const NAMES: [&'static str; 2] = ["zh", "en"];
+
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "zh" => Some(Self::Zh),
+            "en" => Some(Self::En),
+            _ => None,
+        }
+    }
+
+    /// The language of the record's own text: Chinese where Han characters are a third of the letters, as
+    /// Chinese titles name many things in Latin ones.
+    fn of(record: &Record) -> Self {
+        let titles = record.citations.iter().filter_map(|citation| citation.title.as_deref());
+        let texts = titles.chain(record.queries.iter().map(String::as_str)).chain(record.summary.as_deref());
+        let (mut han, mut other) = (0_usize, 0_usize);
+        for letter in texts.flat_map(str::chars).filter(|c| c.is_alphabetic()) {
+            match letter {
+                '\u{3400}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}' => han += 1,
+                _ => other += 1,
+            }
+        }
+        if han > 0 && han * 2 >= other { Self::Zh } else { Self::En }
+    }
+}
+
+/// What of a record, and in which words.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Only the sources that the answer cites.
+    pub cited: bool,
+    /// That of the record's text where none is given.
+    pub lang: Option<Lang>,
+}
+
+/// The record in this format.
+pub fn render(record: &Record, format: Format, options: Options) -> String {
+    let sources = source::sources(record, options.cited);
+    let lang = options.lang.unwrap_or_else(|| Lang::of(record));
+    let accessed = source::date(&record.created_at);
+    match format {
+        Format::Markdown => markdown::list(&sources),
+        Format::Footnotes => markdown::footnotes(&sources),
+        Format::Html => html::page(record, &sources, lang),
+        Format::Csv => csv::table(&sources),
+        Format::Bibtex => bibtex::entries(&sources, accessed),
+        Format::Ris => ris::entries(&sources, accessed),
+        Format::Csl => csl::items(&sources, accessed),
+        Format::Prompt => prompt::evidence(&sources, lang),
+    }
+}

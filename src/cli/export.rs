@@ -1,0 +1,162 @@
+//! `citetap export`: a running citetap's record, in the format that the next tool wants.
+
+use std::{
+    fs::File,
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use clap::builder::PossibleValuesParser;
+use http::{HeaderValue, Request, StatusCode};
+use http_body_util::{BodyExt, Empty, Limited};
+use url::Url;
+
+use super::{Failure, print};
+use crate::{
+    citation::{
+        Record,
+        export::{self, Format, Lang, Options},
+        text,
+    },
+    upstream::Client,
+};
+
+/// A record of a thousand sources, each with everything at its cap, is about as large.
+const MAX_RECORD: usize = 256 << 20;
+/// Keys are short; this is for who names the wrong file.
+const MAX_KEY: u64 = 4096;
+
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  citetap export 35790211840077314 --format bibtex >> references.bib\n  citetap export 35790211840077314 --cited --url https://citetap.example.com --key-file key.txt"
+)]
+pub struct Args {
+    /// The message
+    id: String,
+
+    /// What to print
+    #[arg(short, long, value_name = "FORMAT", default_value = "markdown", value_parser = PossibleValuesParser::new(names()))]
+    format: String,
+
+    /// Where citetap listens
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8787")]
+    url: Url,
+
+    /// A file with the key of your tenant; - reads standard input
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+
+    /// Where two providers have the same id
+    #[arg(short, long, value_name = "NAME")]
+    provider: Option<String>,
+
+    #[command(flatten)]
+    how: How,
+
+    /// Seconds to wait for the answer
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
+    timeout: f64,
+}
+
+/// What replay and export have in common.
+#[derive(clap::Args)]
+pub struct How {
+    /// In an export, only the sources that the answer cites
+    #[arg(long)]
+    cited: bool,
+
+    /// The language of an export's own words [default: that of the sources]
+    #[arg(long, value_name = "LANG", value_parser = PossibleValuesParser::new(Lang::NAMES))]
+    lang: Option<String>,
+}
+
+impl How {
+    pub fn options(&self) -> Options {
+        // clap has checked the name.
+        Options { cited: self.cited, lang: self.lang.as_deref().and_then(Lang::named) }
+    }
+}
+
+fn names() -> Vec<&'static str> {
+    std::iter::once("json").chain(Format::ALL.map(Format::name)).collect()
+}
+
+pub async fn run(args: Args) -> Result<(), Failure> {
+    let limit = Duration::try_from_secs_f64(args.timeout)
+        .map_err(|_| Failure::Other("--timeout is a number of seconds".to_owned()))?;
+    let url = target(&args)?;
+    let key = args.key_file.as_deref().map(key).transpose()?;
+    let fetched = tokio::time::timeout(limit, fetch(&url, key, limit)).await;
+    let record = fetched.map_err(|_| Failure::Other(format!("{url} did not answer within {} s", args.timeout)))??;
+    print(rendered(&record, Format::named(&args.format), &args.how).as_bytes())
+}
+
+/// An export, or the record as JSON.
+pub fn rendered(record: &Record, format: Option<Format>, how: &How) -> String {
+    match format {
+        Some(format) => export::render(record, format, how.options()),
+        None => serde_json::to_string_pretty(record).unwrap_or_default() + "\n",
+    }
+}
+
+fn target(args: &Args) -> Result<Url, Failure> {
+    let mut url = args.url.clone();
+    url.set_query(None);
+    url.set_fragment(None);
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(Failure::Other(format!("--url is an http or https URL, not {url}")));
+    }
+    // The segment is encoded as it is added; these two would be steps in the path.
+    if args.id.is_empty() || matches!(args.id.as_str(), "." | "..") {
+        return Err(Failure::Other("this is not a message id".to_owned()));
+    }
+    if let Ok(mut path) = url.path_segments_mut() {
+        path.pop_if_empty().extend(["citations", &args.id]);
+    }
+    url.query_pairs_mut().append_pair("format", "json");
+    if let Some(provider) = &args.provider {
+        url.query_pairs_mut().append_pair("provider", provider);
+    }
+    Ok(url)
+}
+
+fn key(path: &Path) -> Result<HeaderValue, Failure> {
+    let named = |why: String| Failure::Other(format!("--key-file {}: {why}", path.display()));
+    let mut text = String::new();
+    let read = if path == Path::new("-") {
+        io::stdin().lock().take(MAX_KEY).read_to_string(&mut text)
+    } else {
+        File::open(path).and_then(|file| file.take(MAX_KEY).read_to_string(&mut text))
+    };
+    read.map_err(|error| named(error.to_string()))?;
+    let mut key = HeaderValue::from_str(text.trim()).map_err(|_| named("this is not a key".to_owned()))?;
+    if key.is_empty() {
+        return Err(named("it is empty".to_owned()));
+    }
+    key.set_sensitive(true);
+    Ok(key)
+}
+
+async fn fetch(url: &Url, key: Option<HeaderValue>, limit: Duration) -> Result<Record, Failure> {
+    let failed = |why: String| Failure::Other(format!("{url}: {why}"));
+    let mut request =
+        Request::get(url.as_str()).body(Empty::<Bytes>::new()).map_err(|error| failed(error.to_string()))?;
+    if let Some(key) = key {
+        request.headers_mut().insert("x-citetap-key", key);
+    }
+    let response = Client::new(limit).send(request).await.map_err(|fault| failed(fault.to_string()))?;
+    let status = response.status();
+    let body = Limited::new(response.into_body(), MAX_RECORD).collect().await;
+    let body = body.map_err(|error| failed(error.to_string()))?.to_bytes();
+    if !status.is_success() {
+        let problem: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+        let detail = problem["detail"].as_str().map(|detail| format!(": {}", text::line(detail, 1024).0));
+        return Err(failed(format!("{status}{}", detail.unwrap_or_default())));
+    }
+    if status == StatusCode::ACCEPTED {
+        let _ = writeln!(io::stderr(), "citetap: the message is still in flight; this is what is known so far");
+    }
+    serde_json::from_slice(&body).map_err(|error| failed(format!("this is not a record of citations: {error}")))
+}

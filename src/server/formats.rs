@@ -52,7 +52,7 @@ fn unknown_format() -> Problem {
 }
 
 /// What each media type asks for. Of two that are asked for alike, the earlier one is given.
-const TYPES: [(&str, Option<Format>); 10] = [
+const TYPES: [(&str, Option<Format>); 9] = [
     ("application/json", None),
     ("text/html", Some(Format::Html)),
     ("text/markdown", Some(Format::Markdown)),
@@ -63,7 +63,6 @@ const TYPES: [(&str, Option<Format>); 10] = [
     ("application/x-research-info-systems", Some(Format::Ris)),
     // Last: clients that take JSON often say that they take text as well.
     ("text/plain", Some(Format::Prompt)),
-    ("application/problem+json", None),
 ];
 
 /// RFC 9110 12.5.1: the weight of a type is that of the most specific range that fits it. Of equal weights, a

@@ -1,14 +1,14 @@
 //! The layers, put on top of each other.
 
-use std::{ffi::OsString, path::Path};
+use std::{collections::BTreeMap, ffi::OsString, path::Path};
 
 use super::{
     Config, ConfigError, ConfigErrors, Flags, Origin, check,
     env::{self, Env},
     error::Place,
     input::{self, MAX_CONFIG_BYTES, Refusal},
-    layer::{self, Layer, Table},
-    resolve, route, tenant,
+    layer::{self, Layer, Settings, Table},
+    resolve, route, rules, tenant,
     value::{Entry, REDACTED, Value},
 };
 
@@ -83,13 +83,13 @@ fn merge(
 ) -> Result<Loaded, ConfigErrors> {
     let (defaults, known) = layer::defaults();
     let mut layer = Layer { settings: defaults, routes: file.routes, tenants: file.tenants };
-    layer.settings.extend(file.settings);
+    put(&mut layer, file.settings);
 
     let named = env.settings.contains_key("listen") || flags.listen.is_some();
     if let Some(port) = env.port.filter(|_| !named) {
         set_port(&mut layer, &port, &mut errors);
     }
-    layer.settings.extend(env.settings);
+    put(&mut layer, env.settings);
     layer.settings.extend(flags.settings().map(|(key, entry)| (key.to_owned(), entry)));
 
     let mut sidecar = env.sidecar;
@@ -102,6 +102,15 @@ fn merge(
         Some(config) if errors.is_empty() => Ok(Loaded { config, effective: effective(&layer, &known) }),
         _ => Err(ConfigErrors::new(errors)),
     }
+}
+
+/// A setting replaces the one below it; rows of a table replace only their like.
+fn put(layer: &mut Layer, mut above: Settings) {
+    if let Some(table) = above.remove(rules::AUTHORITY) {
+        let table = rules::overlay(layer.settings.remove(rules::AUTHORITY), table);
+        above.insert(rules::AUTHORITY.to_owned(), table);
+    }
+    layer.settings.extend(above);
 }
 
 /// `PORT` keeps the host that the lower layers chose. A faulty host is left for its own error.
@@ -122,7 +131,11 @@ fn set_port(layer: &mut Layer, port: &str, errors: &mut Vec<ConfigError>) {
 fn effective(layer: &Layer, known: &[String]) -> Vec<Setting> {
     let mut settings = Vec::new();
     for key in known {
-        settings.extend(layer.settings.get(key).map(|entry| setting(key.clone(), entry)));
+        let Some(entry) = layer.settings.get(key) else { continue };
+        match &entry.value {
+            Value::Map(rows) => table_rows(key, entry, rows, &mut settings),
+            _ => settings.push(setting(key.clone(), entry)),
+        }
     }
     for (section, keys, tables) in [("routes", route::KEYS, &layer.routes), ("tenants", tenant::KEYS, &layer.tenants)] {
         for table in tables {
@@ -130,6 +143,14 @@ fn effective(layer: &Layer, known: &[String]) -> Vec<Setting> {
         }
     }
     settings
+}
+
+/// How many rows there are, and those that somebody set.
+fn table_rows(key: &str, table: &Entry, rows: &BTreeMap<String, Entry>, settings: &mut Vec<Setting>) {
+    let origin = table.place.origin.clone();
+    settings.push(Setting { key: key.to_owned(), value: format!("{} rows", rows.len()), origin });
+    let set = rows.iter().filter(|(_, entry)| entry.place.origin != Origin::Default);
+    settings.extend(set.map(|(name, entry)| setting(format!("{key}.{name}"), entry)));
 }
 
 fn table_settings(section: &str, keys: &[&str], table: &Table, settings: &mut Vec<Setting>) {

@@ -1,13 +1,13 @@
 //! From merged settings to a [`Config`] of valid values only.
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use super::{
     Config, Limits, Log, LogFormat, Origin, Records, Timeouts,
     check::{self, Checked, GIB, KIB},
     error::{ConfigError, Place},
     layer::{Layer, Settings},
-    route, tenant,
+    route, rules, tenant,
     value::Entry,
 };
 
@@ -41,6 +41,8 @@ pub(super) fn resolve(layer: &Layer, cwd: &Path, errors: &mut Vec<ConfigError>) 
         queue: reader.count("records.queue", MAX_COUNT),
     };
 
+    let rules = Arc::new(rules::resolve(&mut reader));
+
     let auth = match layer.settings.get("auth").map(|entry| tenant::auth(entry, listen, layer.tenants.len())) {
         Some(Err(error)) => {
             errors.push(error);
@@ -63,6 +65,7 @@ pub(super) fn resolve(layer: &Layer, cwd: &Path, errors: &mut Vec<ConfigError>) 
         timeouts,
         limits,
         records,
+        rules,
         routes,
         tenants,
     })
@@ -188,7 +191,7 @@ impl Reader<'_> {
         self.optional(key, |entry| check::size(entry, min..=max)).unwrap_or_default() as usize
     }
 
-    fn count(&mut self, key: &str, max: u64) -> usize {
+    pub fn count(&mut self, key: &str, max: u64) -> usize {
         self.optional(key, |entry| check::count(entry, 1..=max)).unwrap_or_default() as usize
     }
 }

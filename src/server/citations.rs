@@ -23,7 +23,11 @@ use tokio::sync::watch;
 
 use super::{App, live, problem::Problem};
 use crate::{
-    citation::{Record, url::source_id},
+    citation::{
+        Record, Rules,
+        bundle::{self, SearchResultBundle},
+        url::source_id,
+    },
     profile::native::EVENT,
     sse::{Eol, encode},
     store::{Cursor, Filter, PAGE_DEFAULT, PAGE_MAX, StoreError},
@@ -79,6 +83,7 @@ struct One {
     provider: Option<String>,
     /// Seconds.
     wait: Option<f64>,
+    format: Option<String>,
 }
 
 async fn one(
@@ -91,6 +96,12 @@ async fn one(
     let app = app(&state)?;
     let id = checked(id)?;
     let query = read(query)?;
+    let shape: Shape = match query.format.as_deref() {
+        None | Some("json") => |record, _| serde_json::to_string(record).unwrap_or_default(),
+        Some("bundle") => bundled,
+        Some(_) => return Err(Problem::bad_request("format is json or bundle")),
+    };
+    let shape = |record: &Record| shape(record, &app.config.rules);
     let wait = match query.wait {
         Some(seconds) => Duration::try_from_secs_f64(seconds)
             .map_err(|_| Problem::bad_request("wait is a number of seconds"))?
@@ -102,19 +113,31 @@ async fn one(
         let in_time = tokio::time::timeout(wait, watched.wait_for(|state| state.done)).await.is_ok();
         if !in_time {
             let record = Arc::clone(&watched.borrow().record);
-            return Ok(in_flight(&record));
+            return Ok(in_flight(shape(&record)));
         }
         let last = watched.borrow().record.clone();
         let stored = app.store.get(&tenant, &id, Some(&last.provider)).await.map_err(store_problem)?;
         // A store that failed leaves what was seen, which says itself that it is not stored; a record of an
         // earlier stream is not what was waited for.
         let stored = stored.map(|entry| entry.record).filter(|record| record.nonce == last.nonce);
-        return Ok(json(&stored.unwrap_or_else(|| (*last).clone()), &headers));
+        return Ok(json(shape(&stored.unwrap_or_else(|| (*last).clone())), &headers));
     }
     match app.store.get(&tenant, &id, query.provider.as_deref()).await.map_err(store_problem)? {
-        Some(entry) => Ok(json(&entry.record, &headers)),
+        Some(entry) => Ok(json(shape(&entry.record), &headers)),
         None => Err(Problem::not_found()),
     }
+}
+
+/// A record as JSON of some kind.
+type Shape = fn(&Record, &Rules) -> String;
+
+/// `{"bundles": […]}`
+fn bundled(record: &Record, rules: &Rules) -> String {
+    #[derive(Serialize)]
+    struct Bundles {
+        bundles: Vec<SearchResultBundle>,
+    }
+    serde_json::to_string(&Bundles { bundles: bundle::bundles(record, rules) }).unwrap_or_default()
 }
 
 /// The message, if it is in flight, and of this provider where one is asked for.
@@ -125,14 +148,13 @@ fn in_flight_of(app: &App, tenant: &str, id: &str, provider: Option<&str>) -> Op
 }
 
 /// 202: the message is known, its list is not final.
-fn in_flight(record: &Record) -> Response {
-    let mut response = plain_json(StatusCode::ACCEPTED, serde_json::to_vec(record).unwrap_or_default());
+fn in_flight(body: String) -> Response {
+    let mut response = plain_json(StatusCode::ACCEPTED, body.into_bytes());
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     response
 }
 
-fn json(record: &Record, asked: &HeaderMap) -> Response {
-    let body = serde_json::to_string(record).unwrap_or_default();
+fn json(body: String, asked: &HeaderMap) -> Response {
     let tag = format!("\"{}\"", source_id(&body));
     let known = asked.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
     let unchanged = known.is_some_and(|known| known.split(',').any(|one| matches(one.trim(), &tag)));

@@ -13,7 +13,7 @@ use super::{
 /// An average from which agreement counts as a signal.
 const TRIGGER: f64 = 0.6;
 const MANY_RESULTS: usize = 5;
-/// Characters of an excerpt that are read for words: what an event shows of it.
+/// Characters of a title and of an excerpt that are read for words: what an event shows of an excerpt.
 const EXCERPT: usize = 200;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -98,9 +98,8 @@ fn count(n: usize) -> u32 {
 
 /// Title and excerpt, lower-cased.
 fn read(citation: &Citation) -> String {
-    let title = citation.title.as_deref().unwrap_or_default();
-    let excerpt = text::first_chars(citation.content.as_deref().unwrap_or_default(), EXCERPT);
-    format!("{title}\n{excerpt}").to_lowercase()
+    let start = |text: &Option<String>| text::first_chars(text.as_deref().unwrap_or_default(), EXCERPT).to_lowercase();
+    format!("{}\n{}", start(&citation.title), start(&citation.content))
 }
 
 /// The part of a host that somebody registered; the host itself where there is none, as with an address.

@@ -50,9 +50,9 @@ pub fn first_chars(text: &str, count: usize) -> &str {
 pub fn has_word(text: &str, word: &str) -> bool {
     let joins = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() && c < '\u{2E80}');
     let (first, last) = (word.chars().next(), word.chars().next_back());
-    text.match_indices(word).any(|(at, found)| {
+    memchr::memmem::find_iter(text.as_bytes(), word).any(|at| {
         let before = text.get(..at).and_then(|rest| rest.chars().next_back());
-        let after = text.get(at + found.len()..).and_then(|rest| rest.chars().next());
+        let after = text.get(at + word.len()..).and_then(|rest| rest.chars().next());
         let inside = (joins(first) && joins(before)) || (joins(last) && joins(after));
         !inside
     })

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Cells of a list in the table.
-const LIST: usize = 60;
+const LIST: usize = 32;
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  citetap check\n  citetap check --config citetap.toml --reach")]

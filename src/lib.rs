@@ -12,7 +12,7 @@
 //! | [`upstream`] | the HTTP client: header hygiene, timeouts |
 //! | [`sse`] | framing; knows no JSON |
 //! | [`provider`] | what frames mean, one file per wire format |
-//! | [`citation`] | record, ledger, URLs, exports |
+//! | [`citation`] | record, ledger, URLs; scores, corroboration, bundles, exports |
 //! | [`marker`] | inline markers in an answer's text |
 //! | [`profile`] | how a record looks on the wire |
 //! | [`pipeline`] | bytes in, the same bytes and our event out |
@@ -28,7 +28,7 @@
 //!                                                 |  Bytes
 //!                                              sse/splitter      whole frames, slices of those bytes
 //!                                              provider adapter  frame -> signals
-//!                                              citation/ledger   dedupe, number
+//!                                              citation/ledger   dedupe, number, score
 //!                                              pipeline          when; profile: how it looks
 //!                                                 |  the original bytes + our frame
 //!                                              client            (aside: store, metrics, log)

@@ -13,8 +13,9 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use super::{
-    record::{Citation, CitationType, Origin, Stats, Status},
-    text,
+    record::{Citation, CitationType, Origin, Round, Stats, Status},
+    rounds::Rounds,
+    score, text,
     url::{self as links, Link},
 };
 use crate::marker::Scanner;
@@ -42,6 +43,8 @@ pub struct Reference<'a> {
     /// Its place in its list, which stands for a number where there is none.
     pub position: Option<u32>,
     pub rank: Option<u32>,
+    /// The upstream's own relevance, from 0 to 1.
+    pub score: Option<f64>,
     pub url: Option<&'a str>,
     pub title: Option<&'a str>,
     pub snippet: Option<&'a str>,
@@ -68,8 +71,7 @@ pub struct Ledger {
     provider: &'static str,
     summary: Option<String>,
     queries: Vec<String>,
-    rounds: Vec<String>,
-    round: u32,
+    rounds: Rounds,
     entries: Vec<Entry>,
     /// Canonical URL, or the text of one that is no link, to entry.
     by_url: HashMap<String, usize>,
@@ -93,6 +95,8 @@ struct Entry {
     provisional: bool,
     /// Numbers under which the upstream sent it: the same again is a re-send.
     sent_as: Vec<u32>,
+    /// The upstream's own relevance.
+    score: Option<f64>,
 }
 
 impl Ledger {
@@ -133,20 +137,14 @@ impl Ledger {
 
     /// A search block: new, or one that grew.
     pub fn round(&mut self, key: &str, summary: Option<&str>, queries: &[Cow<'_, str>]) {
-        let known = self.rounds.iter().position(|round| round == key);
-        let index = known.unwrap_or_else(|| {
-            if self.rounds.len() < MAX_ROUNDS {
-                self.rounds.push(key.to_owned());
-            }
-            self.rounds.len().saturating_sub(1)
-        });
-        self.round = u32::try_from(index).unwrap_or_default() + 1;
+        let queries: Vec<String> = queries.iter().map(|query| text::line(query, MAX_TITLE).0).collect();
+        let queries: Vec<String> = queries.into_iter().filter(|query| !query.is_empty()).collect();
+        self.rounds.enter(key, summary, &queries);
         if let Some(summary) = summary {
             self.summary = Some(text::line(summary, MAX_TITLE).0);
         }
         for query in queries {
-            let (query, _) = text::line(query, MAX_TITLE);
-            if self.queries.len() < MAX_QUERIES && !query.is_empty() && !self.queries.contains(&query) {
+            if self.queries.len() < MAX_QUERIES && !self.queries.contains(&query) {
                 self.queries.push(query);
                 self.revision += 1;
             }
@@ -155,8 +153,9 @@ impl Ledger {
 
     /// A card that names no source. Sent again, it counts once.
     pub fn failed(&mut self, id: Option<String>, position: u32) {
-        let key = id.unwrap_or_else(|| format!("{}/{position}", self.round));
+        let key = id.unwrap_or_else(|| format!("{}/{position}", self.rounds.number()));
         if self.failed.len() < MAX_FAILED && self.failed.insert(key) {
+            self.rounds.failed();
             self.revision += 1;
         }
     }
@@ -217,17 +216,19 @@ impl Ledger {
                 origin: Origin::Upstream,
                 cited: false,
                 status: Status::Ok,
+                scores: None,
                 snippets: Vec::new(),
                 metadata: Map::new(),
             },
             provisional: reference.number.is_none(),
             sent_as: wanted.into_iter().collect(),
+            score: None,
         };
         if let Some(wanted) = wanted.filter(|wanted| *wanted != number) {
             entry.citation.metadata.insert("upstreamIndex".to_owned(), wanted.into());
         }
-        if self.round > 0 {
-            entry.citation.metadata.insert("round".to_owned(), self.round.into());
+        if self.rounds.number() > 0 {
+            entry.citation.metadata.insert("round".to_owned(), self.rounds.number().into());
         }
         self.highest = self.highest.max(number);
         self.by_number.insert(number, index);
@@ -255,9 +256,9 @@ impl Ledger {
     fn again(&mut self, index: usize, reference: &Reference<'_>, link: Option<Link>, url_key: Option<String>) {
         self.index(index, reference, url_key);
         let Some(entry) = self.entries.get_mut(index) else { return };
-        let before = entry.citation.clone();
+        let before = (entry.citation.clone(), entry.score);
         self.truncated |= entry.fill(reference, link);
-        let changed = entry.citation != before;
+        let changed = entry.citation != before.0 || entry.score != before.1;
         let wanted = reference.number.or(reference.position).filter(|n| !entry.sent_as.contains(n));
         if changed || wanted.is_some() {
             self.revision += 1;
@@ -276,6 +277,7 @@ impl Ledger {
             self.renumber(index, wanted);
         } else {
             self.duplicates += 1;
+            self.rounds.duplicate();
             self.alias(index, wanted, reference.number.is_some());
         }
     }
@@ -328,20 +330,40 @@ impl Ledger {
         }
     }
 
-    /// What the record says of its sources, by number.
-    pub fn view(&self) -> View {
+    /// How many sources are not filtered.
+    pub fn kept(&self, rules: &score::Rules, now: Timestamp) -> usize {
+        if !rules.filters() {
+            return self.entries.len();
+        }
+        let keeps = |entry: &&Entry| {
+            let scores = rules.score(&entry.citation, entry.score, now);
+            rules.refuses(&entry.citation, &scores).is_none()
+        };
+        self.entries.iter().filter(keeps).count()
+    }
+
+    /// What the record says of its sources, by number, as they are at `now`.
+    pub fn view(&self, rules: &score::Rules, now: Timestamp) -> View {
         let marked: BTreeSet<u32> = self.markers.numbers().chain(self.answer_markers.iter().copied()).collect();
-        let mut citations: Vec<Citation> = self.entries.iter().map(|entry| entry.citation.clone()).collect();
+        let judged = |entry: &Entry| {
+            let mut citation = entry.citation.clone();
+            rules.judge(&mut citation, entry.score, now);
+            citation
+        };
+        let mut citations: Vec<Citation> = self.entries.iter().map(judged).collect();
         citations.sort_by_key(|citation| citation.number);
         for citation in &mut citations {
             citation.cited = marked.contains(&citation.number) || citation.aliases.iter().any(|n| marked.contains(n));
         }
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let (kept, failed) = (count(citations.len()), count(self.failed.len()));
+        let failed = count(self.failed.len());
+        let kept = count(citations.iter().filter(|citation| citation.status == Status::Ok).count());
+        let filtered = count(citations.len()) - kept;
         View {
             stats: Stats {
-                total_returned: kept + failed + self.duplicates,
+                total_returned: kept + filtered + failed + self.duplicates,
                 kept_after_filter: kept,
+                filtered_count: filtered,
                 failed_count: failed,
                 dedup_count: self.duplicates,
                 cited_count: count(citations.iter().filter(|citation| citation.cited).count()),
@@ -349,6 +371,7 @@ impl Ledger {
             },
             summary: self.summary.clone(),
             queries: self.queries.clone(),
+            rounds: self.rounds.list(citations.iter().any(|citation| !citation.metadata.contains_key("round"))),
             truncated: self.truncated,
             citations,
         }
@@ -360,6 +383,7 @@ impl Ledger {
 pub struct View {
     pub summary: Option<String>,
     pub queries: Vec<String>,
+    pub rounds: Vec<Round>,
     pub citations: Vec<Citation>,
     pub stats: Stats,
     pub truncated: bool,
@@ -373,6 +397,7 @@ impl Entry {
             truncated |= cut;
             (!text.is_empty()).then_some(text)
         };
+        self.score = self.score.or(reference.score);
         let citation = &mut self.citation;
         if citation.url.is_none() {
             match (link, reference.url) {

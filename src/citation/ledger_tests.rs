@@ -1,4 +1,27 @@
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
+
 use super::*;
+
+/// No table, no filter.
+fn rules() -> score::Rules {
+    score::Rules {
+        weights: score::Weights::new(0.6, 0.2, 0.2).unwrap(),
+        half_life: Duration::from_secs(180 * 86_400),
+        minimum: 0.0,
+        allow: HashSet::new(),
+        deny: HashSet::new(),
+        authority: HashMap::new(),
+    }
+}
+
+impl Ledger {
+    fn plain_view(&self) -> View {
+        self.view(&rules(), Timestamp::UNIX_EPOCH)
+    }
+}
 
 fn card(number: u32, url: &'static str) -> Reference<'static> {
     Reference { number: Some(number), position: Some(number), ..doc(url) }
@@ -10,6 +33,7 @@ fn doc(url: &'static str) -> Reference<'static> {
         number: None,
         position: None,
         rank: None,
+        score: None,
         url: Some(url),
         title: Some("标题"),
         snippet: None,
@@ -24,7 +48,7 @@ fn doc(url: &'static str) -> Reference<'static> {
 
 /// Numbers with aliases and hosts.
 fn numbers(ledger: &Ledger) -> Vec<(u32, Vec<u32>, String)> {
-    let citations = ledger.view().citations;
+    let citations = ledger.plain_view().citations;
     citations.into_iter().map(|c| (c.number, c.aliases, c.hostname.unwrap_or_default())).collect()
 }
 
@@ -49,7 +73,7 @@ fn a_second_number_of_a_page_is_an_alias_and_the_same_again_is_nothing() {
     let first = Reference { snippet: Some("first"), ..card(1, "https://a.example.com/") };
     let ledger = of(&[first.clone(), again.clone(), first, again]);
     assert_eq!(numbers(&ledger), [(1, vec![5], "a.example.com".into())]);
-    let view = ledger.view();
+    let view = ledger.plain_view();
     assert_eq!((view.stats.total_returned, view.stats.dedup_count), (2, 1));
     assert_eq!(view.citations[0].snippets, ["first", "more"]);
     assert_eq!(view.citations[0].content.as_deref(), Some("first"));
@@ -59,7 +83,7 @@ fn a_second_number_of_a_page_is_an_alias_and_the_same_again_is_nothing() {
 fn a_number_that_is_taken_gives_way_to_the_next_free_one() {
     let ledger =
         of(&[card(1, "https://a.example.com"), card(2, "https://b.example.com"), card(1, "https://c.example.com")]);
-    let view = ledger.view();
+    let view = ledger.plain_view();
     assert_eq!(numbers(&ledger)[2], (3, vec![], "c.example.com".into()));
     assert_eq!(view.citations[2].metadata["upstreamIndex"], 1);
 }
@@ -72,7 +96,7 @@ fn the_upstreams_number_beats_the_place() {
     ledger.reference(&card(2, "https://a.example.com"));
     let hosts: Vec<String> = numbers(&ledger).into_iter().map(|(n, _, host)| format!("{n}{host}")).collect();
     assert_eq!(hosts, ["1c.example.com", "2a.example.com", "3b.example.com"]);
-    assert_eq!(ledger.view().stats.dedup_count, 0);
+    assert_eq!(ledger.plain_view().stats.dedup_count, 0);
 }
 
 #[test]
@@ -88,7 +112,7 @@ fn documents_without_a_url_are_told_apart_by_their_id() {
 
 #[test]
 fn a_bad_scheme_costs_the_link_not_the_source() {
-    let view = of(&[card(1, "javascript:alert(1)")]).view();
+    let view = of(&[card(1, "javascript:alert(1)")]).plain_view();
     assert_eq!(view.citations[0].url, None);
     assert_eq!(view.citations[0].metadata["droppedUrl"], "javascript:alert(1)");
 }
@@ -103,9 +127,9 @@ fn the_list_is_capped_at_the_limit_and_over_it() {
     for n in 0..MAX_CITATIONS {
         add(&mut ledger, n);
     }
-    assert!(!ledger.view().truncated);
+    assert!(!ledger.plain_view().truncated);
     add(&mut ledger, MAX_CITATIONS);
-    assert!(ledger.view().truncated);
+    assert!(ledger.plain_view().truncated);
     assert_eq!(ledger.len(), MAX_CITATIONS);
 }
 
@@ -113,13 +137,13 @@ fn the_list_is_capped_at_the_limit_and_over_it() {
 fn fields_are_capped_at_the_limit_and_over_it() {
     for (len, cut) in [(MAX_TITLE, false), (MAX_TITLE + 1, true)] {
         let title = "x".repeat(len);
-        let view = of(&[Reference { title: Some(&title), ..card(1, "https://a.example.com") }]).view();
+        let view = of(&[Reference { title: Some(&title), ..card(1, "https://a.example.com") }]).plain_view();
         assert_eq!(view.truncated, cut);
         assert_eq!(view.citations[0].title.as_ref().map(String::len), Some(MAX_TITLE));
     }
     for (len, cut) in [(MAX_SNIPPET, false), (MAX_SNIPPET + 1, true)] {
         let snippet = "x".repeat(len);
-        let view = of(&[Reference { snippet: Some(&snippet), ..card(1, "https://a.example.com") }]).view();
+        let view = of(&[Reference { snippet: Some(&snippet), ..card(1, "https://a.example.com") }]).plain_view();
         assert_eq!(view.truncated, cut);
     }
 }
@@ -130,11 +154,11 @@ fn markers_in_the_text_make_sources_cited_also_by_an_alias() {
         of(&[card(1, "https://a.example.com"), card(2, "https://b.example.com"), card(5, "https://a.example.com")]);
     ledger.text("火灾[");
     ledger.text("5]。另见[9]");
-    let view = ledger.view();
+    let view = ledger.plain_view();
     assert_eq!(view.citations.iter().map(|c| c.cited).collect::<Vec<_>>(), [true, false]);
     assert_eq!((view.stats.cited_count, view.stats.dangling_markers), (1, vec![9]));
     ledger.answer("whole [2]");
-    assert_eq!(ledger.view().stats.cited_count, 2);
+    assert_eq!(ledger.plain_view().stats.cited_count, 2);
 }
 
 #[test]
@@ -144,12 +168,13 @@ fn failed_cards_count_once_however_often_they_are_sent() {
         ledger.round(round, None, &[]);
         ledger.failed(Some("card-6".to_owned()), 6);
     }
-    assert_eq!(ledger.view().stats.failed_count, 1);
+    assert_eq!(ledger.plain_view().stats.failed_count, 1);
 }
 
 #[test]
 fn times_are_kept_as_written_or_made_from_seconds() {
-    let time = |published| of(&[Reference { published: Some(published), ..card(1, "https://a.example.com") }]).view();
+    let time =
+        |published| of(&[Reference { published: Some(published), ..card(1, "https://a.example.com") }]).plain_view();
     let kept = time(Published::Text("2025-10-29T07:50:20+08:00"));
     assert_eq!(kept.citations[0].published_at.as_deref(), Some("2025-10-29T07:50:20+08:00"));
     let made = time(Published::Epoch(1_761_267_312));
@@ -168,5 +193,5 @@ fn ten_thousand_references_cost_little() {
     for url in &urls {
         ledger.reference(&Reference { url: Some(url), ..doc("") });
     }
-    assert_eq!(ledger.view().stats.kept_after_filter as usize, MAX_CITATIONS);
+    assert_eq!(ledger.plain_view().stats.kept_after_filter as usize, MAX_CITATIONS);
 }

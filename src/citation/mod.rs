@@ -1,10 +1,23 @@
-//! Citations: their shape, their URLs, the ledger that numbers them, and the formats that they leave in.
+//! Citations: their shape, their URLs, the ledger that numbers them, and what is made of a list of them: scores, a
+//! verdict on how far they agree, bundles for an evidence pipeline, and the formats that they leave in.
 
+pub mod bundle;
+pub mod corroborate;
 pub mod export;
 pub mod ledger;
 pub mod record;
+mod rounds;
+pub mod score;
 pub mod text;
 pub mod url;
 
 pub use ledger::Ledger;
 pub use record::{Citation, Record};
+
+/// What an operator decides about sources.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rules {
+    pub scores: score::Rules,
+    pub corroboration: corroborate::Rules,
+    pub intents: bundle::Intents,
+}

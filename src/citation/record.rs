@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::{corroborate::Corroboration, score::Scores};
+
 /// What one message rests on. JSON in the spelling of the citation contract (camelCase).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -36,6 +38,11 @@ pub struct Record {
     pub queries: Vec<String>,
     pub citations: Vec<Citation>,
     pub stats: Stats,
+    /// How far the sources agree; null without sources, and in records that were kept before it was told.
+    pub corroboration: Option<Corroboration>,
+    /// The searches in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rounds: Vec<Round>,
     /// Facts about the message itself, such as an id outside our alphabet.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
@@ -77,6 +84,8 @@ pub struct Citation {
     /// The answer's text names this number or one of its aliases.
     pub cited: bool,
     pub status: Status,
+    /// Always there, but for records that were kept before there were scores.
+    pub scores: Option<Scores>,
     /// Every distinct excerpt, the first being `content`; empty where there is only that one.
     pub snippets: Vec<String>,
     pub metadata: Map<String, Value>,
@@ -105,12 +114,27 @@ pub enum Status {
     Failed,
 }
 
-/// `total_returned` = `kept_after_filter` + `failed_count` + `dedup_count`, always.
+/// One search of a message.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Round {
+    /// As in `metadata.round` of its citations; 0 for those that came before any search was announced.
+    pub round: u32,
+    pub queries: Vec<String>,
+    pub summary: Option<String>,
+    pub failed_count: u32,
+    pub dedup_count: u32,
+}
+
+/// `total_returned` = `kept_after_filter` + `filtered_count` + `failed_count` + `dedup_count`, always.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Stats {
     pub total_returned: u32,
     pub kept_after_filter: u32,
+    /// Kept in the record as `filtered`, and in no event.
+    #[serde(default)]
+    pub filtered_count: u32,
     pub failed_count: u32,
     pub dedup_count: u32,
     pub cited_count: u32,

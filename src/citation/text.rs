@@ -45,6 +45,19 @@ pub fn first_chars(text: &str, count: usize) -> &str {
     text.char_indices().nth(count).and_then(|(at, _)| text.get(..at)).unwrap_or(text)
 }
 
+/// Does `word` occur in `text`? Both are lower-case. Letters of a spaced script make whole words only: `official`
+/// is not in `unofficial`, while `官方声明` is wherever its characters are.
+pub fn has_word(text: &str, word: &str) -> bool {
+    let joins = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() && c < '\u{2E80}');
+    let (first, last) = (word.chars().next(), word.chars().next_back());
+    memchr::memmem::find_iter(text.as_bytes(), word).any(|at| {
+        let before = text.get(..at).and_then(|rest| rest.chars().next_back());
+        let after = text.get(at + word.len()..).and_then(|rest| rest.chars().next());
+        let inside = (joins(first) && joins(before)) || (joins(last) && joins(after));
+        !inside
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -53,6 +66,16 @@ mod tests {
     fn a_cap_cuts_between_characters() {
         assert_eq!(line("常州市", 9), ("常州市".to_owned(), false));
         assert_eq!(line("常州市", 8), ("常州".to_owned(), true));
+    }
+
+    #[test]
+    fn latin_words_are_whole_and_chinese_ones_are_anywhere() {
+        assert!(has_word("the official word", "official"));
+        assert!(!has_word("an unofficial officially", "official"));
+        assert!(has_word("公司发布官方声明称", "官方声明"));
+        assert!(has_word("苹果vs安卓", "vs"));
+        assert!(!has_word("nvs", "vs"));
+        assert!(has_word("nvs vs", "vs"));
     }
 
     #[test]

@@ -15,6 +15,9 @@ use crate::{
     store,
 };
 
+/// Cells of a list in the table.
+const LIST: usize = 32;
+
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  citetap check\n  citetap check --config citetap.toml --reach")]
 pub struct Args {
@@ -42,7 +45,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         Output::Table => {
             let rows: Vec<Vec<String>> = effective
                 .iter()
-                .map(|setting| vec![setting.key.clone(), setting.value.clone(), setting.origin.to_string()])
+                .map(|setting| vec![setting.key.clone(), fit(&setting.value), setting.origin.to_string()])
                 .collect();
             table::align(&rows)
         }
@@ -60,6 +63,11 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     }
     say("the configuration is valid");
     Ok(())
+}
+
+/// Lists of words are long, and would push the origins out of sight; JSON has them whole.
+fn fit(value: &str) -> String {
+    if value.starts_with('[') { table::fit(value, LIST) } else { value.to_owned() }
 }
 
 fn say(what: &str) {

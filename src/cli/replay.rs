@@ -12,7 +12,7 @@ use url::Url;
 use super::{Failure, export, print, table};
 use crate::{
     citation::{Record, export::Format},
-    config::{Inject, Provider},
+    config::{self, Inject, Provider},
     pipeline::{
         Budget, Context, End, Settings,
         whole::{self, Passed},
@@ -130,6 +130,7 @@ fn pass(args: &Args, capture: &Capture) -> Passed {
         nonce: uuid::Uuid::new_v4().simple().to_string(),
         created: jiff::Timestamp::now(),
         fallback_id: uuid::Uuid::now_v7().to_string(),
+        rules: config::default_rules(),
     };
     let settings = Settings {
         inject: args.inject.parse().unwrap_or_default(),

@@ -65,7 +65,7 @@ enum Output {
 }
 
 pub async fn run(args: Args) -> Result<(), Failure> {
-    let (search, connect) =
+    let (search, rules, connect) =
         config::load_search(args.config.as_deref(), std::env::vars_os(), &std::env::current_dir()?)?;
     let ask = Ask {
         query: args.query,
@@ -81,7 +81,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let query = Query::new(ask, &search).map_err(Failure::Other)?;
     let service = Tavily::new(&search, connect).ok_or_else(|| Failure::Other(supplement::NO_KEY.to_owned()))?;
     let progress = Progress::start("searching …");
-    let context = supplement::context();
+    let context = supplement::context(rules);
     let found = match service.search(&query).await {
         Ok(answer) => supplement::record(context, &query, answer),
         Err(error) => Err(error),

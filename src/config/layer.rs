@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 use super::{
     Origin,
     error::{ConfigError, Place},
-    route, search, suggest, tenant,
+    route, rules, search, suggest, tenant,
     value::{Entry, Value},
 };
 
@@ -104,7 +104,10 @@ impl Source<'_> {
                     .map(|(key, item)| (key.get_ref().to_string(), self.entry(item.get_ref(), item.span())))
                     .collect(),
             ),
-            DeValue::Float(_) => Value::Other("a float"),
+            DeValue::Float(number) => match number.as_str().replace('_', "").parse() {
+                Ok(number) => Value::Float(number),
+                Err(_) => Value::Other("a float"),
+            },
             DeValue::Datetime(_) => Value::Other("a date or time"),
         };
         Entry { place: self.place(span), value: inner }
@@ -118,7 +121,7 @@ impl Source<'_> {
                 table @ DeValue::Table(_) if path == search::EVENT_TYPES => {
                     found.push((key.span().start, path, self.entry(table, value.span())));
                 }
-                DeValue::Table(inner) => self.leaves(inner, &format!("{path}."), found),
+                DeValue::Table(inner) if path != rules::AUTHORITY => self.leaves(inner, &format!("{path}."), found),
                 other => found.push((key.span().start, path, self.entry(other, value.span()))),
             }
         }

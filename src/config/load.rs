@@ -1,17 +1,19 @@
 //! The layers, put on top of each other.
 
-use std::{ffi::OsString, path::Path, time::Duration};
+use std::{collections::BTreeMap, ffi::OsString, path::Path, sync::Arc, time::Duration};
 
 use super::{
     Config, ConfigError, ConfigErrors, Flags, Origin, Search, check,
     env::{self, Env},
     error::Place,
     input::{self, MAX_CONFIG_BYTES, Refusal},
-    layer::{self, Layer, Table},
+    layer::{self, Layer, Settings, Table},
     resolve::{self, Reader},
-    route, search, tenant,
+    route, rules, search, tenant,
     value::{Entry, REDACTED, Value},
 };
+
+use crate::citation::Rules;
 
 /// The file that is read when no other is named.
 const DEFAULT_FILE: &str = "citetap.toml";
@@ -67,7 +69,7 @@ pub fn load_search<K, V>(
     file: Option<&Path>,
     env: impl IntoIterator<Item = (K, V)>,
     cwd: &Path,
-) -> Result<(Search, Duration), ConfigErrors>
+) -> Result<(Search, Arc<Rules>, Duration), ConfigErrors>
 where
     K: Into<OsString>,
     V: Into<OsString>,
@@ -82,9 +84,10 @@ where
     settings.extend(env.settings);
     let mut reader = Reader { table: "", keys: &settings, errors: &mut errors };
     let search = search::resolve(&mut reader);
+    let rules = Arc::new(rules::resolve(&mut reader));
     let connect = reader.optional("timeouts.connect", |entry| check::duration(entry, Duration::from_millis(1)));
     match (search, connect) {
-        (Some(search), Some(connect)) if errors.is_empty() => Ok((search, connect)),
+        (Some(search), Some(connect)) if errors.is_empty() => Ok((search, rules, connect)),
         _ => Err(ConfigErrors::new(errors)),
     }
 }
@@ -111,13 +114,13 @@ fn merge(
 ) -> Result<Loaded, ConfigErrors> {
     let (defaults, known) = layer::defaults();
     let mut layer = Layer { settings: defaults, routes: file.routes, tenants: file.tenants };
-    layer.settings.extend(file.settings);
+    put(&mut layer, file.settings);
 
     let named = env.settings.contains_key("listen") || flags.listen.is_some();
     if let Some(port) = env.port.filter(|_| !named) {
         set_port(&mut layer, &port, &mut errors);
     }
-    layer.settings.extend(env.settings);
+    put(&mut layer, env.settings);
     layer.settings.extend(flags.settings().map(|(key, entry)| (key.to_owned(), entry)));
 
     let mut sidecar = env.sidecar;
@@ -130,6 +133,15 @@ fn merge(
         Some(config) if errors.is_empty() => Ok(Loaded { config, effective: effective(&layer, &known) }),
         _ => Err(ConfigErrors::new(errors)),
     }
+}
+
+/// A setting replaces the one below it; rows of a table replace only their like.
+fn put(layer: &mut Layer, mut above: Settings) {
+    if let Some(table) = above.remove(rules::AUTHORITY) {
+        let table = rules::overlay(layer.settings.remove(rules::AUTHORITY), table);
+        above.insert(rules::AUTHORITY.to_owned(), table);
+    }
+    layer.settings.extend(above);
 }
 
 /// `PORT` keeps the host that the lower layers chose. A faulty host is left for its own error.
@@ -150,10 +162,14 @@ fn set_port(layer: &mut Layer, port: &str, errors: &mut Vec<ConfigError>) {
 fn effective(layer: &Layer, known: &[String]) -> Vec<Setting> {
     let mut settings = Vec::new();
     for key in known {
-        settings.extend(layer.settings.get(key).map(|entry| match entry.text() {
-            Some(text) if key == search::KEY && !text.is_empty() => hidden(key.clone(), entry),
-            _ => setting(key.clone(), entry),
-        }));
+        let Some(entry) = layer.settings.get(key) else { continue };
+        match &entry.value {
+            Value::Map(rows) => table_rows(key, entry, rows, &mut settings),
+            _ if key == search::KEY && entry.text().is_some_and(|text| !text.is_empty()) => {
+                settings.push(hidden(key.clone(), entry));
+            }
+            _ => settings.push(setting(key.clone(), entry)),
+        }
     }
     for (section, keys, tables) in [("routes", route::KEYS, &layer.routes), ("tenants", tenant::KEYS, &layer.tenants)] {
         for table in tables {
@@ -161,6 +177,14 @@ fn effective(layer: &Layer, known: &[String]) -> Vec<Setting> {
         }
     }
     settings
+}
+
+/// How many rows there are, and those that somebody set.
+fn table_rows(key: &str, table: &Entry, rows: &BTreeMap<String, Entry>, settings: &mut Vec<Setting>) {
+    let origin = table.place.origin.clone();
+    settings.push(Setting { key: key.to_owned(), value: format!("{} rows", rows.len()), origin });
+    let set = rows.iter().filter(|(_, entry)| entry.place.origin != Origin::Default);
+    settings.extend(set.map(|(name, entry)| setting(format!("{key}.{name}"), entry)));
 }
 
 fn table_settings(section: &str, keys: &[&str], table: &Table, settings: &mut Vec<Setting>) {

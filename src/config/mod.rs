@@ -4,7 +4,7 @@
 //! is also the list of known keys, so a key, its default and its comment are written once.
 //!
 //! `toml` parses; `layer` flattens into dotted keys that remember their origin; `env` and `flags` add theirs;
-//! `resolve`, `route` and `tenant` check. Errors are collected, not thrown: an operator mends a file in one go.
+//! `resolve`, `route`, `rules` and `tenant` check. Errors are collected, not thrown: an operator mends a file in one go.
 
 mod check;
 mod env;
@@ -15,6 +15,7 @@ mod layer;
 mod load;
 mod resolve;
 mod route;
+mod rules;
 mod search;
 mod suggest;
 mod tenant;
@@ -23,7 +24,7 @@ mod tests;
 mod url_check;
 mod value;
 
-use std::{collections::BTreeMap, fmt, net::SocketAddr, time::Duration};
+use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use http::{HeaderName, HeaderValue};
 use url::Url;
@@ -35,6 +36,7 @@ use crate::supplement::{Depth, Topic};
 pub use error::{ConfigError, ConfigErrors, Origin};
 pub use flags::Flags;
 pub use load::{Loaded, Setting, from_toml, load, load_search};
+pub use rules::default_rules;
 
 /// Everything citetap runs by. Built by [`load`]; every value is valid.
 #[derive(Debug, Clone)]
@@ -48,6 +50,8 @@ pub struct Config {
     pub limits: Limits,
     pub records: Records,
     pub search: Search,
+    /// How sources are scored, filtered and weighed against each other.
+    pub rules: Arc<crate::citation::Rules>,
     /// Longest prefix first; at least one.
     pub routes: Vec<Route>,
     pub tenants: Vec<Tenant>,

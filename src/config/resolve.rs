@@ -1,13 +1,13 @@
 //! From merged settings to a [`Config`] of valid values only.
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use super::{
     Config, Limits, Log, LogFormat, Origin, Records, Timeouts,
     check::{self, Checked, GIB, KIB},
     error::{ConfigError, Place},
     layer::{Layer, Settings},
-    route, search, tenant,
+    route, rules, search, tenant,
     value::Entry,
 };
 
@@ -42,6 +42,7 @@ pub(super) fn resolve(layer: &Layer, cwd: &Path, errors: &mut Vec<ConfigError>) 
     };
 
     let search = search::resolve(&mut reader);
+    let rules = Arc::new(rules::resolve(&mut reader));
 
     let auth = match layer.settings.get("auth").map(|entry| tenant::auth(entry, listen, layer.tenants.len())) {
         Some(Err(error)) => {
@@ -66,6 +67,7 @@ pub(super) fn resolve(layer: &Layer, cwd: &Path, errors: &mut Vec<ConfigError>) 
         limits,
         records,
         search: search?,
+        rules,
         routes,
         tenants,
     })
@@ -191,7 +193,7 @@ impl Reader<'_> {
         self.optional(key, |entry| check::size(entry, min..=max)).unwrap_or_default() as usize
     }
 
-    fn count(&mut self, key: &str, max: u64) -> usize {
+    pub fn count(&mut self, key: &str, max: u64) -> usize {
         self.optional(key, |entry| check::count(entry, 1..=max)).unwrap_or_default() as usize
     }
 }

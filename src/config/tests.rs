@@ -7,6 +7,7 @@ mod headers;
 mod keys;
 mod origins;
 mod routes;
+mod rules;
 mod search;
 mod tenants;
 mod values;

@@ -22,6 +22,7 @@ pub(super) enum Value {
     Text(String),
     Str(String),
     Int(i64),
+    Float(f64),
     Bool(bool),
     List(Vec<Entry>),
     /// Only where keys are the operator's own, as in `set = {…}`.
@@ -43,6 +44,7 @@ impl Entry {
         match &self.value {
             Value::Text(text) | Value::Str(text) => quoted(text),
             Value::Int(number) => number.to_string(),
+            Value::Float(number) => number.to_string(),
             Value::Bool(flag) => flag.to_string(),
             Value::List(_) => "an array".to_owned(),
             Value::Map(_) => "a table".to_owned(),

@@ -368,7 +368,8 @@ impl Pipeline {
     fn wants_event(&self) -> bool {
         self.injecting()
             && self.tap.as_ref().is_some_and(|tap| {
-                let empty = tap.seen().ledger.is_empty();
+                // What a live event named is taken back by a last one.
+                let empty = tap.citable() == 0 && self.announced == 0;
                 tap.provider().is_some() && (!empty || (self.settings.emit_empty && tap.seen().any))
             })
     }
@@ -408,7 +409,7 @@ impl Pipeline {
             return;
         }
         let Some(tap) = &self.tap else { return };
-        let count = tap.seen().ledger.len();
+        let count = tap.citable();
         if count > self.announced {
             self.announced = count;
             self.tally.live_events += 1;

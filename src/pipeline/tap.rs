@@ -1,13 +1,16 @@
 //! The tap: one adapter and one ledger. It looks and does not touch; its failure is a change of mode.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use url::Url;
 
 use crate::{
-    citation::{Ledger, Record, record::RecordType, text, url::source_id},
+    citation::{Ledger, Record, Rules, record::RecordType, text, url::source_id},
     provider::{self, Adapter, Envelope, Kind, Signal, Sink},
     sse::Event,
 };
@@ -22,9 +25,11 @@ pub struct Context {
     pub provider: Kind,
     pub link_base: Option<Url>,
     pub nonce: String,
+    /// Also the clock by which sources are fresh or old.
     pub created: Timestamp,
     /// The id of a message that names none.
     pub fallback_id: String,
+    pub rules: Arc<Rules>,
 }
 
 pub struct Tap {
@@ -102,9 +107,15 @@ impl Tap {
         self.seen.message.as_deref().map(|id| path_id(id).0)
     }
 
+    /// How many sources an event would name.
+    pub fn citable(&self) -> usize {
+        self.seen.ledger.kept(&self.context.rules.scores, self.context.created)
+    }
+
     /// The record as it stands. It is complete when the upstream said that the answer is, and did not fail.
     pub fn record(&self, stored: bool) -> Record {
-        let view = self.seen.ledger.view();
+        let rules = &self.context.rules;
+        let view = self.seen.ledger.view(&rules.scores, self.context.created);
         let mut metadata = Map::new();
         let message_id = match self.seen.message.as_deref().map(path_id) {
             Some((id, original)) => {
@@ -132,6 +143,8 @@ impl Tap {
             created_at: format!("{:.3}", self.context.created),
             summary: view.summary,
             queries: view.queries,
+            corroboration: rules.corroboration.corroborate(&view.citations),
+            rounds: view.rounds,
             citations: view.citations,
             stats: view.stats,
             metadata,

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use crate::{
-    citation::{Record, text},
+    citation::{Record, record::Status, text},
     provider::Envelope,
     sse::{Eol, encode},
 };
@@ -23,9 +23,10 @@ pub fn frame(record: &Record, envelope: &Envelope<'_>, eol: Eol) -> Bytes {
     encode::event(EVENT, &line(record, envelope), eol)
 }
 
-/// The data line: excerpts are cut, then shrunk, then dropped, then the list is cut and says so.
+/// The data line: what is filtered stays with the store; excerpts are cut, then shrunk, then dropped, then the list is cut and says so.
 fn line(record: &Record, envelope: &Envelope<'_>) -> String {
     let mut record = record.clone();
+    record.citations.retain(|citation| citation.status != Status::Filtered);
     for shrink in [|r: &mut Record| cut_snippets(r, SNIPPET), short_snippets, no_snippets, bare] {
         shrink(&mut record);
         let line = dressed(&record, envelope);
@@ -74,6 +75,7 @@ fn no_snippets(record: &mut Record) {
 }
 
 fn bare(record: &mut Record) {
+    record.rounds.clear();
     for citation in &mut record.citations {
         citation.icon_url = None;
         citation.metadata.clear();

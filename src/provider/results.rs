@@ -1,8 +1,6 @@
 //! Search responses, each one JSON document: Tavily's, and those of MCP search tools. They are handed in or
 //! fetched by us; no chat stream is made of them.
 
-use serde_json::Value;
-
 use super::{
     Adapter, Envelope, Signal, Sink, Unread, WEB,
     json::{self, MAX_NESTED, Node},
@@ -146,8 +144,9 @@ fn reference(result: &Node<'_>, position: u32, snippets: &[&str], sink: &mut dyn
         icon_url: result.text(&["favicon"]),
         published,
         doc_id: None,
+        score: score(result),
         kind: WEB,
-        metadata: score(result).map(|score| ("score", Value::from(score))).into_iter().collect(),
+        metadata: Vec::new(),
     }));
 }
 

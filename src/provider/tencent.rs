@@ -162,6 +162,7 @@ fn reference(node: &Node<'_>, number: Option<u32>, position: u32, sink: &mut dyn
         number,
         position: None,
         rank: None,
+        score: None,
         url,
         title,
         snippet: node.text(&["content"]),

@@ -110,17 +110,17 @@ async fn one(
         let in_time = tokio::time::timeout(wait, watched.wait_for(|state| state.done)).await.is_ok();
         if !in_time {
             let record = Arc::clone(&watched.borrow().record);
-            return Ok(formats::in_flight(&record, wanted));
+            return Ok(formats::in_flight(&record, wanted, &app.config.rules));
         }
         let last = watched.borrow().record.clone();
         let stored = app.store.get(&tenant, &id, Some(&last.provider)).await.map_err(store_problem)?;
         // A store that failed leaves what was seen, which says itself that it is not stored; a record of an
         // earlier stream is not what was waited for.
         let stored = stored.map(|entry| entry.record).filter(|record| record.nonce == last.nonce);
-        return Ok(formats::answer(&stored.unwrap_or_else(|| (*last).clone()), wanted, &headers));
+        return Ok(formats::answer(&stored.unwrap_or_else(|| (*last).clone()), wanted, &app.config.rules, &headers));
     }
     match app.store.get(&tenant, &id, query.provider.as_deref()).await.map_err(store_problem)? {
-        Some(entry) => Ok(formats::answer(&entry.record, wanted, &headers)),
+        Some(entry) => Ok(formats::answer(&entry.record, wanted, &app.config.rules, &headers)),
         None => Err(Problem::not_found()),
     }
 }

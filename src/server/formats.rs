@@ -2,22 +2,27 @@
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use serde::Serialize;
 
 use super::problem::Problem;
 use crate::citation::{
-    Record,
+    Record, Rules,
+    bundle::{self, SearchResultBundle},
     export::{self, Format, HTML_POLICY, Lang, Options},
     url::source_id,
 };
 
 /// What `?format=` takes besides the exports.
 const JSON: &str = "json";
+const BUNDLE: &str = "bundle";
 
 /// How a record is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
     /// The record itself.
     Json,
+    /// Its searches, as bundles for an evidence pipeline.
+    Bundle,
     Export(Format, Options),
 }
 
@@ -28,8 +33,9 @@ pub fn wanted(
     lang: Option<&str>,
     headers: &HeaderMap,
 ) -> Result<Wanted, Problem> {
+    let bundle = format == Some(BUNDLE);
     let format = match format {
-        Some(JSON) => None,
+        Some(JSON | BUNDLE) => None,
         Some(name) => Some(Format::named(name).ok_or_else(unknown_format)?),
         None => accepted(headers),
     };
@@ -42,12 +48,13 @@ pub fn wanted(
         None if cited == Some(true) => {
             Err(Problem::bad_request("cited=true is for exports; the record as JSON is always whole, name a format"))
         }
+        None if bundle => Ok(Wanted::Bundle),
         None => Ok(Wanted::Json),
     }
 }
 
 fn unknown_format() -> Problem {
-    let names: Vec<&str> = std::iter::once(JSON).chain(Format::ALL.map(Format::name)).collect();
+    let names: Vec<&str> = [JSON, BUNDLE].into_iter().chain(Format::ALL.map(Format::name)).collect();
     Problem::bad_request(format!("format is one of {}", names.join(", ")))
 }
 
@@ -103,8 +110,8 @@ fn specificity(range: &str, media: &str) -> Option<u8> {
 }
 
 /// The record as asked for, or 304 where the asker has it.
-pub fn answer(record: &Record, wanted: Wanted, asked: &HeaderMap) -> Response {
-    let body = body(record, wanted);
+pub fn answer(record: &Record, wanted: Wanted, rules: &Rules, asked: &HeaderMap) -> Response {
+    let body = body(record, wanted, rules);
     let tag = format!("\"{}\"", source_id(&body));
     let known = asked.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
     let unchanged = known.flat_map(|known| known.split(',')).any(|one| matches(one.trim(), &tag));
@@ -120,16 +127,24 @@ pub fn answer(record: &Record, wanted: Wanted, asked: &HeaderMap) -> Response {
 }
 
 /// 202: the message is known, its list is not final.
-pub fn in_flight(record: &Record, wanted: Wanted) -> Response {
-    let mut response = (StatusCode::ACCEPTED, body(record, wanted)).into_response();
+pub fn in_flight(record: &Record, wanted: Wanted, rules: &Rules) -> Response {
+    let mut response = (StatusCode::ACCEPTED, body(record, wanted, rules)).into_response();
     describe(response.headers_mut(), record, wanted, "no-store");
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     response
 }
 
-fn body(record: &Record, wanted: Wanted) -> String {
+fn body(record: &Record, wanted: Wanted, rules: &Rules) -> String {
+    /// `{"bundles": […]}`
+    #[derive(Serialize)]
+    struct Bundles {
+        bundles: Vec<SearchResultBundle>,
+    }
     match wanted {
         Wanted::Json => serde_json::to_string(record).unwrap_or_default(),
+        Wanted::Bundle => {
+            serde_json::to_string(&Bundles { bundles: bundle::bundles(record, rules) }).unwrap_or_default()
+        }
         Wanted::Export(format, options) => export::render(record, format, options),
     }
 }

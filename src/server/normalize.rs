@@ -1,6 +1,6 @@
 //! `POST /normalize`: a capture, or one JSON body, as a record. Nothing is kept.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 use axum::{
     Router,
@@ -21,7 +21,7 @@ use super::{
     problem::Problem,
 };
 use crate::{
-    citation::Record,
+    citation::{Record, Rules},
     pipeline::{Budget, Context, End, Inject, Settings, hold::Hold, whole},
     provider::{self, Kind, json},
     replay::{self, MAX_CAPTURE},
@@ -65,7 +65,8 @@ async fn normalize(
     // What waits for its turn stays within the budget of held bytes.
     let turn = app.normalizing.acquire().await.map_err(|_| Problem::draining())?;
     let bytes = held.take();
-    let worked = tokio::task::spawn_blocking(move || record(&bytes, kind)).await;
+    let rules = Arc::clone(&app.config.rules);
+    let worked = tokio::task::spawn_blocking(move || record(&bytes, kind, rules)).await;
     drop(turn);
     let record = worked.unwrap_or_else(|_| Err("something that could not be read".to_owned()));
     let record = record.map_err(|seen| Problem::unreadable(format!("seen: {seen}; {ACCEPTED}")))?;
@@ -79,7 +80,7 @@ pub(super) async fn collect(app: &App, mut body: Body, limit: u64) -> Result<Hol
     if body.size_hint().lower() > cap as u64 {
         return Err(too_large());
     }
-    let mut held = Hold::new(std::sync::Arc::clone(&app.budget), cap);
+    let mut held = Hold::new(Arc::clone(&app.budget), cap);
     loop {
         let piece = tokio::time::timeout(app.config.timeouts.client_stall, body.frame()).await;
         let piece = piece.map_err(|_| Problem::bad_request("the body did not come"))?;
@@ -96,15 +97,15 @@ pub(super) async fn collect(app: &App, mut body: Body, limit: u64) -> Result<Hol
 }
 
 /// The record, or what was seen in its place.
-fn record(bytes: &Bytes, kind: Kind) -> Result<Box<Record>, String> {
+fn record(bytes: &Bytes, kind: Kind, rules: Arc<Rules>) -> Result<Box<Record>, String> {
     let text = String::from_utf8_lossy(bytes);
     let text = text.trim_start_matches('\u{feff}').trim();
     let is_json = text.starts_with(['{', '[']);
     // A HAR file is one document too, and a capture.
     let keys = if is_json { json::with_parsed(text, keys).filter(|keys| !is_har(keys)) } else { None };
     match keys {
-        Some(keys) => document(text, &keys, kind),
-        None => capture(bytes, kind),
+        Some(keys) => document(text, &keys, kind, rules),
+        None => capture(bytes, kind, rules),
     }
 }
 
@@ -119,7 +120,7 @@ fn is_har(keys: &[String]) -> bool {
     keys.iter().any(|key| key == "log")
 }
 
-fn document(text: &str, keys: &[String], kind: Kind) -> Result<Box<Record>, String> {
+fn document(text: &str, keys: &[String], kind: Kind, rules: Arc<Rules>) -> Result<Box<Record>, String> {
     let shown = || match keys {
         [] => "one JSON document without keys".to_owned(),
         keys => {
@@ -132,16 +133,16 @@ fn document(text: &str, keys: &[String], kind: Kind) -> Result<Box<Record>, Stri
         Kind::Auto => provider::of_document(text).ok_or_else(shown)?,
         named => named,
     };
-    let record = whole::document(context(kind), Bytes::copy_from_slice(text.as_bytes()));
+    let record = whole::document(context(kind, rules), Bytes::copy_from_slice(text.as_bytes()));
     record.ok_or_else(|| format!("{}, and nothing of {} in it", shown(), kind.as_str()))
 }
 
-fn capture(bytes: &Bytes, kind: Kind) -> Result<Box<Record>, String> {
+fn capture(bytes: &Bytes, kind: Kind, rules: Arc<Rules>) -> Result<Box<Record>, String> {
     let capture = replay::read(bytes).map_err(|error| error.seen())?;
     let len = capture.sse.len();
     let settings =
         Settings { inject: Inject::Off, emit_empty: false, whole: false, frame_cap: len, budget: Budget::new(len) };
-    let passed = whole::pass(context(kind), settings, [capture.sse], End::Clean, false);
+    let passed = whole::pass(context(kind, rules), settings, [capture.sse], End::Clean, false);
     match passed.record {
         Some(record) => Ok(Box::new(Record { stored: false, ..*record })),
         None => Err(format!(
@@ -155,7 +156,7 @@ fn capture(bytes: &Bytes, kind: Kind) -> Result<Box<Record>, String> {
     }
 }
 
-fn context(provider: Kind) -> Context {
+fn context(provider: Kind, rules: Arc<Rules>) -> Context {
     Context {
         route: "normalize".to_owned(),
         provider,
@@ -163,5 +164,6 @@ fn context(provider: Kind) -> Context {
         nonce: uuid::Uuid::new_v4().simple().to_string(),
         created: jiff::Timestamp::now(),
         fallback_id: uuid::Uuid::now_v7().to_string(),
+        rules,
     }
 }

@@ -137,6 +137,7 @@ fn respond(
         nonce: nonce.clone(),
         created: jiff::Timestamp::now(),
         fallback_id: watch.request.to_string(),
+        rules: Arc::clone(&app.config.rules),
     });
     if readable == Some(Readable::Stream) {
         stream_headers(&mut head.headers, &nonce, inject);

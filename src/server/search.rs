@@ -50,7 +50,7 @@ async fn search(State(state): State<Weak<App>>, body: Body) -> Result<Response, 
 }
 
 async fn find(app: &App, service: &Tavily, query: &Query) -> Result<Box<Record>, SearchError> {
-    let context = supplement::context();
+    let context = supplement::context(std::sync::Arc::clone(&app.config.rules));
     let answer = service.search(query).await?;
     let (record, dropped) = supplement::record(context, query, answer)?;
     app.metrics.search_dropped.inc_by(dropped.into());

@@ -28,6 +28,7 @@ pub(crate) fn entry(tenant: &str, provider: &str, id: &str, created_ms: i64) -> 
         origin: Origin::Upstream,
         cited: true,
         status: Status::Ok,
+        scores: None,
         snippets: Vec::new(),
         metadata: Map::new(),
     };
@@ -50,6 +51,8 @@ pub(crate) fn entry(tenant: &str, provider: &str, id: &str, created_ms: i64) -> 
         queries: Vec::new(),
         citations: vec![citation],
         stats: Stats::default(),
+        corroboration: None,
+        rounds: Vec::new(),
         metadata: Map::new(),
     };
     Entry { tenant: tenant.to_owned(), created_ms, record }

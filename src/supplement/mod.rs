@@ -3,14 +3,14 @@
 
 pub mod tavily;
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    citation::Record,
+    citation::{Record, Rules, record::Status},
     config::Search,
     pipeline::{Context, whole},
     provider::Kind,
@@ -268,7 +268,7 @@ impl fmt::Display for SearchError {
 impl std::error::Error for SearchError {}
 
 /// What a search is run under: its record has an id of our own, as the service's names a request, not a message.
-pub fn context() -> Context {
+pub fn context(rules: Arc<Rules>) -> Context {
     Context {
         route: "search".to_owned(),
         provider: Kind::Tavily,
@@ -276,6 +276,7 @@ pub fn context() -> Context {
         nonce: uuid::Uuid::new_v4().simple().to_string(),
         created: jiff::Timestamp::now(),
         fallback_id: uuid::Uuid::now_v7().to_string(),
+        rules,
     }
 }
 
@@ -283,17 +284,24 @@ pub fn context() -> Context {
 /// outside the domains: services return such, whatever they were asked for.
 pub fn record(context: Context, query: &Query, answer: Bytes) -> Result<(Box<Record>, u32), SearchError> {
     let id = context.fallback_id.clone();
+    let rules = Arc::clone(&context.rules);
     let record = whole::document(context, answer);
     let mut record = record.ok_or(SearchError::Unreadable("it is no search response"))?;
     let request_id = std::mem::replace(&mut record.message_id, id);
     if request_id != record.message_id {
         record.metadata.insert("requestId".to_owned(), Value::String(request_id));
     }
-    let before = record.citations.len();
-    record.citations.retain(|citation| query.allows(citation.hostname.as_deref()));
-    let dropped = u32::try_from(before - record.citations.len()).unwrap_or(u32::MAX);
-    record.stats.kept_after_filter -= dropped;
+    let (mut dropped, mut filtered) = (0, 0);
+    record.citations.retain(|citation| {
+        let inside = query.allows(citation.hostname.as_deref());
+        dropped += u32::from(!inside);
+        filtered += u32::from(!inside && citation.status == Status::Filtered);
+        inside
+    });
     record.stats.total_returned -= dropped;
+    record.stats.filtered_count -= filtered;
+    record.stats.kept_after_filter -= dropped - filtered;
+    record.corroboration = rules.corroboration.corroborate(&record.citations);
     let cited = record.citations.iter().filter(|citation| citation.cited).count();
     record.stats.cited_count = u32::try_from(cited).unwrap_or(u32::MAX);
     if let Some(event_type) = &query.event_type {

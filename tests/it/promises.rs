@@ -1,15 +1,20 @@
 //! The promises as properties, over random streams, splits and providers.
 
+use std::{collections::HashSet, sync::Arc};
+
 use bytes::Bytes;
 use citetap::{
-    citation::Record,
-    pipeline::{End, Inject},
+    citation::{
+        Record, bundle,
+        record::{Round, Status},
+    },
+    pipeline::{End, Inject, whole},
     provider::Kind,
     sse::{Cut, Event, Splitter},
 };
 use proptest::prelude::*;
 
-use crate::support::{NONCE, bytewise, pass};
+use crate::support::{NONCE, bytewise, context, pass, settings};
 
 /// A frame of a stream: what it is made of matters to the tap, never to the relay.
 #[derive(Debug, Clone)]
@@ -103,6 +108,12 @@ fn kind() -> impl Strategy<Value = Kind> {
 
 fn inject() -> impl Strategy<Value = Inject> {
     prop::sample::select(vec![Inject::Final, Inject::Live, Inject::Off])
+}
+
+/// Hosts that are filtered: none, some, or all of a stream's.
+fn deny() -> impl Strategy<Value = HashSet<String>> {
+    prop::collection::hash_set(prop::sample::select(vec!["a.example.com", "b.example.com", "lexiangla.com"]), 0..3)
+        .prop_map(|hosts| hosts.into_iter().map(str::to_owned).collect())
 }
 
 fn end() -> impl Strategy<Value = End> {
@@ -200,12 +211,35 @@ proptest! {
     }
 
     #[test]
-    fn the_stats_add_up(stream in stream(), kind in kind()) {
-        let passed = pass(kind, Inject::Final, vec![Bytes::from(stream)], End::Clean);
+    fn the_stats_add_up(stream in stream(), kind in kind(), inject in inject(), deny in deny()) {
+        let mut context = context(kind);
+        Arc::make_mut(&mut context.rules).scores.deny = deny;
+        let rules = Arc::clone(&context.rules);
+        let passed = whole::pass(context, settings(inject), vec![Bytes::from(stream)], End::Clean, true);
+        let ours: Vec<Bytes> = passed.ours().into_iter().cloned().collect();
         if let Some(record) = passed.record {
             let stats = &record.stats;
-            prop_assert_eq!(stats.total_returned, stats.kept_after_filter + stats.failed_count + stats.dedup_count);
-            prop_assert_eq!(stats.kept_after_filter as usize, record.citations.len());
+            let sum = stats.kept_after_filter + stats.filtered_count + stats.failed_count + stats.dedup_count;
+            prop_assert_eq!(stats.total_returned, sum);
+            prop_assert_eq!((stats.kept_after_filter + stats.filtered_count) as usize, record.citations.len());
+            let of_rounds = |of: fn(&Round) -> u32| record.rounds.iter().map(of).sum::<u32>();
+            prop_assert_eq!(of_rounds(|round| round.failed_count), stats.failed_count);
+            prop_assert_eq!(of_rounds(|round| round.dedup_count), stats.dedup_count);
+            let bundles = bundle::bundles(&record, &rules);
+            prop_assert_eq!(bundles.iter().map(|bundle| bundle.stats.total_returned).sum::<u32>(), stats.total_returned);
+            for bundle in &bundles {
+                let stats = bundle.stats;
+                let sum = stats.kept_after_filter + stats.filtered_count + stats.failed_count + stats.dedup_count;
+                prop_assert_eq!(stats.total_returned, sum);
+            }
+            // What is filtered is in the record alone.
+            for frame in ours {
+                let event = record_in(&frame);
+                prop_assert!(event.citations.iter().all(|citation| citation.status == Status::Ok));
+                if event.stored && !record.late {
+                    prop_assert_eq!(event.citations.len(), stats.kept_after_filter as usize);
+                }
+            }
             let mut numbers: Vec<u32> = record.citations.iter().flat_map(|c| c.aliases.iter().copied().chain([c.number])).collect();
             let count = numbers.len();
             numbers.sort_unstable();

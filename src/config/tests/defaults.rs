@@ -1,7 +1,10 @@
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use super::{super::*, file};
-use crate::config::{layer, route, tenant};
+use crate::{
+    citation::score::Weights,
+    config::{layer, route, tenant},
+};
 
 const EMBEDDED: &str = include_str!("../../../config/citetap.toml");
 
@@ -46,6 +49,13 @@ fn every_default_is_the_documented_one() {
     assert!(search.authorization.is_none() && search.event_types.is_empty());
     assert_eq!((search.base_url.as_str(), search.timeout), ("https://api.tavily.com/", 10 * SECOND));
     assert_eq!((search.max_results, search.topic, search.search_depth), (5, Topic::General, Depth::Basic));
+    let scores = &config.rules.scores;
+    assert_eq!(Some(scores.weights), Weights::new(0.6, 0.2, 0.2));
+    assert_eq!((scores.half_life, scores.minimum), (180 * 24 * 3600 * SECOND, 0.0));
+    assert!(scores.allow.is_empty() && scores.deny.is_empty() && !scores.filters());
+    assert!(scores.authority.len() > 100, "{}", scores.authority.len());
+    assert_eq!(config.rules.corroboration.domains, 2);
+    assert_eq!(config.rules, default_rules());
 
     let route = &config.routes[0];
     assert_eq!((route.provider, route.inject), (Provider::Auto, Inject::Final));
@@ -64,7 +74,7 @@ fn every_key_of_the_file_is_read() {
         });
         assert!(error.contains(&format!("{key} = a date or time: ")), "{error}");
     }
-    assert_eq!(known.len(), 4 + 2 + 10 + 6 + 3 + 7);
+    assert_eq!(known.len(), 4 + 2 + 10 + 6 + 3 + 7 + 8 + 4 + 5);
 }
 
 #[test]

@@ -76,6 +76,7 @@ fn reference(card: &Node<'_>, kind: &str, position: u32, sink: &mut dyn Sink) {
         number: card.index(&["index"]).or(rank),
         position: Some(position),
         rank,
+        score: None,
         url,
         title,
         snippet: card.text(&["summary", "snippet", "description", "content"]),

@@ -1,11 +1,11 @@
 //! `/citations/{id}`: reading and forgetting one record.
 
-use citetap::{replay::Script, store::Entry};
+use citetap::{citation::bundle::SearchResultBundle, replay::Script, store::Entry};
 use http::Method;
 
 use super::{answering, ask, proxy, put, record, streamed};
 use crate::{
-    net::{eventually, raw},
+    net::{eventually, raw, tencent},
     support::fixtures,
 };
 
@@ -22,6 +22,46 @@ async fn a_record_is_what_its_event_said() {
 
     let head = ask(&proxy, Method::HEAD, "/citations/m-1", &[]).await;
     assert_eq!((head.status.as_u16(), head.whole().await.bytes().len()), (200, 0));
+}
+
+#[tokio::test]
+async fn a_record_as_bundles() {
+    let (_upstream, proxy) = answering(&["m-1"]).await;
+    let event = streamed(&proxy, "m-1").await;
+    let answer = proxy.get("/citations/m-1?format=bundle").await;
+    assert_eq!((answer.status.as_u16(), answer.header("content-type")), (200, Some("application/json")));
+    let tag = answer.header("etag").unwrap().to_owned();
+    let json = answer.json().await;
+    let bundles: Vec<SearchResultBundle> = serde_json::from_value(json["bundles"].clone()).unwrap();
+    let items: Vec<&str> = bundles.iter().flat_map(|b| &b.results).map(|item| item.source_id.as_str()).collect();
+    assert_eq!(items, event.citations.iter().map(|citation| citation.source_id.as_str()).collect::<Vec<_>>());
+    assert_eq!(bundles[0].task_id, event.conversation_id.unwrap_or(event.message_id));
+    assert_eq!((bundles[0].query_id.as_str(), bundles[0].stats.total_returned), ("q1", event.stats.total_returned));
+
+    let again = ask(&proxy, Method::GET, "/citations/m-1?format=bundle", &[("if-none-match", &tag)]).await;
+    assert_eq!(again.status, 304);
+    assert_eq!(proxy.get("/citations/m-1?format=json").await.status, 200);
+    let unknown = proxy.get("/citations/m-1?format=xml").await;
+    assert_eq!(unknown.status, 400);
+    assert_eq!(unknown.json().await["detail"], "format is json or bundle");
+}
+
+/// What is filtered is kept, and not in the event; with nothing else there is no event.
+#[tokio::test]
+async fn filtered_sources_are_in_the_record_alone() {
+    let script = || Script::sse(tencent::answer("m-1"));
+    let (_upstream, open) = proxy(vec![("/m-1", script())], "").await;
+    let sources = streamed(&open, "m-1").await.citations;
+    let (_upstream, strict) = proxy(vec![("/m-1", script())], "[scores]\nminimum = 1").await;
+    let relayed = strict.post("/chat/m-1", "{}").await.whole().await;
+    assert!(!String::from_utf8_lossy(&relayed.bytes()).contains("event: citations"));
+    let kept = eventually(async || {
+        let answer = strict.get("/citations/m-1").await;
+        if answer.status == 200 { Some(record(answer).await) } else { None }
+    });
+    let kept = kept.await.unwrap();
+    assert_eq!((kept.citations.len(), kept.stats.filtered_count as usize), (sources.len(), sources.len()));
+    assert_eq!((kept.stats.kept_after_filter, kept.corroboration), (0, None));
 }
 
 #[tokio::test]

@@ -1,0 +1,238 @@
+//! A record as search result bundles: one per search round, in the snake_case of the retrieval protocol.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Rules,
+    record::{Citation, Record, Round, Status},
+    text,
+};
+
+/// Between the queries of one round.
+const JOINT: &str = "; ";
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SearchResultBundle {
+    /// The conversation, or the message where there is none.
+    pub task_id: String,
+    /// `q1`, `q2`, … in the order of the rounds.
+    pub query_id: String,
+    pub query_text: String,
+    /// `market`, `tech`, `timeline`, `people`, `comparison` or `general`.
+    pub query_intent: String,
+    pub provider: String,
+    pub executed_at: String,
+    pub results: Vec<SearchResultItem>,
+    pub stats: SearchResultStats,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SearchResultItem {
+    pub source_id: String,
+    pub rank: u32,
+    /// Empty for a document that has none.
+    pub url: String,
+    pub title: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snippet: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_text: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub language: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published_at: Option<String>,
+    pub captured_at: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http_status: Option<u16>,
+    pub score_relevance: f64,
+    pub score_freshness: f64,
+    pub score_authority: f64,
+    pub score_final: f64,
+    #[serde(flatten)]
+    pub state: State,
+}
+
+/// `status`, and the code that a failure must have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "lowercase")]
+pub enum State {
+    Ok,
+    Filtered,
+    Failed { error_code: String },
+}
+
+/// `total_returned` is the sum of the others, always.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SearchResultStats {
+    pub total_returned: u32,
+    pub kept_after_filter: u32,
+    #[serde(default)]
+    pub filtered_count: u32,
+    /// Results without title and URL: there is nothing of them to list.
+    pub failed_count: u32,
+    pub dedup_count: u32,
+}
+
+/// Words that tell what a query is after, lower-case.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Intents {
+    pub market: Vec<String>,
+    pub tech: Vec<String>,
+    pub timeline: Vec<String>,
+    pub people: Vec<String>,
+    pub comparison: Vec<String>,
+}
+
+impl Intents {
+    /// The intent with the most words in the query; of several, the more telling one.
+    pub fn of(&self, query: &str) -> &'static str {
+        let query = query.to_lowercase();
+        let telling = [
+            ("comparison", &self.comparison),
+            ("timeline", &self.timeline),
+            ("people", &self.people),
+            ("market", &self.market),
+            ("tech", &self.tech),
+        ];
+        let mut best = ("general", 0);
+        for (intent, words) in telling {
+            let hits = words.iter().filter(|word| text::has_word(&query, word)).count();
+            if hits > best.1 {
+                best = (intent, hits);
+            }
+        }
+        best.0
+    }
+}
+
+/// The task that a record belongs to.
+pub fn task_id(record: &Record) -> &str {
+    record.conversation_id.as_deref().unwrap_or(&record.message_id)
+}
+
+pub fn bundles(record: &Record, rules: &Rules) -> Vec<SearchResultBundle> {
+    let rounds = rounds(record);
+    // Numbered before the blank ones go, so that a query keeps its id while the record grows.
+    let bundle = |(index, round): (usize, &Round)| {
+        let query_text = query_text(record, round);
+        let of_round = record.citations.iter().filter(|citation| round_of(citation) == round.round);
+        let results: Vec<SearchResultItem> = of_round.map(|citation| item(record, citation, rules)).collect();
+        SearchResultBundle {
+            task_id: task_id(record).to_owned(),
+            query_id: format!("q{}", index + 1),
+            query_intent: rules.intents.of(&query_text).to_owned(),
+            query_text,
+            provider: record.provider.clone(),
+            executed_at: record.created_at.clone(),
+            stats: stats(round, &results),
+            results,
+        }
+    };
+    rounds.iter().enumerate().filter(|(index, round)| !blank(record, round, &rounds[..*index])).map(bundle).collect()
+}
+
+/// A block that named neither a result nor a query of its own, such as an earlier one sent again under a new id.
+fn blank(record: &Record, round: &Round, earlier: &[Round]) -> bool {
+    let known = |query: &String| earlier.iter().any(|round| round.queries.contains(query));
+    let counts = round.failed_count + round.dedup_count;
+    counts == 0
+        && round.queries.iter().all(known)
+        && record.citations.iter().all(|citation| round_of(citation) != round.round)
+}
+
+/// The record's rounds, and those that only its citations name. What no round counts is the first one's,
+/// as in records that were kept before rounds were.
+fn rounds(record: &Record) -> Vec<Round> {
+    let mut rounds = record.rounds.clone();
+    let named: BTreeSet<u32> = record.citations.iter().map(round_of).collect();
+    for number in named {
+        if rounds.iter().all(|round| round.round != number) {
+            rounds.push(Round { round: number, ..Round::default() });
+        }
+    }
+    rounds.sort_by_key(|round| round.round);
+    let failed = record.stats.failed_count.saturating_sub(rounds.iter().map(|round| round.failed_count).sum());
+    let dedup = record.stats.dedup_count.saturating_sub(rounds.iter().map(|round| round.dedup_count).sum());
+    if failed + dedup > 0 {
+        if rounds.is_empty() {
+            rounds.push(Round::default());
+        }
+        if let Some(first) = rounds.first_mut() {
+            first.failed_count += failed;
+            first.dedup_count += dedup;
+        }
+    }
+    rounds
+}
+
+/// 0: it came before any round was announced.
+fn round_of(citation: &Citation) -> u32 {
+    let round = citation.metadata.get("round").and_then(serde_json::Value::as_u64);
+    round.and_then(|round| u32::try_from(round).ok()).unwrap_or_default()
+}
+
+fn query_text(record: &Record, round: &Round) -> String {
+    let joined = |queries: &[String]| (!queries.is_empty()).then(|| queries.join(JOINT));
+    joined(&round.queries)
+        .or_else(|| round.summary.clone())
+        .or_else(|| joined(&record.queries))
+        .or_else(|| record.summary.clone())
+        .unwrap_or_default()
+}
+
+fn item(record: &Record, citation: &Citation, rules: &Rules) -> SearchResultItem {
+    let scores = citation.scores.unwrap_or_else(|| {
+        // Kept before there were scores: as they would have been then.
+        let then = record.created_at.parse().unwrap_or(Timestamp::UNIX_EPOCH);
+        rules.scores.score(citation, None, then)
+    });
+    let title = citation.title.as_ref().or(citation.site_name.as_ref()).or(citation.hostname.as_ref());
+    SearchResultItem {
+        source_id: citation.source_id.clone(),
+        rank: citation.rank,
+        url: citation.url.clone().unwrap_or_default(),
+        title: title.cloned().unwrap_or_default(),
+        snippet: citation.content.clone(),
+        content_text: None,
+        language: None,
+        published_at: citation.published_at.clone(),
+        captured_at: record.created_at.clone(),
+        http_status: None,
+        score_relevance: scores.relevance,
+        score_freshness: scores.freshness,
+        score_authority: scores.authority,
+        score_final: scores.overall,
+        state: match citation.status {
+            Status::Ok => State::Ok,
+            Status::Filtered => State::Filtered,
+            Status::Failed => {
+                let code = citation.metadata.get("errorCode").and_then(serde_json::Value::as_str);
+                State::Failed { error_code: code.unwrap_or("unknown").to_owned() }
+            }
+        },
+    }
+}
+
+fn stats(round: &Round, results: &[SearchResultItem]) -> SearchResultStats {
+    let count = |wanted: fn(&State) -> bool| {
+        u32::try_from(results.iter().filter(|item| wanted(&item.state)).count()).unwrap_or(u32::MAX)
+    };
+    let kept_after_filter = count(|state| *state == State::Ok);
+    let filtered_count = count(|state| *state == State::Filtered);
+    let failed_count = round.failed_count.max(count(|state| matches!(state, State::Failed { .. })));
+    let dedup_count = round.dedup_count;
+    SearchResultStats {
+        total_returned: kept_after_filter + filtered_count + failed_count + dedup_count,
+        kept_after_filter,
+        filtered_count,
+        failed_count,
+        dedup_count,
+    }
+}
+
+#[cfg(test)]
+#[path = "bundle_tests.rs"]
+mod tests;

@@ -125,7 +125,7 @@ fn shown(record: &Record, dropped: u32) -> String {
     if !record.citations.is_empty() {
         let mut rows = vec![["", "score", "title", "site", "url"].map(str::to_owned).to_vec()];
         for citation in &record.citations {
-            let score = citation.metadata.get("score").and_then(serde_json::Value::as_f64);
+            let score = citation.scores.map(|scores| scores.relevance);
             rows.push(vec![
                 citation.number.to_string(),
                 score.map_or_else(|| "-".to_owned(), |score| format!("{score:.2}")),

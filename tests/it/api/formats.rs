@@ -74,7 +74,7 @@ async fn what_is_misspelt_is_told_with_what_there_is() {
     let (_upstream, proxy) = answering(&["m-1"]).await;
     streamed(&proxy, "m-1").await;
     for (query, told) in [
-        ("format=yaml", "format is one of json, markdown, footnotes, html, csv, bibtex, ris, csl, prompt"),
+        ("format=yaml", "format is one of json, bundle, markdown, footnotes, html, csv, bibtex, ris, csl, prompt"),
         ("format=", "format is one of json, "),
         ("format=Bibtex", "format is one of json, "),
         ("format=prompt&lang=fr", "lang is zh or en"),

@@ -70,7 +70,7 @@ async fn a_search_is_a_record_that_is_not_stored() {
     assert_eq!((&record["complete"], &record["stored"]), (&json!(true), &json!(false)));
     assert_eq!(uuid::Uuid::parse_str(record["messageId"].as_str().unwrap()).unwrap().get_version_num(), 7);
     assert_eq!((&record["queries"], &record["metadata"]), (&json!(["q"]), &json!({"requestId": "req-1"})));
-    assert_eq!(record["citations"][1]["metadata"]["score"], 0.8);
+    assert_eq!(record["citations"][1]["scores"]["relevance"], 0.8);
     assert_eq!(urls(&record).len(), 4);
     assert_eq!(proxy.get("/citations").await.json().await["items"], json!([]));
 

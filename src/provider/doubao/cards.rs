@@ -71,11 +71,12 @@ fn reference(card: &Node<'_>, kind: &str, position: u32, sink: &mut dyn Sink) {
         _ if card.text(&["main_site_url", "img_caption"]).is_some() => note("resultKind", Some("image".to_owned())),
         _ => {}
     }
+    // Counted from zero, and zero is left out: the first card of a list has none, the second has 1.
     let rank = card.index(&["original_doc_rank", "originalDocRank"]);
     sink.signal(Signal::Reference(Reference {
         number: card.index(&["index"]).or(rank),
         position: Some(position),
-        rank,
+        rank: rank.map(|rank| rank + 1),
         score: None,
         url,
         title,

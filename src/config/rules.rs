@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    sync::Arc,
+    sync::{Arc, LazyLock},
     time::Duration,
 };
 
@@ -31,14 +31,17 @@ const WEIGHTS: [&str; 3] = ["scores.weights.relevance", "scores.weights.freshnes
 const DOMAIN: &str = "expected a domain such as example.com";
 const FRACTION: &str = "expected a number from 0 to 1";
 
-/// The rules of the embedded file, for what runs without a configuration.
+/// The rules of the embedded file, for what runs without a configuration. Read once.
 pub fn default_rules() -> Arc<Rules> {
-    let (settings, _) = layer::defaults();
-    let mut errors = Vec::new();
-    let mut reader = Reader { table: "", keys: &settings, errors: &mut errors };
-    let rules = resolve(&mut reader);
-    debug_assert!(errors.is_empty(), "{errors:?}");
-    Arc::new(rules)
+    static RULES: LazyLock<Arc<Rules>> = LazyLock::new(|| {
+        let (settings, _) = layer::defaults();
+        let mut errors = Vec::new();
+        let mut reader = Reader { table: "", keys: &settings, errors: &mut errors };
+        let rules = resolve(&mut reader);
+        debug_assert!(errors.is_empty(), "{errors:?}");
+        Arc::new(rules)
+    });
+    Arc::clone(&RULES)
 }
 
 /// A faulty value reads as the most harmless one and never gets out, as all in this reader.

@@ -32,8 +32,9 @@ impl Passed {
     }
 
     fn concat(&self, wanted: impl Fn(bool) -> bool) -> Vec<u8> {
-        let pieces = self.pieces.iter().filter(|(ours, _)| wanted(*ours));
-        pieces.flat_map(|(_, piece)| piece.iter().copied()).collect()
+        let pieces: Vec<&[u8]> =
+            self.pieces.iter().filter(|(ours, _)| wanted(*ours)).map(|(_, piece)| &**piece).collect();
+        pieces.concat()
     }
 }
 

@@ -56,7 +56,8 @@ pub struct Watch {
     told_revision: u64,
     told_at: Option<Instant>,
     citations: usize,
-    stored: Option<bool>,
+    /// The record has gone to the store: the message is in flight no more.
+    settled: bool,
 }
 
 impl Watch {
@@ -81,7 +82,7 @@ impl Watch {
             told_revision: 0,
             told_at: None,
             citations: 0,
-            stored: None,
+            settled: false,
         }
     }
 
@@ -96,6 +97,7 @@ impl Watch {
     /// Hands the record to the writer; says whether it is stored, first to those who watch.
     fn keep(&mut self, record: Box<Record>) -> impl Future<Output = bool> + Send + use<> {
         self.citations = record.citations.len();
+        self.settled = true;
         let limit = self.app().config.timeouts.commit;
         let answer = self.app().writer.put(self.entry(record.clone()));
         let in_flight = self.in_flight.take();
@@ -136,7 +138,7 @@ impl Keeper for Watch {
 
     fn progress(&mut self, tap: &Tap) {
         let revision = tap.seen().ledger.revision();
-        if (self.in_flight.is_some() && revision == self.told_revision) || self.stored.is_some() {
+        if (self.in_flight.is_some() && revision == self.told_revision) || self.settled {
             return;
         }
         if self.told_at.is_some_and(|at| at.elapsed() < TELL_EVERY) || tap.message_id().is_none() || tap.seen().finish {

@@ -51,6 +51,20 @@ async fn in_flight_it_gives_what_is_known_so_far() {
     assert_eq!(proxy.get("/citations").await.json().await["items"].as_array().unwrap().len(), 0);
 }
 
+/// The upstream failed and goes on talking: the record is what it was when it failed, and is not in flight again.
+#[tokio::test]
+async fn after_an_error_frame_the_message_is_in_flight_no_more() {
+    let failed = tencent::references("m-1", &[1, 2]) + "data:{\"code\":500,\"message\":\"x\"}\n\n";
+    let pieces = [failed, tencent::text("m-1", "还有"), tencent::text("m-1", "后话")];
+    let (_upstream, proxy) = proxy(vec![("/m-1", steps(&pieces, Duration::from_millis(900)))], "").await;
+    let mut open = proxy.post("/chat/m-1", "{}").await;
+    open.until("还有").await;
+    let answer = proxy.get("/citations/m-1").await;
+    assert_eq!(answer.status, 200);
+    let stored = record(answer).await;
+    assert!(stored.stored && !stored.complete && stored.citations.len() == 2);
+}
+
 #[tokio::test]
 async fn waiting_gives_the_stored_record() {
     let (_upstream, proxy) = proxy(vec![("/m-1", steps(&pieces("m-1"), Duration::from_millis(700)))], "").await;

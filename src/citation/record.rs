@@ -5,6 +5,12 @@ use serde_json::{Map, Value};
 
 use super::{corroborate::Corroboration, score::Scores};
 
+/// Ids that stand in paths as they are: `[A-Za-z0-9._:-]{1,128}`.
+pub fn is_plain_id(id: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b':' | b'-');
+    (1..=128).contains(&id.len()) && id.bytes().all(plain)
+}
+
 /// What one message rests on. JSON in the spelling of the citation contract (camelCase).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

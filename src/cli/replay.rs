@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::builder::PossibleValuesParser;
+use clap::{ValueEnum, builder::PossibleValuesParser};
 use url::Url;
 
 use super::{Failure, export, print, table};
@@ -68,19 +68,9 @@ enum Output {
 }
 
 impl Output {
-    /// `None`: the record itself.
-    const fn format(self) -> Option<Format> {
-        match self {
-            Self::Table | Self::Json | Self::Sse => None,
-            Self::Markdown => Some(Format::Markdown),
-            Self::Footnotes => Some(Format::Footnotes),
-            Self::Html => Some(Format::Html),
-            Self::Csv => Some(Format::Csv),
-            Self::Bibtex => Some(Format::Bibtex),
-            Self::Ris => Some(Format::Ris),
-            Self::Csl => Some(Format::Csl),
-            Self::Prompt => Some(Format::Prompt),
-        }
+    /// The export of that name; `None`: the record itself.
+    fn format(self) -> Option<Format> {
+        Format::named(self.to_possible_value()?.get_name())
     }
 }
 

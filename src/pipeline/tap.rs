@@ -10,13 +10,15 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use crate::{
-    citation::{Ledger, Record, Rules, record::RecordType, text, url::source_id},
+    citation::{
+        Ledger, Record, Rules,
+        record::{RecordType, is_plain_id},
+        text,
+        url::source_id,
+    },
     provider::{self, Adapter, Envelope, Kind, Signal, Sink},
     sse::Event,
 };
-
-/// Ids that may stand in a path as they are.
-const MAX_ID: usize = 128;
 
 /// What is known of a message before its first byte.
 #[derive(Debug, Clone)]
@@ -152,10 +154,9 @@ impl Tap {
     }
 }
 
-/// An id outside `[A-Za-z0-9._:-]{1,128}` becomes `x-` and a hash; the original is kept beside it.
+/// An id that is not plain becomes `x-` and a hash; the original is kept beside it.
 fn path_id(id: &str) -> (String, Option<String>) {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b':' | b'-');
-    if (1..=MAX_ID).contains(&id.len()) && id.bytes().all(plain) {
+    if is_plain_id(id) {
         return (id.to_owned(), None);
     }
     (format!("x-{}", source_id(id)), Some(text::line(id, 1024).0))

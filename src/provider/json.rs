@@ -26,24 +26,20 @@ pub enum Node<'a> {
 
 /// Reads one document. `None`: malformed, too deep, too large, or followed by something.
 pub fn parse(text: &str) -> Option<Node<'_>> {
-    parse_once(text)
-}
-
-/// As [`parse`], and once more with lone surrogates (`\ud800`) replaced, which serde_json refuses.
-pub fn with_parsed<T>(text: &str, read: impl FnOnce(&Node<'_>) -> T) -> Option<T> {
-    if let Some(node) = parse_once(text) {
-        return Some(read(&node));
-    }
-    let mended = replace_lone_surrogates(text)?;
-    parse_once(&mended).map(|node| read(&node))
-}
-
-fn parse_once(text: &str) -> Option<Node<'_>> {
     let budget = Cell::new(MAX_NODES);
     let mut de = serde_json::Deserializer::from_str(text);
     let node = Seed { depth: MAX_DEPTH, budget: &budget }.deserialize(&mut de).ok()?;
     de.end().ok()?;
     Some(node)
+}
+
+/// As [`parse`], and once more with lone surrogates (`\ud800`) replaced, which serde_json refuses.
+pub fn with_parsed<T>(text: &str, read: impl FnOnce(&Node<'_>) -> T) -> Option<T> {
+    if let Some(node) = parse(text) {
+        return Some(read(&node));
+    }
+    let mended = replace_lone_surrogates(text)?;
+    parse(&mended).map(|node| read(&node))
 }
 
 impl<'a> Node<'a> {

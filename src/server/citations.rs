@@ -23,7 +23,7 @@ use tokio::sync::watch;
 
 use super::{App, formats, live, problem::Problem};
 use crate::{
-    citation::Record,
+    citation::{Record, record::is_plain_id},
     profile::native::EVENT,
     sse::{Eol, encode},
     store::{Cursor, Filter, PAGE_DEFAULT, PAGE_MAX, StoreError},
@@ -65,8 +65,7 @@ fn store_problem(_: StoreError) -> Problem {
 /// Exact match only, and only of ids that we would give: no path, pattern or query is ever made of one.
 fn checked(id: Id) -> Result<String, Problem> {
     let Ok(Path(id)) = id else { return Err(Problem::bad_id()) };
-    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b':' | b'-');
-    if (1..=128).contains(&id.len()) && id.bytes().all(plain) { Ok(id) } else { Err(Problem::bad_id()) }
+    if is_plain_id(&id) { Ok(id) } else { Err(Problem::bad_id()) }
 }
 
 pub(super) fn read<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {

@@ -175,11 +175,11 @@ impl Sink for Seen {
             }
             Signal::Conversation(id) => self.conversation = Some(text::line(id, 256).0),
             Signal::Model(name) => self.model = Some(text::line(name, 256).0),
-            Signal::Text(piece) => {
+            Signal::Text(piece, _) => {
                 self.any = true;
                 self.ledger.text(piece);
             }
-            Signal::Answer(whole) => self.ledger.answer(whole),
+            Signal::Answer(whole, _) => self.ledger.answer(whole),
             Signal::Thinking(_) | Signal::Stage { .. } => self.any = true,
             Signal::Round { key, summary, queries } => {
                 self.any = true;
@@ -190,9 +190,10 @@ impl Sink for Seen {
                 self.ledger.reference(&reference);
             }
             Signal::Failed { id, position, reason: _ } => self.ledger.failed(id, position),
-            Signal::Finish => self.finish = true,
+            Signal::Usage(_) => {}
+            Signal::Finish(_) => self.finish = true,
             // What fails after the finish does not unfinish the answer.
-            Signal::Fault => self.fault |= !self.finish,
+            Signal::Fault { .. } => self.fault |= !self.finish,
         }
     }
 }

@@ -53,7 +53,12 @@ impl<'a> Node<'a> {
 
     /// The first of `keys` that is there and not null.
     pub fn any(&self, keys: &[&str]) -> Option<&Node<'a>> {
-        keys.iter().filter_map(|key| self.get(key)).find(|node| **node != Self::Null)
+        self.any_of(keys).map(|(_, node)| node)
+    }
+
+    /// As [`Self::any`], with its key.
+    pub fn any_of<'k>(&self, keys: &[&'k str]) -> Option<(&'k str, &Node<'a>)> {
+        keys.iter().filter_map(|key| Some((*key, self.get(key)?))).find(|(_, node)| **node != Self::Null)
     }
 
     pub fn str(&self) -> Option<&str> {

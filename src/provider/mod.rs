@@ -6,6 +6,7 @@ mod doubao;
 pub mod json;
 mod results;
 mod tencent;
+pub mod trail;
 
 use std::{borrow::Cow, str::FromStr};
 
@@ -16,6 +17,7 @@ use crate::{
     },
     sse::Event,
 };
+pub use trail::Trail;
 
 /// What a route says about its upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,12 +113,12 @@ pub enum Signal<'a> {
     Message(&'a str),
     Conversation(&'a str),
     Model(&'a str),
-    /// A piece of the answer.
-    Text(&'a str),
+    /// A piece of the answer, and where in the frame it stands.
+    Text(&'a str, Trail<'a>),
     /// A piece of the model's thinking.
     Thinking(&'a str),
-    /// The whole answer once more.
-    Answer(&'a str),
+    /// The whole answer once more, and where in the frame it stands.
+    Answer(&'a str, Trail<'a>),
     /// What the upstream is doing, in its own words.
     Stage {
         name: &'a str,
@@ -136,10 +138,47 @@ pub enum Signal<'a> {
         position: u32,
         reason: &'static str,
     },
+    /// What the answer cost.
+    Usage(Usage),
     /// The upstream says that the answer is finished. The frame that says so was read whole.
-    Finish,
-    /// The upstream says that it failed.
-    Fault,
+    Finish(Reason),
+    /// The upstream says that it failed, with its own code and words where it has them.
+    Fault {
+        code: Option<String>,
+        message: Option<&'a str>,
+    },
+}
+
+/// Why an answer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reason {
+    #[default]
+    Stop,
+    Length,
+    /// What was to be said was held back.
+    Filter,
+    /// The model wants tools called.
+    Tools,
+}
+
+impl Reason {
+    /// As upstreams spell it; what is not known is a plain stop.
+    pub fn of(name: &str) -> Self {
+        match name {
+            "length" | "max_tokens" | "max_output_tokens" => Self::Length,
+            "content_filter" | "sensitive" | "safety" | "refusal" => Self::Filter,
+            "tool_calls" | "function_call" | "tool_use" => Self::Tools,
+            _ => Self::Stop,
+        }
+    }
+}
+
+/// Tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    pub input: u64,
+    pub output: u64,
+    pub total: u64,
 }
 
 /// A frame that should have been readable and was not.

@@ -2,7 +2,7 @@
 //! fetched by us; no chat stream is made of them.
 
 use super::{
-    Adapter, Envelope, Signal, Sink, Unread, WEB,
+    Adapter, Envelope, Reason, Signal, Sink, Trail, Unread, WEB,
     json::{self, MAX_NESTED, Node},
     published,
 };
@@ -77,7 +77,7 @@ fn tavily(node: &Node<'_>, sink: &mut dyn Sink) -> bool {
         sink.signal(Signal::Message(&id));
     }
     if let Some(answer) = node.text(&["answer"]) {
-        sink.signal(Signal::Text(answer));
+        sink.signal(Signal::Text(answer, Trail::ROOT.key("answer")));
     }
     results(node, node.text(&["query"]), &["content", "snippet"], sink);
     true
@@ -116,7 +116,7 @@ fn results(holder: &Node<'_>, query: Option<&str>, snippets: &[&str], sink: &mut
     for (position, result) in (1..).zip(list) {
         reference(result, position, snippets, sink);
     }
-    sink.signal(Signal::Finish);
+    sink.signal(Signal::Finish(Reason::Stop));
 }
 
 fn reference(result: &Node<'_>, position: u32, snippets: &[&str], sink: &mut dyn Sink) {

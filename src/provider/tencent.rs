@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::{
-    Adapter, Envelope, Signal, Sink, Unread,
+    Adapter, Envelope, Reason, Signal, Sink, Trail, Unread,
     json::{self, Node},
     published,
 };
@@ -31,7 +31,7 @@ impl Adapter for Lexiang {
         let finish = event.name == "finish";
         let read = json::with_parsed(data, |node| self.message(node, finish, sink));
         if read.is_none() && finish {
-            sink.signal(Signal::Finish);
+            sink.signal(Signal::Finish(Reason::Stop));
         }
         read.ok_or(Unread)
     }
@@ -54,13 +54,13 @@ impl Lexiang {
             sink.signal(Signal::Thinking(text));
         }
         if let Some(text) = data.text(&["content"]) {
-            sink.signal(Signal::Text(text));
+            sink.signal(Signal::Text(text, Trail::ROOT.key("data").key("content")));
         }
         if let Some(more) = data.get("additional_content") {
             chunks(more, sink);
             docs(more, sink);
         }
-        sink.signal(Signal::Finish);
+        sink.signal(Signal::Finish(Reason::Stop));
     }
 
     fn message(&mut self, node: &Node<'_>, finish: bool, sink: &mut dyn Sink) {
@@ -80,7 +80,7 @@ impl Lexiang {
             stage(processes, sink);
         }
         if let Some(text) = node.get("delta_content").and_then(Node::str).filter(|text| !text.is_empty()) {
-            sink.signal(Signal::Text(text));
+            sink.signal(Signal::Text(text, Trail::ROOT.key("delta_content")));
         }
         if let Some(more) = node.get("additional_content") {
             chunks(more, sink);
@@ -88,12 +88,12 @@ impl Lexiang {
         }
         if finish || node.truthy("is_stop") {
             if let Some(answer) = node.text(&["content"]) {
-                sink.signal(Signal::Answer(answer));
+                sink.signal(Signal::Answer(answer, Trail::ROOT.key("content")));
             }
-            sink.signal(Signal::Finish);
+            sink.signal(Signal::Finish(Reason::of(node.text(&["finish_reason"]).unwrap_or_default())));
         } else if node.get("completion_id").is_none() && node.get("code").and_then(Node::number).is_some_and(|c| c != 0)
         {
-            sink.signal(Signal::Fault);
+            sink.signal(Signal::Fault { code: node.id(&["code"]), message: node.text(&["message", "msg"]) });
         }
     }
 }

@@ -11,15 +11,16 @@ impl Sink for Notes {
             Signal::Message(id) => format!("message {id}"),
             Signal::Conversation(id) => format!("conversation {id}"),
             Signal::Model(name) => format!("model {name}"),
-            Signal::Text(text) => format!("text {text}"),
+            Signal::Text(text, _) => format!("text {text}"),
             Signal::Thinking(text) => format!("thinking {text}"),
-            Signal::Answer(text) => format!("answer {text}"),
+            Signal::Answer(text, _) => format!("answer {text}"),
             Signal::Stage { name, detail, .. } => format!("stage {name} {}", detail.unwrap_or_default()),
             Signal::Round { key, .. } => format!("round {key}"),
             Signal::Reference(reference) => format!("reference {:?}", reference.number),
             Signal::Failed { reason, .. } => format!("failed {reason}"),
-            Signal::Finish => "finish".to_owned(),
-            Signal::Fault => "fault".to_owned(),
+            Signal::Finish(_) => "finish".to_owned(),
+            Signal::Usage(usage) => format!("usage {} {} {}", usage.input, usage.output, usage.total),
+            Signal::Fault { .. } => "fault".to_owned(),
         });
     }
 }

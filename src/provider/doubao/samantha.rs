@@ -4,7 +4,8 @@
 use super::{PROVIDER, cards};
 use crate::{
     provider::{
-        Adapter, Envelope, Signal, Sink, Unread,
+        Adapter, Envelope, Reason, Signal, Sink, Trail, Unread,
+        doubao::{fault, fault_of},
         json::{self, MAX_NESTED, Node},
     },
     sse::Event,
@@ -24,18 +25,23 @@ impl Adapter for Samantha {
     fn frame(&mut self, event: &Event<'_>, sink: &mut dyn Sink) -> Result<(), Unread> {
         let Some(data) = event.data.as_deref() else { return Ok(()) };
         if event.name == "gateway-error" {
-            sink.signal(Signal::Fault);
+            fault(data, sink);
             return Ok(());
         }
         json::with_parsed(data, |node| match node.get("event_type").and_then(Node::number) {
             Some(CHUNK) => {
                 if let Some(inner) = node.get("event_data") {
-                    inner.opened(MAX_NESTED, |inner, left| chunk(inner, left, sink));
+                    let at = Trail::ROOT.key("event_data");
+                    inner.opened(MAX_NESTED, |inner, left| chunk(inner, left, &at, sink));
                 }
             }
-            Some(END) => sink.signal(Signal::Finish),
-            Some(ERROR) => sink.signal(Signal::Fault),
-            None if node.get("code").is_some() && node.get("message").is_some() => sink.signal(Signal::Fault),
+            Some(END) => sink.signal(Signal::Finish(Reason::Stop)),
+            Some(ERROR) => match node.get("event_data") {
+                Some(Node::Str(detail)) => fault(detail, sink),
+                Some(detail) => fault_of(detail, sink),
+                None => fault_of(node, sink),
+            },
+            None if node.get("code").is_some() && node.get("message").is_some() => fault_of(node, sink),
             _ => {}
         })
         .ok_or(Unread)
@@ -46,20 +52,21 @@ impl Adapter for Samantha {
     }
 }
 
-fn chunk(inner: &Node<'_>, left: u8, sink: &mut dyn Sink) {
+fn chunk(inner: &Node<'_>, left: u8, at: &Trail<'_>, sink: &mut dyn Sink) {
     if let Some(id) = inner.id(&["conversation_id"]).filter(|id| id != "0") {
         sink.signal(Signal::Conversation(&id));
     }
     if let Some(message) = inner.get("message") {
-        message.opened(left, |message, left| read_message(message, left, sink));
+        let at = at.key("message");
+        message.opened(left, |message, left| read_message(message, left, &at, sink));
     }
     // Both this and event_type 2003 can come; the first is the finish.
     if inner.truthy("is_finish") {
-        sink.signal(Signal::Finish);
+        sink.signal(Signal::Finish(Reason::Stop));
     }
 }
 
-fn read_message(message: &Node<'_>, left: u8, sink: &mut dyn Sink) {
+fn read_message(message: &Node<'_>, left: u8, at: &Trail<'_>, sink: &mut dyn Sink) {
     let id = message.id(&["id", "message_id"]);
     if let Some(id) = &id {
         sink.signal(Signal::Message(id));
@@ -80,7 +87,7 @@ fn read_message(message: &Node<'_>, left: u8, sink: &mut dyn Sink) {
     content.opened(left, |content, left| match kind {
         Some(2001 | 10_000) => {
             if let Some(text) = content.get("text").and_then(Node::str) {
-                sink.signal(Signal::Text(text));
+                sink.signal(Signal::Text(text, at.key("content").key("text")));
             }
         }
         Some(2008) => {

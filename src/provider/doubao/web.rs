@@ -4,7 +4,8 @@
 use super::{PROVIDER, cards};
 use crate::{
     provider::{
-        Adapter, Envelope, Signal, Sink, Unread,
+        Adapter, Envelope, Reason, Signal, Sink, Trail, Unread,
+        doubao::fault,
         json::{self, MAX_NESTED, Node},
     },
     sse::Event,
@@ -44,17 +45,17 @@ impl Adapter for Web {
                         sink.signal(Signal::Message(&id));
                     }
                 });
-                sink.signal(Signal::Finish);
+                sink.signal(Signal::Finish(Reason::Stop));
                 return Ok(());
             }
             "STREAM_ERROR" | "gateway-error" => {
-                sink.signal(Signal::Fault);
+                fault(data, sink);
                 return Ok(());
             }
             "SSE_ACK" => json::with_parsed(data, |node| ack(node, sink)),
             "CHUNK_DELTA" => json::with_parsed(data, |node| {
                 if let Some(text) = node.get("text").and_then(Node::str) {
-                    self.text(self.thinking, text, sink);
+                    self.text(text, &Trail::ROOT.key("text"), sink);
                 }
             }),
             "FULL_MSG_NOTIFY" => json::with_parsed(data, |node| self.full_message(node, sink)),
@@ -89,8 +90,8 @@ fn user_type(node: &Node<'_>) -> Option<u64> {
 }
 
 impl Web {
-    fn text(&self, thinking: bool, text: &str, sink: &mut dyn Sink) {
-        sink.signal(if thinking { Signal::Thinking(text) } else { Signal::Text(text) });
+    fn text(&self, text: &str, at: &Trail<'_>, sink: &mut dyn Sink) {
+        sink.signal(if self.thinking { Signal::Thinking(text) } else { Signal::Text(text, *at) });
     }
 
     /// Mostly the echo of the user's own message, which may hold pasted citations: only one that
@@ -100,7 +101,7 @@ impl Web {
         message.opened(MAX_NESTED, |message, left| {
             if user_type(message) == Some(ASSISTANT) {
                 let mut references_only = ReferencesOnly(sink);
-                self.message(message, left, &mut references_only);
+                self.message(message, left, &Trail::ROOT, &mut references_only);
             }
         });
     }
@@ -109,7 +110,7 @@ impl Web {
     fn chunk(&mut self, node: &Node<'_>, sink: &mut dyn Sink) {
         // The message itself, as it is kept outside streams.
         if node.any(&["content_block", "contentBlock"]).is_some() {
-            return self.message(node, MAX_NESTED, sink);
+            return self.message(node, MAX_NESTED, &Trail::ROOT, sink);
         }
         if let Some(meta) = node.get("meta") {
             if user_type(meta) == Some(USER) {
@@ -119,15 +120,18 @@ impl Web {
         }
         self.ids(node, sink);
         if let Some(content) = node.get("content") {
-            content.opened(MAX_NESTED, |content, left| self.blocks_of(content, left, sink));
+            let at = Trail::ROOT.key("content");
+            content.opened(MAX_NESTED, |content, left| self.blocks_of(content, left, &at, sink));
         }
         if let Some(message) = node.get("message") {
-            message.opened(MAX_NESTED, |message, left| self.message(message, left, sink));
+            let at = Trail::ROOT.key("message");
+            message.opened(MAX_NESTED, |message, left| self.message(message, left, &at, sink));
         }
         if let Some(ops) = node.get("patch_op") {
+            let at = Trail::ROOT.key("patch_op");
             ops.opened(MAX_NESTED, |ops, left| {
-                for op in ops.list() {
-                    self.patch(op, left, sink);
+                for (index, op) in ops.list().iter().enumerate() {
+                    self.patch(op, left, &at.index(index), sink);
                 }
             });
         }
@@ -140,57 +144,62 @@ impl Web {
         conversation(node, sink);
     }
 
-    fn message(&mut self, message: &Node<'_>, left: u8, sink: &mut dyn Sink) {
+    fn message(&mut self, message: &Node<'_>, left: u8, at: &Trail<'_>, sink: &mut dyn Sink) {
         if user_type(message) == Some(USER) {
             return;
         }
         self.ids(message, sink);
-        self.blocks_of(message, left, sink);
+        self.blocks_of(message, left, at, sink);
         if let Some(content) = message.get("content") {
-            content.opened(left, |content, left| self.blocks_of(content, left, sink));
+            let at = at.key("content");
+            content.opened(left, |content, left| self.blocks_of(content, left, &at, sink));
         }
     }
 
-    fn patch(&mut self, op: &Node<'_>, left: u8, sink: &mut dyn Sink) {
+    fn patch(&mut self, op: &Node<'_>, left: u8, at: &Trail<'_>, sink: &mut dyn Sink) {
         let Some(value) = op.get("patch_value") else { return };
+        let at = at.key("patch_value");
         match op.get("patch_object").and_then(Node::number) {
             Some(TTS) => {}
-            Some(LEGACY_TEXT) => value.opened(left, |value, left| self.legacy_text(value, left, sink)),
+            Some(LEGACY_TEXT) => value.opened(left, |value, left| self.legacy_text(value, left, &at, sink)),
             _ => value.opened(left, |value, left| {
-                self.blocks_of(value, left, sink);
+                self.blocks_of(value, left, &at, sink);
                 if let Some(content) = value.get("content") {
-                    content.opened(left, |content, left| self.blocks_of(content, left, sink));
+                    let at = at.key("content");
+                    content.opened(left, |content, left| self.blocks_of(content, left, &at, sink));
                 }
             }),
         }
     }
 
     /// `content` is a JSON string `{"text":…}`, or the text itself.
-    fn legacy_text(&mut self, value: &Node<'_>, left: u8, sink: &mut dyn Sink) {
+    fn legacy_text(&mut self, value: &Node<'_>, left: u8, at: &Trail<'_>, sink: &mut dyn Sink) {
         let Some(content) = value.get("content") else { return };
+        let at = at.key("content");
         let opened = content.opened(left, |content, _| {
             let text = content.get("text").and_then(Node::str);
             if let Some(text) = text {
-                sink.signal(Signal::Text(text));
+                sink.signal(Signal::Text(text, at.key("text")));
             }
             text.is_some()
         });
         if let (false, Some(text)) = (opened, content.str()) {
-            sink.signal(Signal::Text(text));
+            sink.signal(Signal::Text(text, at));
         }
     }
 
     /// `holder` is a list of blocks, or has one in `content_block`.
-    fn blocks_of(&mut self, holder: &Node<'_>, left: u8, sink: &mut dyn Sink) {
-        let blocks = holder.any(&["content_block", "contentBlock"]).unwrap_or(holder);
+    fn blocks_of(&mut self, holder: &Node<'_>, left: u8, at: &Trail<'_>, sink: &mut dyn Sink) {
+        let named = holder.any_of(&["content_block", "contentBlock"]);
+        let (blocks, at) = named.map_or((holder, *at), |(key, blocks)| (blocks, at.key(key)));
         blocks.opened(left, |blocks, left| {
-            for block in blocks.list() {
-                self.block(block, left, sink);
+            for (index, block) in blocks.list().iter().enumerate() {
+                self.block(block, left, &at.index(index), sink);
             }
         });
     }
 
-    fn block(&mut self, block: &Node<'_>, left: u8, sink: &mut dyn Sink) {
+    fn block(&mut self, block: &Node<'_>, left: u8, at: &Trail<'_>, sink: &mut dyn Sink) {
         let kind = block.any(&["block_type", "blockType"]).and_then(Node::number);
         let id = block.id(&["block_id", "blockId"]).unwrap_or_default();
         if kind == Some(THINKING) {
@@ -203,15 +212,16 @@ impl Web {
             return;
         }
         let Some(content) = block.get("content") else { return };
+        let at = at.key("content");
         content.opened(left, |content, left| {
             if cards::search(content, left, &id, sink) {
                 return;
             }
-            let text = content.any(&["text_block", "textBlock"]).and_then(|t| t.get("text")).and_then(Node::str);
-            if let (Some(TEXT), Some(text)) = (kind, text) {
+            let Some((key, holder)) = content.any_of(&["text_block", "textBlock"]) else { return };
+            if let (Some(TEXT), Some(text)) = (kind, holder.get("text").and_then(Node::str)) {
                 let parent = block.id(&["parent_id", "parentId"]);
                 self.thinking = parent.is_some_and(|parent| self.thinking_blocks.contains(&parent));
-                self.text(self.thinking, text, sink);
+                self.text(text, &at.key(key).key("text"), sink);
             }
         });
     }
@@ -222,7 +232,7 @@ struct ReferencesOnly<'s>(&'s mut dyn Sink);
 
 impl Sink for ReferencesOnly<'_> {
     fn signal(&mut self, signal: Signal<'_>) {
-        if !matches!(signal, Signal::Text(_) | Signal::Thinking(_)) {
+        if !matches!(signal, Signal::Text(..) | Signal::Thinking(_)) {
             self.0.signal(signal);
         }
     }

@@ -6,6 +6,7 @@ mod doubao;
 pub mod json;
 mod results;
 mod tencent;
+pub mod splice;
 pub mod trail;
 
 use std::{borrow::Cow, str::FromStr};

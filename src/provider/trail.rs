@@ -3,11 +3,11 @@
 /// The way down to a value, innermost step first. Strings that hold JSON are no step: whoever follows the
 /// way opens them where it leads into one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Trail<'t>(Option<(&'t Trail<'t>, Step<'t>)>);
+pub struct Trail<'t>(Option<(&'t Trail<'t>, Step)>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step<'t> {
-    Key(&'t str),
+pub enum Step {
+    Key(&'static str),
     Index(usize),
 }
 
@@ -15,7 +15,7 @@ impl<'t> Trail<'t> {
     /// The document itself.
     pub const ROOT: Self = Self(None);
 
-    pub fn key(&'t self, key: &'t str) -> Self {
+    pub fn key(&'t self, key: &'static str) -> Self {
         Self(Some((self, Step::Key(key))))
     }
 
@@ -24,7 +24,7 @@ impl<'t> Trail<'t> {
     }
 
     /// The steps from the document down.
-    pub fn steps(&self) -> Vec<Step<'t>> {
+    pub fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut at = *self;
         while let Some((up, step)) = at.0 {

@@ -330,6 +330,16 @@ impl Ledger {
         }
     }
 
+    /// The source that a marker's number means, if no filter removes it.
+    pub fn numbered(&self, number: u32, rules: &score::Rules, now: Timestamp) -> Option<&Citation> {
+        let entry = self.entries.get(*self.by_number.get(&number)?)?;
+        let refused = rules.filters() && {
+            let scores = rules.score(&entry.citation, entry.score, now);
+            rules.refuses(&entry.citation, &scores).is_some()
+        };
+        (!refused).then_some(&entry.citation)
+    }
+
     /// How many sources are not filtered.
     pub fn kept(&self, rules: &score::Rules, now: Timestamp) -> usize {
         if !rules.filters() {

@@ -12,7 +12,7 @@ use url::Url;
 use super::{Failure, export, print, table};
 use crate::{
     citation::{Record, export::Format},
-    config::{self, Inject, Provider},
+    config::{self, Inject, Manner, Profile, Provider, Style},
     pipeline::{
         Budget, Context, End, Settings,
         whole::{self, Passed},
@@ -50,6 +50,14 @@ pub struct Args {
     /// When citation events are added
     #[arg(long, value_name = "WHEN", default_value = "final", value_parser = PossibleValuesParser::new(Inject::NAMES))]
     inject: String,
+
+    /// The dialect of `--output sse`
+    #[arg(long, value_name = "NAME", default_value = "native", value_parser = PossibleValuesParser::new(Profile::NAMES))]
+    profile: String,
+
+    /// What becomes of the markers in `--output sse`
+    #[arg(long, value_name = "STYLE", default_value = "keep", value_parser = PossibleValuesParser::new(Style::NAMES))]
+    markers: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -114,7 +122,7 @@ fn read(path: &Path) -> Result<Capture, Failure> {
 fn pass(args: &Args, capture: &Capture) -> Passed {
     let context = Context {
         route: "replay".to_owned(),
-        // clap has checked both names.
+        // clap has checked all names.
         provider: args.provider.parse().unwrap_or(Provider::Auto),
         link_base: args.link_base.clone(),
         nonce: uuid::Uuid::new_v4().simple().to_string(),
@@ -125,6 +133,11 @@ fn pass(args: &Args, capture: &Capture) -> Passed {
     let settings = Settings {
         inject: args.inject.parse().unwrap_or_default(),
         emit_empty: false,
+        manner: Manner {
+            profile: args.profile.parse().unwrap_or_default(),
+            markers: args.markers.parse().unwrap_or_default(),
+            ..Manner::default()
+        },
         whole: false,
         frame_cap: 4 << 20,
         budget: Budget::new(MAX_CAPTURE),

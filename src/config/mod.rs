@@ -29,7 +29,9 @@ use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc, time::Duration
 use http::{HeaderName, HeaderValue};
 use url::Url;
 
+pub use crate::marker::Style;
 pub use crate::pipeline::inject::Inject;
+pub use crate::profile::{Manner, Profile};
 pub use crate::provider::Kind as Provider;
 use crate::supplement::{Depth, Topic};
 
@@ -141,6 +143,7 @@ pub struct Route {
     pub upstream: Url,
     pub provider: Provider,
     pub link_base: Option<Url>,
+    pub manner: Manner,
     pub inject: Inject,
     pub emit_empty: bool,
     pub request_headers: HeaderRules,

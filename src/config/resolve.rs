@@ -156,14 +156,6 @@ impl Reader<'_> {
         check(entry).map_err(|why| self.refuse(key, &entry.place, &why)).ok()
     }
 
-    /// A key that has one value in this version, and others in the design.
-    pub fn only(&mut self, key: &str, value: &str) {
-        self.optional(key, |entry| match entry.text() {
-            Some(text) if text == value => Ok(()),
-            _ => Err(format!("only {value:?} is in this version")),
-        });
-    }
-
     /// Notes an error that does not repeat the value.
     pub fn refuse(&mut self, key: &str, place: &Place, why: &str) {
         let message = format!("{}: {why}", self.name(key));

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::SocketAddr};
 use http::{HeaderName, HeaderValue, header};
 
 use super::{
-    HeaderRules, Inject, Origin, Provider, Route, check,
+    HeaderRules, Inject, Manner, Origin, Profile, Provider, Route, Style, check,
     error::{ConfigError, Place},
     layer::{Settings, Table},
     resolve::Reader,
@@ -87,8 +87,8 @@ pub(super) fn resolve(tables: &[Table], listen: Option<SocketAddr>, errors: &mut
                 _ => Ok(url),
             }
         });
-        reader.only("profile", "native");
-        reader.only("markers", "keep");
+        let profile = reader.optional("profile", |e| check::word(e, Profile::NAMES, |text| text.parse().ok()));
+        let markers = reader.optional("markers", |e| check::word(e, Style::NAMES, |text| text.parse().ok()));
         let provider = reader.optional("provider", |e| check::word(e, Provider::NAMES, |text| text.parse().ok()));
         let inject = reader.optional("inject", |e| check::word(e, Inject::NAMES, |text| text.parse().ok()));
         let emit_empty = reader.optional("emit_empty", check::boolean);
@@ -107,8 +107,14 @@ pub(super) fn resolve(tables: &[Table], listen: Option<SocketAddr>, errors: &mut
                 None => drop(taken.insert((key, value.clone()), place.clone())),
             }
         }
-        if let (Some(name), Some(prefix), Some(upstream), Some(provider), Some(inject), Some(emit_empty)) =
-            (name, prefix, upstream, provider, inject, emit_empty)
+        let words = (profile, markers, inject, emit_empty);
+        if let (
+            Some(name),
+            Some(prefix),
+            Some(upstream),
+            Some(provider),
+            (Some(profile), Some(markers), Some(inject), Some(emit_empty)),
+        ) = (name, prefix, upstream, provider, words)
         {
             routes.push(Route {
                 name,
@@ -116,6 +122,7 @@ pub(super) fn resolve(tables: &[Table], listen: Option<SocketAddr>, errors: &mut
                 upstream,
                 provider,
                 link_base,
+                manner: Manner { profile, markers, ..Manner::default() },
                 inject,
                 emit_empty,
                 request_headers,

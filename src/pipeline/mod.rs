@@ -5,10 +5,17 @@
 //! event is still due, and only under its cap: a larger one passes untapped, and the next frame is
 //! tapped again. The finish frame is read before our event is written, as it often carries
 //! references itself, and passed on after it.
+//!
+//! That is the [`Voice::Relay`]. Where markers are rewritten ([`rewrite`]) or the client wants another dialect
+//! ([`speak`]), frames go through one by one, and an incomplete one is held to the end.
 
 pub mod body;
+mod framed;
+pub mod heard;
 pub mod hold;
 pub mod inject;
+mod rewrite;
+mod speak;
 pub mod tap;
 pub mod whole;
 
@@ -18,12 +25,16 @@ use bytes::Bytes;
 
 use crate::{
     citation::Record,
-    profile::native,
+    marker::Style,
+    profile::{self, Form, Manner, native},
     sse::{Cut, Eol, Event, Splitter, encode},
 };
+use heard::Heard;
 pub use hold::Budget;
 use hold::Hold;
 pub use inject::{End, Inject};
+use rewrite::Rewrite;
+use speak::Speak;
 pub use tap::Context;
 use tap::{Read, Tap};
 
@@ -35,6 +46,7 @@ pub const MAX_LIVE_EVENTS: u32 = 64;
 pub struct Settings {
     pub inject: Inject,
     pub emit_empty: bool,
+    pub manner: Manner,
     /// The body is one JSON document, not a stream of frames: it passes at once, and is tapped at its end.
     pub whole: bool,
     /// The largest frame that is tapped.
@@ -56,6 +68,31 @@ pub enum Out {
     Store(Box<Record>),
 }
 
+impl Out {
+    /// Bytes for the client.
+    fn len(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) | Self::Event(bytes) => bytes.len(),
+            Self::Commit(_) | Self::Store(_) => 0,
+        }
+    }
+}
+
+/// How the client is spoken to.
+enum Voice {
+    /// The upstream's own bytes.
+    Relay,
+    /// The upstream's own frames, their markers rewritten.
+    Rewrite(Box<Rewrite>),
+    /// Another dialect.
+    Speak(Box<Speak>),
+}
+
+/// What a client of another dialect is told when the upstream's stream cannot be read.
+const UNREADABLE: &str = "the upstream's answer is in no format that citetap can read";
+/// What it is told when the stream ends too early, without an error.
+const UNFINISHED: &str = "the upstream ended before it had finished";
+
 /// What happened, for the log line and the metrics.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
@@ -63,6 +100,8 @@ pub struct Tally {
     pub unread: u64,
     pub oversized: u64,
     pub live_events: u32,
+    /// Markers that were rewritten.
+    pub markers: u64,
     pub panicked: bool,
     pub injected: bool,
     pub finished: bool,
@@ -84,6 +123,11 @@ pub struct Pipeline {
     settings: Settings,
     /// `None`: a passthrough.
     tap: Option<Tap>,
+    voice: Voice,
+    /// What the current frame said. Kept by the voices that need it.
+    heard: Vec<Heard>,
+    /// How the answer ended, said after our event.
+    closing: Option<Vec<Heard>>,
     splitter: Splitter,
     hold: Hold,
     /// How much of the held frame was passed on already.
@@ -114,10 +158,18 @@ impl Pipeline {
     /// Without a context it is a passthrough.
     pub fn new(context: Option<Context>, settings: Settings) -> Self {
         let hold = Hold::new(Arc::clone(&settings.budget), settings.frame_cap);
+        let voice = match (&context, profile::speaker(settings.manner), settings.manner.markers) {
+            (None, ..) | (_, None, Style::Keep) => Voice::Relay,
+            (_, Some(speaker), style) => Voice::Speak(Box::new(Speak::new(speaker, style))),
+            (_, None, style) => Voice::Rewrite(Box::new(Rewrite::new(style))),
+        };
         Self {
             phase: Phase::Due,
             settings,
             tap: context.map(Tap::new),
+            voice,
+            heard: Vec::new(),
+            closing: None,
             splitter: Splitter::default(),
             hold,
             sent: 0,
@@ -148,7 +200,12 @@ impl Pipeline {
     }
 
     pub fn tally(&self) -> Tally {
-        self.tally
+        let markers = match &self.voice {
+            Voice::Relay => 0,
+            Voice::Rewrite(rewrite) => rewrite.rewritten,
+            Voice::Speak(speak) => speak.rewritten,
+        };
+        Tally { markers, ..self.tally }
     }
 
     /// What is known of the message so far: for those who ask while it streams.
@@ -158,7 +215,11 @@ impl Pipeline {
 
     /// May what comes out be more than what goes in?
     pub fn adds(&self) -> bool {
-        self.tap.is_some() && self.settings.inject != Inject::Off && !self.settings.whole
+        !self.relays() || (self.tap.is_some() && self.settings.inject != Inject::Off && !self.settings.whole)
+    }
+
+    fn relays(&self) -> bool {
+        matches!(self.voice, Voice::Relay)
     }
 
     /// Takes the upstream's next bytes. Must not be called while a commit is awaited.
@@ -178,6 +239,10 @@ impl Pipeline {
         self.tally.injected = true;
         let resume = std::mem::take(&mut self.resume);
         self.emit(resume);
+        self.close();
+        if self.ended == Some(End::Clean) {
+            self.end_speech();
+        }
         if self.ended.is_none() {
             self.run();
         }
@@ -191,6 +256,7 @@ impl Pipeline {
         }
         let tail = self.hold.take();
         let sent = std::mem::take(&mut self.sent);
+        self.heard.clear();
         if end == End::Clean && !tail.is_empty() {
             if self.settings.whole {
                 let data = Some(String::from_utf8_lossy(&tail));
@@ -201,6 +267,9 @@ impl Pipeline {
             }
         }
         let rest = if end == End::Shutdown { Bytes::new() } else { tail.slice(sent..) };
+        if !self.relays() {
+            return self.finish_framed(end, rest);
+        }
         // In the midst of a frame that was passed on in part, there is no boundary for our event.
         let at_boundary = sent == 0 && !self.skipping;
         if self.phase == Phase::Due && at_boundary && self.wants_event() {
@@ -225,6 +294,10 @@ impl Pipeline {
     /// after an `id:` (openai-python fails on a comment then), and not before the first byte, which may
     /// be a BOM and is one only at the very start.
     pub fn heartbeat(&mut self) -> Option<Bytes> {
+        if let Voice::Speak(_) = self.voice {
+            let speaking = self.settings.manner.form == Form::Stream && self.ended.is_none() && self.out.is_empty();
+            return speaking.then(|| encode::heartbeat(Eol::Lf));
+        }
         let between = self.splitter.begun() && self.sent == 0 && !self.skipping && self.out.is_empty();
         let allowed = self.injecting() && self.tap.is_some() && !self.id_seen && self.ended.is_none();
         (between && allowed).then(|| encode::heartbeat(self.eol.unwrap_or_default()))
@@ -234,6 +307,9 @@ impl Pipeline {
     fn run(&mut self) {
         if self.settings.whole && self.tap.is_some() {
             return self.keep_rest();
+        }
+        if !self.relays() {
+            return self.run_framed();
         }
         if self.at == 0 && self.chunk.first().is_some_and(|first| *first != b'\n') {
             self.live();
@@ -305,7 +381,7 @@ impl Pipeline {
             self.emit_chunk_to(self.at);
             self.overflow();
             self.emit_chunk_to(self.chunk.len());
-        } else if self.injecting() {
+        } else if self.injecting() || !self.relays() {
             self.emit_chunk_to(self.at);
         } else {
             // Held as a copy for the tap only.
@@ -339,13 +415,13 @@ impl Pipeline {
     fn read_event(&mut self, event: &Event<'_>) -> bool {
         let Some(tap) = &mut self.tap else { return false };
         self.tally.frames += 1;
-        match tap.read(event) {
+        let heard = if matches!(self.voice, Voice::Relay) { None } else { Some(&mut self.heard) };
+        match tap.read(event, heard) {
             Read::Ok => {}
             Read::Unread => self.tally.unread += 1,
             Read::Panicked => {
                 self.tally.panicked = true;
-                self.tap = None;
-                self.phase = Phase::Done;
+                self.lose_tap();
                 return false;
             }
         }
@@ -354,10 +430,28 @@ impl Pipeline {
         self.tally.fault |= seen.fault;
         let ends = seen.finish || seen.fault;
         if tap.gave_up() {
-            self.tap = None;
-            self.phase = Phase::Done;
+            self.lose_tap();
         }
         ends
+    }
+
+    /// This stream is tapped no more. Its own bytes go on; in another dialect there is nothing left to say.
+    fn lose_tap(&mut self) {
+        self.phase = Phase::Done;
+        let Some(tap) = self.tap.take() else { return };
+        match std::mem::replace(&mut self.voice, Voice::Relay) {
+            Voice::Relay => {}
+            Voice::Rewrite(mut rewrite) => {
+                rewrite.finish(&tap.sources());
+                self.out.extend(std::iter::from_fn(|| rewrite.take()));
+            }
+            Voice::Speak(mut speak) => {
+                let mut out = Vec::new();
+                tap.open(|opening| speak.fail(UNREADABLE, opening, &mut out));
+                self.voice = Voice::Speak(speak);
+                self.say(out);
+            }
+        }
     }
 
     /// Our event may still come.
@@ -421,8 +515,28 @@ impl Pipeline {
 
     fn emit_event(&mut self, record: &Record) {
         let Some(tap) = &self.tap else { return };
-        let frame = native::frame(record, &tap.envelope(), self.eol.unwrap_or_default());
-        self.out.push_back(Out::Event(frame));
+        let native = |positions: &_| native::frame(record, &tap.envelope(), positions, self.eol.unwrap_or_default());
+        let event = match &mut self.voice {
+            Voice::Relay => native(tap.positions()),
+            Voice::Rewrite(rewrite) => {
+                // It keeps its place behind frames that wait.
+                let event = native(&rewrite.positions);
+                rewrite.pass(Out::Event(event));
+                return self.drain();
+            }
+            Voice::Speak(speak) => {
+                let mut out = Vec::new();
+                if self.phase == Phase::Done {
+                    speak.citations(record, tap, &mut out);
+                } else {
+                    speak.live(record, tap, &mut out);
+                }
+                Bytes::from(out)
+            }
+        };
+        if !event.is_empty() {
+            self.out.push_back(Out::Event(event));
+        }
     }
 
     /// Passes on what is unsent of the chunk up to `end`, as one piece.
@@ -444,9 +558,18 @@ impl Pipeline {
         self.at = 0;
     }
 
+    /// The upstream's own bytes, which only a speaker of another dialect leaves out.
     fn emit(&mut self, bytes: Bytes) {
-        if !bytes.is_empty() {
-            self.out.push_back(Out::Bytes(bytes));
+        if bytes.is_empty() {
+            return;
+        }
+        match &mut self.voice {
+            Voice::Relay => self.out.push_back(Out::Bytes(bytes)),
+            Voice::Rewrite(rewrite) => {
+                rewrite.pass(Out::Bytes(bytes));
+                self.drain();
+            }
+            Voice::Speak(_) => {}
         }
     }
 }

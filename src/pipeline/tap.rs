@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 use url::Url;
 
+use super::heard::{Ear, Heard};
 use crate::{
     citation::{
         Ledger, Record, Rules,
@@ -16,6 +17,8 @@ use crate::{
         text,
         url::source_id,
     },
+    marker::{Source, Sources},
+    profile::{Opening, Positions},
     provider::{self, Adapter, Envelope, Kind, Signal, Sink},
     sse::Event,
 };
@@ -44,6 +47,7 @@ pub struct Tap {
 #[derive(Default)]
 pub struct Seen {
     pub ledger: Ledger,
+    positions: Positions,
     message: Option<String>,
     conversation: Option<String>,
     model: Option<String>,
@@ -74,10 +78,15 @@ impl Tap {
         Self { adapter, seen, context }
     }
 
-    pub fn read(&mut self, event: &Event<'_>) -> Read {
+    /// Reads a frame; what it said is kept in `heard`, where somebody wants it.
+    pub fn read(&mut self, event: &Event<'_>, heard: Option<&mut Vec<Heard>>) -> Read {
         let Self { adapter, seen, .. } = self;
+        let frame = || match heard {
+            None => adapter.frame(event, seen),
+            Some(heard) => adapter.frame(event, &mut Ear { to: seen, heard }),
+        };
         // The adapter and the ledger are not looked at again after a panic.
-        match catch_unwind(AssertUnwindSafe(|| adapter.frame(event, seen))) {
+        match catch_unwind(AssertUnwindSafe(frame)) {
             Ok(result) => {
                 if let Some(provider) = adapter.provider() {
                     seen.ledger.set_provider(provider);
@@ -107,6 +116,26 @@ impl Tap {
     /// The id under which the message is found; `None` until it is known.
     pub fn message_id(&self) -> Option<String> {
         self.seen.message.as_deref().map(|id| path_id(id).0)
+    }
+
+    /// Where the markers stand in the text as it came.
+    pub fn positions(&self) -> &Positions {
+        &self.seen.positions
+    }
+
+    /// The sources that a marker may lead to, now.
+    pub fn sources(&self) -> Known<'_> {
+        Known { ledger: &self.seen.ledger, rules: &self.context.rules, now: self.context.created }
+    }
+
+    /// Calls `say` with what is known of the message.
+    pub fn open(&self, say: impl FnOnce(&Opening<'_>)) {
+        let id = self.message_id();
+        say(&Opening {
+            id: id.as_deref().unwrap_or(&self.context.fallback_id),
+            model: self.seen.model.as_deref().unwrap_or(&self.context.route),
+            created: self.context.created.as_second(),
+        });
     }
 
     /// How many sources an event would name.
@@ -151,6 +180,25 @@ impl Tap {
             stats: view.stats,
             metadata,
         }
+    }
+}
+
+/// What a marker can be resolved with: sources that no filter removes.
+pub struct Known<'t> {
+    ledger: &'t Ledger,
+    rules: &'t Rules,
+    now: Timestamp,
+}
+
+impl Sources for Known<'_> {
+    fn find(&self, number: u32) -> Option<Source<'_>> {
+        let citation = self.ledger.numbered(number, &self.rules.scores, self.now)?;
+        Some(Source {
+            number: citation.number,
+            url: citation.url.as_deref(),
+            title: citation.title.as_deref(),
+            content: citation.content.as_deref(),
+        })
     }
 }
 

@@ -1,3 +1,4 @@
+use crate::profile::Manner;
 use std::sync::Arc;
 
 use super::{whole::Passed, *};
@@ -19,7 +20,14 @@ fn context() -> Context {
 }
 
 fn settings(inject: Inject, frame_cap: usize) -> Settings {
-    Settings { inject, emit_empty: false, whole: false, frame_cap, budget: Budget::new(1 << 20) }
+    Settings {
+        inject,
+        emit_empty: false,
+        manner: Manner::default(),
+        whole: false,
+        frame_cap,
+        budget: Budget::new(1 << 20),
+    }
 }
 
 fn pass(inject: Inject, frame_cap: usize, chunks: &[&str], end: crate::pipeline::End) -> Passed {
@@ -224,7 +232,7 @@ fn p2_an_adapter_that_panics_leaves_a_passthrough() {
 #[test]
 fn without_a_dialect_the_record_travels_bare() {
     let record = Tap::new(context()).record(false);
-    let frame = native::frame(&record, &crate::provider::Envelope::Bare, Eol::Lf);
+    let frame = native::frame(&record, &crate::provider::Envelope::Bare, &Default::default(), Eol::Lf);
     let event = Event::read(&frame);
     assert_eq!(event.name, "citations");
     let read: Option<crate::citation::Record> = event.data.and_then(|data| serde_json::from_str(&data).ok());

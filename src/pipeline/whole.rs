@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::{Budget, Context, End, Inject, Out, Pipeline, Settings, Tally};
-use crate::citation::Record;
+use crate::{citation::Record, profile::Manner};
 
 /// What came of a stream.
 #[derive(Debug, Default)]
@@ -78,6 +78,7 @@ pub fn document(context: Context, json: Bytes) -> Option<Box<Record>> {
     let settings = Settings {
         inject: Inject::Off,
         emit_empty: false,
+        manner: Manner::default(),
         whole: true,
         frame_cap: json.len(),
         budget: Budget::new(json.len()),

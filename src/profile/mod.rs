@@ -1,3 +1,161 @@
-//! How a record is put on the wire.
+//! How a record and an answer are put on the wire: in the upstream's own dialect ([`native`]), or in one
+//! that frontends already speak.
 
 pub mod native;
+pub mod openai;
+pub mod shapes;
+
+use std::str::FromStr;
+
+use crate::{
+    citation::Record,
+    marker::{Mark, Style},
+    provider::{Reason, Usage},
+};
+
+/// The dialect that a client gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Profile {
+    /// The upstream's own, byte for byte.
+    #[default]
+    Native,
+    /// OpenAI chat completions.
+    OpenAi,
+    /// The AI SDK's UI message stream, version 1.
+    AiSdk,
+    /// OpenAI chat completions with Open WebUI's events.
+    OpenWebUi,
+}
+
+impl Profile {
+    pub const NAMES: &[&str] = &["native", "openai", "ai-sdk", "open-webui"];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::OpenAi => "openai",
+            Self::AiSdk => "ai-sdk",
+            Self::OpenWebUi => "open-webui",
+        }
+    }
+}
+
+impl Profile {
+    /// What an answer that was not streamed becomes: the AI SDK's dialect knows streams only.
+    pub const fn form_of_whole(self) -> Form {
+        match self {
+            Self::AiSdk => Form::Stream,
+            Self::Native | Self::OpenAi | Self::OpenWebUi => Form::Whole,
+        }
+    }
+
+    /// Headers that clients of the dialect expect.
+    pub const fn headers(self, form: Form) -> &'static [(&'static str, &'static str)] {
+        const STREAM: (&str, &str) = ("content-type", "text/event-stream; charset=utf-8");
+        match (self, form) {
+            (Self::Native, _) => &[],
+            (Self::AiSdk, _) => &[STREAM, ("x-vercel-ai-ui-message-stream", "v1")],
+            (Self::OpenAi | Self::OpenWebUi, Form::Stream) => &[STREAM],
+            (Self::OpenAi | Self::OpenWebUi, Form::Whole) => &[("content-type", "application/json")],
+        }
+    }
+}
+
+impl FromStr for Profile {
+    type Err = ();
+
+    fn from_str(s: &str) -> Result<Self, ()> {
+        match s {
+            "native" => Ok(Self::Native),
+            "openai" => Ok(Self::OpenAi),
+            "ai-sdk" => Ok(Self::AiSdk),
+            "open-webui" => Ok(Self::OpenWebUi),
+            _ => Err(()),
+        }
+    }
+}
+
+/// As a stream of events, or as one JSON document at the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Form {
+    #[default]
+    Stream,
+    Whole,
+}
+
+/// How a client is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Manner {
+    pub profile: Profile,
+    /// Of a dialect that is not the upstream's.
+    pub form: Form,
+    pub markers: Style,
+}
+
+/// What a speaker knows of the message when it begins.
+#[derive(Debug, Clone, Copy)]
+pub struct Opening<'a> {
+    /// The id under which `/citations` has the record.
+    pub id: &'a str,
+    /// The model's name, or the route's where the upstream names none.
+    pub model: &'a str,
+    /// Seconds since the epoch.
+    pub created: i64,
+}
+
+/// Where the markers of the answer stand in what the client got: of each number, the first, in code points.
+#[derive(Debug, Clone, Default)]
+pub struct Positions(std::collections::BTreeMap<u32, (u64, u64)>);
+
+/// Numbers whose place is remembered; further ones have none.
+const MAX_POSITIONS: usize = 1000;
+
+impl Positions {
+    pub fn note(&mut self, mark: &Mark) {
+        for number in mark.numbers.iter().copied() {
+            if self.0.len() < MAX_POSITIONS || self.0.contains_key(&number) {
+                self.0.entry(number).or_insert((mark.start, mark.end));
+            }
+        }
+    }
+
+    /// Start and end of the first marker that names one of the numbers.
+    pub fn of(&self, numbers: impl IntoIterator<Item = u32>) -> Option<(u64, u64)> {
+        numbers.into_iter().filter_map(|number| self.0.get(&number).copied()).min()
+    }
+}
+
+/// Who speaks a profile; `None` for the upstream's own dialect, which needs nobody.
+pub fn speaker(manner: Manner) -> Option<Box<dyn Speaker>> {
+    match manner.profile {
+        Profile::Native | Profile::AiSdk | Profile::OpenWebUi => None,
+        Profile::OpenAi => Some(match manner.form {
+            Form::Stream => Box::new(openai::Chunks::default()),
+            Form::Whole => Box::new(openai::Whole::default()),
+        }),
+    }
+}
+
+/// Says in another dialect what the upstream said. One instance per answer; what is to be sent is appended to
+/// `out`, whole frames only. A speaker of whole documents keeps all to itself until [`Speaker::end`].
+pub trait Speaker: Send {
+    /// First, and once.
+    fn open(&mut self, opening: &Opening<'_>, out: &mut Vec<u8>);
+    fn text(&mut self, text: &str, out: &mut Vec<u8>);
+    fn thinking(&mut self, text: &str, out: &mut Vec<u8>);
+    /// What the upstream is doing, in its own words.
+    fn stage(&mut self, _name: &str, _message: &str, _detail: Option<&str>, _out: &mut Vec<u8>) {}
+    /// What it searches for.
+    fn searching(&mut self, _queries: &[String], _out: &mut Vec<u8>) {}
+    /// The list has grown, and the answer goes on. Only where live events are asked for.
+    fn live(&mut self, _record: &Record, _out: &mut Vec<u8>) {}
+    /// All text has come; these are its sources.
+    fn citations(&mut self, record: &Record, positions: &Positions, out: &mut Vec<u8>);
+    fn usage(&mut self, usage: Usage, out: &mut Vec<u8>);
+    /// The answer is finished. What it cost may still come.
+    fn finish(&mut self, reason: Reason, out: &mut Vec<u8>);
+    /// The upstream failed, in its own words where it had some.
+    fn fault(&mut self, code: Option<&str>, message: &str, out: &mut Vec<u8>);
+    /// Nothing more comes. After a stream that broke off it is not called.
+    fn end(&mut self, out: &mut Vec<u8>);
+}

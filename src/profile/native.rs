@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use serde::Serialize;
 
+use super::{Positions, shapes};
 use crate::{
     citation::{Record, record::Status, text},
     provider::Envelope,
@@ -19,17 +20,17 @@ const SNIPPET: usize = 200;
 const SHORT_SNIPPET: usize = 60;
 
 /// Our frame, whole.
-pub fn frame(record: &Record, envelope: &Envelope<'_>, eol: Eol) -> Bytes {
-    encode::event(EVENT, &line(record, envelope), eol)
+pub fn frame(record: &Record, envelope: &Envelope<'_>, positions: &Positions, eol: Eol) -> Bytes {
+    encode::event(EVENT, &line(record, envelope, positions), eol)
 }
 
 /// The data line: what is filtered stays with the store; excerpts are cut, then shrunk, then dropped, then the list is cut and says so.
-fn line(record: &Record, envelope: &Envelope<'_>) -> String {
+fn line(record: &Record, envelope: &Envelope<'_>, positions: &Positions) -> String {
     let mut record = record.clone();
     record.citations.retain(|citation| citation.status != Status::Filtered);
     for shrink in [|r: &mut Record| cut_snippets(r, SNIPPET), short_snippets, no_snippets, bare] {
         shrink(&mut record);
-        let line = dressed(&record, envelope);
+        let line = dressed(&record, envelope, positions);
         if line.len() < MAX_LINE {
             return line;
         }
@@ -38,7 +39,7 @@ fn line(record: &Record, envelope: &Envelope<'_>) -> String {
     loop {
         let keep = record.citations.len() / 2;
         record.citations.truncate(keep);
-        let line = dressed(&record, envelope);
+        let line = dressed(&record, envelope, positions);
         if line.len() < MAX_LINE {
             return line;
         }
@@ -47,7 +48,7 @@ fn line(record: &Record, envelope: &Envelope<'_>) -> String {
             record.queries.clear();
             record.summary = None;
             record.stats.dangling_markers.clear();
-            return dressed(&record, envelope);
+            return dressed(&record, envelope, positions);
         }
     }
 }
@@ -119,7 +120,31 @@ struct Processes {
     detail: Option<()>,
 }
 
-fn dressed(record: &Record, envelope: &Envelope<'_>) -> String {
+#[derive(Serialize)]
+struct OpenAi<'a> {
+    id: &'a str,
+    object: &'static str,
+    created: i64,
+    model: &'a str,
+    choices: [Choice<'a>; 1],
+    search_results: Vec<shapes::SearchResult<'a>>,
+    citetap: &'a Record,
+}
+
+#[derive(Serialize)]
+struct Choice<'a> {
+    index: u32,
+    delta: Delta<'a>,
+    finish_reason: Option<()>,
+}
+
+#[derive(Serialize)]
+struct Delta<'a> {
+    content: &'static str,
+    annotations: Vec<shapes::Annotation<'a>>,
+}
+
+fn dressed(record: &Record, envelope: &Envelope<'_>, positions: &Positions) -> String {
     let json = match *envelope {
         Envelope::DoubaoWeb => {
             serde_json::to_string(&DoubaoWeb { message_id: &record.message_id, patch_op: [], citations: record })
@@ -136,6 +161,19 @@ fn dressed(record: &Record, envelope: &Envelope<'_>) -> String {
             answer_source: "",
             additional_content: None,
             citations: record,
+        }),
+        Envelope::OpenAi { id, model, created } => serde_json::to_string(&OpenAi {
+            id,
+            object: "chat.completion.chunk",
+            created,
+            model,
+            choices: [Choice {
+                index: 0,
+                delta: Delta { content: "", annotations: shapes::annotations(record, positions) },
+                finish_reason: None,
+            }],
+            search_results: shapes::search_results(record),
+            citetap: record,
         }),
         Envelope::Bare => serde_json::to_string(record),
     };

@@ -5,8 +5,8 @@ mod detect;
 mod doubao;
 pub mod json;
 mod results;
-mod tencent;
 pub mod splice;
+mod tencent;
 pub mod trail;
 
 use std::{borrow::Cow, str::FromStr};
@@ -194,6 +194,11 @@ pub enum Envelope<'a> {
     Lexiang {
         completion_id: &'a str,
         session_id: &'a str,
+    },
+    OpenAi {
+        id: &'a str,
+        model: &'a str,
+        created: i64,
     },
     /// No dialect: the record itself.
     Bare,

@@ -4,6 +4,7 @@
 pub mod auth;
 mod body;
 mod citations;
+mod foreign;
 mod formats;
 mod keeper;
 mod listen;

@@ -3,6 +3,7 @@
 use std::{
     net::{IpAddr, SocketAddr},
     pin::Pin,
+    str::FromStr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -20,12 +21,12 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::{
-    AnyBody, App, auth,
+    AnyBody, App, auth, foreign,
     keeper::{Place, Watch},
     problem::Problem,
 };
 use crate::{
-    config::{Inject, Provider, Route},
+    config::{Inject, Manner, Profile, Provider, Route},
     pipeline::{
         Context, Pipeline, Settings,
         body::{BoxError, Clocks, TapBody},
@@ -35,6 +36,8 @@ use crate::{
 };
 
 const INJECT: HeaderName = HeaderName::from_static("x-citetap-inject");
+const PROFILE: HeaderName = HeaderName::from_static("x-citetap-profile");
+const MARKERS: HeaderName = HeaderName::from_static("x-citetap-markers");
 const NONCE: HeaderName = HeaderName::from_static("x-citetap-nonce");
 /// Also the id of a message that names none.
 const REQUEST: HeaderName = HeaderName::from_static("x-citetap-request");
@@ -60,7 +63,7 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: SocketAddr) 
     if has_dot_segments(rest) {
         return Err(Problem::bad_request("the path has .. segments"));
     }
-    let inject = inject_of(&head.headers, route)?;
+    let wants = Wants::of(&head.headers, route)?;
     let place = Place::take(&app).ok_or_else(|| Problem::overloaded(app.config.limits.streams))?;
     let limit = app.config.limits.request_body;
     if body.size_hint().lower() > limit {
@@ -114,7 +117,10 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: SocketAddr) 
         .get_or_create(&RouteLabel { route: route.name.clone() })
         .observe(watch.first_byte.as_secs_f64());
     count(&app, route, watch.status);
-    Ok(respond(&app, route, answer, watch, inject, head_only))
+    if wants.manner.profile != Profile::Native && answer.status().as_u16() >= 400 {
+        return Ok(foreign::error(answer).await);
+    }
+    Ok(respond(&app, route, answer, watch, wants, head_only))
 }
 
 /// The upstream's answer, through the tap where it is a stream.
@@ -123,12 +129,12 @@ fn respond(
     route: &Route,
     answer: Response<Incoming>,
     watch: Watch,
-    inject: Inject,
+    wants: Wants,
     head_only: bool,
 ) -> Response<AnyBody> {
     let (mut head, body) = answer.into_parts();
     upstream::response_headers(&mut head.headers, &route.response_headers);
-    let readable = if head_only { None } else { readable(app, route, head.status, &head.headers) };
+    let readable = if head_only { None } else { readable(app, route, wants.manner, head.status, &head.headers) };
     let nonce = uuid::Uuid::new_v4().simple().to_string();
     let context = readable.map(|_| Context {
         route: route.name.clone(),
@@ -139,8 +145,21 @@ fn respond(
         fallback_id: watch.request.to_string(),
         rules: Arc::clone(&app.config.rules),
     });
-    if readable == Some(Readable::Stream) {
-        stream_headers(&mut head.headers, &nonce, inject);
+    let Wants { inject, mut manner } = wants;
+    if readable == Some(Readable::Whole) {
+        manner.form = manner.profile.form_of_whole();
+    }
+    if let Some(readable) = readable {
+        let changed = manner != Manner::default() || (readable == Readable::Stream && inject != Inject::Off);
+        if changed {
+            OF_THE_BYTES.iter().for_each(|name| drop(head.headers.remove(*name)));
+        }
+        for (name, value) in manner.profile.headers(manner.form) {
+            head.headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        if readable == Readable::Stream {
+            stream_headers(&mut head.headers, &nonce);
+        }
     }
     if let Ok(id) = HeaderValue::from_str(&watch.request.to_string()) {
         head.headers.insert(REQUEST, id);
@@ -148,6 +167,7 @@ fn respond(
     let settings = Settings {
         inject,
         emit_empty: route.emit_empty,
+        manner,
         whole: readable == Some(Readable::Whole),
         frame_cap: app.config.limits.frame,
         budget: Arc::clone(&app.budget),
@@ -165,12 +185,7 @@ fn respond(
     Response::from_parts(head, AnyBody::Relayed(app.stalls.guard(body)))
 }
 
-fn stream_headers(headers: &mut HeaderMap, nonce: &str, inject: Inject) {
-    if inject != Inject::Off {
-        for name in OF_THE_BYTES {
-            headers.remove(name);
-        }
-    }
+fn stream_headers(headers: &mut HeaderMap, nonce: &str) {
     if let Ok(nonce) = HeaderValue::from_str(nonce) {
         headers.insert(NONCE, nonce);
     }
@@ -188,7 +203,7 @@ enum Readable {
 
 /// Only a 200 is a stream, only identity-coded bytes can be read, and only an event stream has events.
 /// Where the route names its provider, an answer without a type is taken for one.
-fn readable(app: &App, route: &Route, status: StatusCode, headers: &HeaderMap) -> Option<Readable> {
+fn readable(app: &App, route: &Route, manner: Manner, status: StatusCode, headers: &HeaderMap) -> Option<Readable> {
     let skip = |reason| {
         app.metrics.tap_skipped.get_or_create(&ReasonLabel { reason }).inc();
         None
@@ -206,7 +221,9 @@ fn readable(app: &App, route: &Route, status: StatusCode, headers: &HeaderMap) -
     let essence = kind.as_bytes().split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
     if essence.eq_ignore_ascii_case(b"text/event-stream") {
         Some(Readable::Stream)
-    } else if essence.eq_ignore_ascii_case(b"application/json") && route.provider != Provider::Auto {
+    } else if essence.eq_ignore_ascii_case(b"application/json")
+        && (route.provider != Provider::Auto || manner.profile != Profile::Native)
+    {
         Some(Readable::Whole)
     } else {
         skip("not_a_stream")
@@ -229,10 +246,41 @@ fn check(head: &http::request::Parts) -> Result<(), Problem> {
     if upgrade { Err(Problem::refused("Upgrade")) } else { Ok(()) }
 }
 
-fn inject_of(headers: &HeaderMap, route: &Route) -> Result<Inject, Problem> {
-    let Some(asked) = headers.get(INJECT) else { return Ok(route.inject) };
+/// What the client gets: as the route says, or as the request asks.
+#[derive(Debug, Clone, Copy)]
+struct Wants {
+    inject: Inject,
+    manner: Manner,
+}
+
+impl Wants {
+    fn of(headers: &HeaderMap, route: &Route) -> Result<Self, Problem> {
+        let Route { inject, manner, .. } = route;
+        Ok(Self {
+            inject: asked(headers, &INJECT, *inject, "x-citetap-inject is final, live or off")?,
+            manner: Manner {
+                profile: asked(
+                    headers,
+                    &PROFILE,
+                    manner.profile,
+                    "x-citetap-profile is native, openai, ai-sdk or open-webui",
+                )?,
+                markers: asked(
+                    headers,
+                    &MARKERS,
+                    manner.markers,
+                    "x-citetap-markers is keep, link, sup, footnote or strip",
+                )?,
+                ..*manner
+            },
+        })
+    }
+}
+
+fn asked<T: FromStr>(headers: &HeaderMap, name: &HeaderName, otherwise: T, what: &str) -> Result<T, Problem> {
+    let Some(asked) = headers.get(name) else { return Ok(otherwise) };
     let asked = asked.to_str().ok().and_then(|asked| asked.trim().parse().ok());
-    asked.ok_or_else(|| Problem::bad_request("x-citetap-inject is final, live or off"))
+    asked.ok_or_else(|| Problem::bad_request(what))
 }
 
 /// The route with the longest prefix, which ends at a slash or at the path's end, and what follows it.

@@ -42,6 +42,12 @@ pub fn event(name: &str, json: &str, eol: Eol) -> Bytes {
     Bytes::from(["event: ", name, eol, "data: ", json, eol, eol].concat())
 }
 
+/// An unnamed event with one data line, which `line` must be.
+pub fn data(line: &str, eol: Eol) -> Bytes {
+    let eol = eol.as_str();
+    Bytes::from(["data: ", line, eol, eol].concat())
+}
+
 /// A heartbeat comment, with the blank line that makes it a frame of its own.
 pub fn heartbeat(eol: Eol) -> Bytes {
     let eol = eol.as_str();

@@ -1,5 +1,6 @@
 //! What several tests use.
 
+use citetap::profile::Manner;
 use std::path::PathBuf;
 
 use bytes::Bytes;
@@ -26,7 +27,14 @@ pub fn context(provider: Kind) -> Context {
 }
 
 pub fn settings(inject: Inject) -> Settings {
-    Settings { inject, emit_empty: false, whole: false, frame_cap: 4 << 20, budget: Budget::new(256 << 20) }
+    Settings {
+        inject,
+        emit_empty: false,
+        manner: Manner::default(),
+        whole: false,
+        frame_cap: 4 << 20,
+        budget: Budget::new(256 << 20),
+    }
 }
 
 pub fn pass(provider: Kind, inject: Inject, chunks: Vec<Bytes>, end: End) -> Passed {

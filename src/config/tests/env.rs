@@ -57,12 +57,12 @@ fn values_are_checked_as_in_the_file() {
         "env CITETAP_PROVIDER: routes.provider = \"dubao\": expected \"doubao\", \"tencent\" or \"auto\"; did you mean \"doubao\"?"
     );
     assert_eq!(
-        with("CITETAP_PROFILE", "openai"),
-        "env CITETAP_PROFILE: routes.profile = \"openai\": only \"native\" is in this version"
+        with("CITETAP_PROFILE", "open-ai"),
+        "env CITETAP_PROFILE: routes.profile = \"open-ai\": expected \"native\", \"openai\", \"ai-sdk\" or \"open-webui\"; did you mean \"openai\"?"
     );
     assert_eq!(
-        with("CITETAP_MARKERS", "link"),
-        "env CITETAP_MARKERS: routes.markers = \"link\": only \"keep\" is in this version"
+        with("CITETAP_MARKERS", "on"),
+        "env CITETAP_MARKERS: routes.markers = \"on\": expected \"keep\", \"link\", \"sup\", \"footnote\" or \"strip\""
     );
     assert!(with("CITETAP__LIMITS__STREAMS", "many").ends_with("limits.streams = \"many\": expected a whole number"));
 }

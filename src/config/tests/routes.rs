@@ -179,15 +179,15 @@ fn an_upstream_is_not_citetap_itself() {
 }
 
 #[test]
-fn what_this_version_lacks_is_said() {
+fn words_that_are_none_of_ours_are_refused() {
     let with = |rest: &str| only(routes(&route("a", "/", rest)));
     assert_eq!(
-        with("profile = \"ai-sdk\""),
-        "citetap.toml:5:11: routes.profile = \"ai-sdk\": only \"native\" is in this version"
+        with("profile = \"ai_sdk\""),
+        "citetap.toml:5:11: routes.profile = \"ai_sdk\": expected \"native\", \"openai\", \"ai-sdk\" or \"open-webui\"; did you mean \"ai-sdk\"?"
     );
     assert_eq!(
-        with("markers = \"sup\""),
-        "citetap.toml:5:11: routes.markers = \"sup\": only \"keep\" is in this version"
+        with("markers = \"links\""),
+        "citetap.toml:5:11: routes.markers = \"links\": expected \"keep\", \"link\", \"sup\", \"footnote\" or \"strip\"; did you mean \"link\"?"
     );
     assert_eq!(
         with("inject = \"finl\""),

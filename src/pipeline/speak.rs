@@ -1,0 +1,137 @@
+//! The answer in another dialect than the upstream's.
+
+use super::{Tap, heard::Heard};
+use crate::{
+    citation::Record,
+    marker::{Rewriter, Style},
+    profile::{Opening, Positions, Speaker},
+};
+
+/// What is said where the upstream failed without a word.
+const NO_WORDS: &str = "the upstream reported an error";
+
+pub struct Speak {
+    speaker: Box<dyn Speaker>,
+    rewriter: Rewriter,
+    style: Style,
+    positions: Positions,
+    open: bool,
+    /// A piece of the answer came: the whole answer, sent once more at the end, is nothing new.
+    texted: bool,
+    pub rewritten: u64,
+}
+
+impl Speak {
+    pub fn new(speaker: Box<dyn Speaker>, style: Style) -> Self {
+        Self {
+            speaker,
+            rewriter: Rewriter::new(style),
+            style,
+            positions: Positions::default(),
+            open: false,
+            texted: false,
+            rewritten: 0,
+        }
+    }
+
+    /// What a frame said, up to the answer's end.
+    pub fn hear(&mut self, heard: &[Heard], tap: &Tap, out: &mut Vec<u8>) {
+        for heard in heard {
+            match heard {
+                Heard::Text { text, .. } => self.text(text, tap, out),
+                Heard::Answer { text, .. } if !self.texted => self.text(text, tap, out),
+                Heard::Thinking(text) => self.opened(tap, out).thinking(text, out),
+                Heard::Stage { name, message, detail } => {
+                    self.opened(tap, out).stage(name, message, detail.as_deref(), out);
+                }
+                Heard::Searching(queries) => self.opened(tap, out).searching(queries, out),
+                Heard::Usage(usage) => self.opened(tap, out).usage(*usage, out),
+                Heard::Answer { .. } | Heard::Finish(_) | Heard::Fault { .. } => {}
+            }
+        }
+    }
+
+    /// What a frame said after the answer's end: what it cost, no more.
+    pub fn hear_late(&mut self, heard: &[Heard], tap: &Tap, out: &mut Vec<u8>) {
+        for heard in heard {
+            if let Heard::Usage(usage) = heard {
+                self.opened(tap, out).usage(*usage, out);
+            }
+        }
+    }
+
+    /// No more text comes.
+    pub fn flush(&mut self, tap: &Tap, out: &mut Vec<u8>) {
+        let (mut text, mut marks) = (String::new(), Vec::new());
+        self.rewriter.finish(&tap.sources(), &mut text, &mut marks);
+        self.said(&text, &marks, tap, out);
+        let definitions = self.rewriter.definitions(&tap.sources());
+        if !definitions.is_empty() {
+            self.opened(tap, out).text(&definitions, out);
+        }
+    }
+
+    pub fn live(&mut self, record: &Record, tap: &Tap, out: &mut Vec<u8>) {
+        self.opened(tap, out).live(record, out);
+    }
+
+    pub fn citations(&mut self, record: &Record, tap: &Tap, out: &mut Vec<u8>) {
+        self.opened(tap, out);
+        self.speaker.citations(record, &self.positions, out);
+    }
+
+    /// How the answer ended, as the frame that ended it said.
+    pub fn close(&mut self, heard: &[Heard], tap: &Tap, out: &mut Vec<u8>) {
+        let speaker = self.opened(tap, out);
+        let fault = heard.iter().find_map(|heard| match heard {
+            Heard::Fault { code, message } => Some((code.as_deref(), message.as_deref())),
+            _ => None,
+        });
+        let reason = heard.iter().find_map(|heard| match heard {
+            Heard::Finish(reason) => Some(*reason),
+            _ => None,
+        });
+        match (fault, reason) {
+            (Some((code, message)), None) => speaker.fault(code, message.unwrap_or(NO_WORDS), out),
+            (_, reason) => speaker.finish(reason.unwrap_or_default(), out),
+        }
+    }
+
+    /// The upstream cannot be understood: there is nothing to say but that.
+    pub fn fail(&mut self, message: &str, opening: &Opening<'_>, out: &mut Vec<u8>) {
+        if !std::mem::replace(&mut self.open, true) {
+            self.speaker.open(opening, out);
+        }
+        self.speaker.fault(None, message, out);
+    }
+
+    pub fn end(&mut self, out: &mut Vec<u8>) {
+        self.speaker.end(out);
+    }
+
+    fn text(&mut self, piece: &str, tap: &Tap, out: &mut Vec<u8>) {
+        self.texted = true;
+        let (mut text, mut marks) = (String::new(), Vec::new());
+        self.rewriter.push(piece, &tap.sources(), &mut text, &mut marks);
+        self.said(&text, &marks, tap, out);
+    }
+
+    fn said(&mut self, text: &str, marks: &[crate::marker::Mark], tap: &Tap, out: &mut Vec<u8>) {
+        for mark in marks {
+            self.positions.note(mark);
+        }
+        if self.style != Style::Keep {
+            self.rewritten += marks.len() as u64;
+        }
+        if !text.is_empty() {
+            self.opened(tap, out).text(text, out);
+        }
+    }
+
+    fn opened(&mut self, tap: &Tap, out: &mut Vec<u8>) -> &mut dyn Speaker {
+        if !std::mem::replace(&mut self.open, true) {
+            tap.open(|opening| self.speaker.open(opening, out));
+        }
+        &mut *self.speaker
+    }
+}

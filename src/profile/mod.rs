@@ -113,10 +113,8 @@ const MAX_POSITIONS: usize = 1000;
 
 impl Positions {
     pub fn note(&mut self, mark: &Mark) {
-        for number in mark.numbers.iter().copied() {
-            if self.0.len() < MAX_POSITIONS || self.0.contains_key(&number) {
-                self.0.entry(number).or_insert((mark.start, mark.end));
-            }
+        if self.0.len() < MAX_POSITIONS {
+            self.0.entry(mark.number).or_insert((mark.start, mark.end));
         }
     }
 

@@ -14,7 +14,7 @@ use crate::{
     citation::{Record, export::Format},
     config::{self, Inject, Provider},
     pipeline::{
-        Budget, Context, End, Settings,
+        Budget, Context, End, Settings, Supplement,
         whole::{self, Passed},
     },
     replay::{self, Capture, MAX_CAPTURE},
@@ -125,6 +125,7 @@ fn pass(args: &Args, capture: &Capture) -> Passed {
     let settings = Settings {
         inject: args.inject.parse().unwrap_or_default(),
         emit_empty: false,
+        supplement: Supplement::Off,
         whole: false,
         frame_cap: 4 << 20,
         budget: Budget::new(MAX_CAPTURE),

@@ -9,6 +9,7 @@
 pub mod body;
 pub mod hold;
 pub mod inject;
+pub mod supplement;
 pub mod tap;
 pub mod whole;
 
@@ -24,6 +25,7 @@ use crate::{
 pub use hold::Budget;
 use hold::Hold;
 pub use inject::{End, Inject};
+pub use supplement::Supplement;
 pub use tap::Context;
 use tap::{Read, Tap};
 
@@ -35,6 +37,7 @@ pub const MAX_LIVE_EVENTS: u32 = 64;
 pub struct Settings {
     pub inject: Inject,
     pub emit_empty: bool,
+    pub supplement: Supplement,
     /// The body is one JSON document, not a stream of frames: it passes at once, and is tapped at its end.
     pub whole: bool,
     /// The largest frame that is tapped.
@@ -49,6 +52,8 @@ pub enum Out {
     Bytes(Bytes),
     /// Ours.
     Event(Bytes),
+    /// Say with [`Pipeline::supplemented`] what a search of our own found; until then nothing more comes out.
+    Await,
     /// Store this, then say with [`Pipeline::committed`] whether it is stored; until then nothing
     /// more comes out.
     Commit(Box<Record>),
@@ -74,6 +79,8 @@ pub struct Tally {
 enum Phase {
     /// It has not finished.
     Due,
+    /// It has finished; what a search of our own found is awaited, and our event follows it.
+    Awaiting,
     /// The record of a finished message is with the store; our event follows its answer.
     Committing,
     /// It has finished: nothing of ours comes any more.
@@ -161,7 +168,7 @@ impl Pipeline {
         self.tap.is_some() && self.settings.inject != Inject::Off && !self.settings.whole
     }
 
-    /// Takes the upstream's next bytes. Must not be called while a commit is awaited.
+    /// Takes the upstream's next bytes. Must not be called while a commit or a supplement is awaited.
     pub fn push(&mut self, chunk: Bytes) {
         self.chunk = chunk;
         self.unsent = 0;
@@ -184,7 +191,7 @@ impl Pipeline {
     }
 
     /// The stream ended. Everything that is left comes out, ours where it is due. Must not be called
-    /// while a commit is awaited.
+    /// while a commit or a supplement is awaited.
     pub fn finish(&mut self, end: End) {
         if self.ended.replace(end).is_some() {
             return;
@@ -203,9 +210,15 @@ impl Pipeline {
         let rest = if end == End::Shutdown { Bytes::new() } else { tail.slice(sent..) };
         // In the midst of a frame that was passed on in part, there is no boundary for our event.
         let at_boundary = sent == 0 && !self.skipping;
-        if self.phase == Phase::Due && at_boundary && self.wants_event() {
+        let due = self.phase == Phase::Due && at_boundary;
+        if due && end == End::Clean && self.awaits_supplement() {
+            self.close(rest);
+        } else if due && self.wants_event() {
             self.commit(rest);
         } else {
+            if end == End::Clean {
+                self.supplement_aside();
+            }
             self.phase = Phase::Done;
             self.store_rest();
             self.emit(rest);
@@ -214,10 +227,13 @@ impl Pipeline {
 
     /// What to store when the client has left, if there is something that is not stored yet.
     pub fn abandon(&mut self) -> Option<Box<Record>> {
+        if self.phase == Phase::Awaiting {
+            self.supplement_aside();
+        }
         self.store_rest();
         self.out.drain(..).rev().find_map(|out| match out {
             Out::Store(record) | Out::Commit(record) => Some(record),
-            Out::Bytes(_) | Out::Event(_) => None,
+            Out::Bytes(_) | Out::Event(_) | Out::Await => None,
         })
     }
 
@@ -252,15 +268,16 @@ impl Pipeline {
 
             // Of a frame that began in an earlier chunk, what was not passed on yet.
             let unsent = carried.map(|frame| frame.slice(std::mem::take(&mut self.sent)..));
-            if ends && self.wants_event() {
+            if ends && (self.awaits_supplement() || self.wants_event()) {
                 self.emit_chunk_to(self.at);
                 self.at = end;
                 if unsent.is_some() {
                     self.unsent = end;
                 }
-                return self.commit(unsent.unwrap_or_default());
+                return self.close(unsent.unwrap_or_default());
             }
             if ends {
+                self.supplement_aside();
                 self.phase = Phase::Done;
                 self.store_rest();
             }

@@ -3,10 +3,10 @@ use std::sync::Arc;
 use super::{whole::Passed, *};
 use crate::provider::Kind;
 
-const CARD: &str = "event: STREAM_CHUNK\ndata: {\"message_id\":\"12\",\"patch_op\":[{\"patch_object\":1,\"patch_value\":{\"content_block\":[{\"block_type\":10025,\"block_id\":\"b\",\"content\":{\"search_query_result_block\":{\"results\":[{\"text_card\":{\"index\":1,\"title\":\"T\",\"url\":\"https://a.example.com/\"}}]}}}]}}]}\n\n";
-const END: &str = "event: SSE_REPLY_END\ndata: {\"end_type\":1}\n\n";
+pub(super) const CARD: &str = "event: STREAM_CHUNK\ndata: {\"message_id\":\"12\",\"patch_op\":[{\"patch_object\":1,\"patch_value\":{\"content_block\":[{\"block_type\":10025,\"block_id\":\"b\",\"content\":{\"search_query_result_block\":{\"results\":[{\"text_card\":{\"index\":1,\"title\":\"T\",\"url\":\"https://a.example.com/\"}}]}}}]}}]}\n\n";
+pub(super) const END: &str = "event: SSE_REPLY_END\ndata: {\"end_type\":1}\n\n";
 
-fn context() -> Context {
+pub(super) fn context() -> Context {
     Context {
         route: "r".to_owned(),
         provider: Kind::Doubao,
@@ -18,8 +18,15 @@ fn context() -> Context {
     }
 }
 
-fn settings(inject: Inject, frame_cap: usize) -> Settings {
-    Settings { inject, emit_empty: false, whole: false, frame_cap, budget: Budget::new(1 << 20) }
+pub(super) fn settings(inject: Inject, frame_cap: usize) -> Settings {
+    Settings {
+        inject,
+        emit_empty: false,
+        supplement: Supplement::Off,
+        whole: false,
+        frame_cap,
+        budget: Budget::new(1 << 20),
+    }
 }
 
 fn pass(inject: Inject, frame_cap: usize, chunks: &[&str], end: crate::pipeline::End) -> Passed {
@@ -28,7 +35,7 @@ fn pass(inject: Inject, frame_cap: usize, chunks: &[&str], end: crate::pipeline:
 }
 
 /// Upstream pieces as their length, ours as `*`.
-fn shape(passed: &Passed) -> String {
+pub(super) fn shape(passed: &Passed) -> String {
     let parts: Vec<String> = passed
         .pieces
         .iter()

@@ -9,10 +9,10 @@ use std::{
 
 use super::{App, live::InFlight};
 use crate::{
-    citation::Record,
+    citation::{Record, supplement::Supply},
     pipeline::{
         Pipeline,
-        body::{Commit, Keeper, Report},
+        body::{Commit, Keeper, Report, Supplying},
         tap::Tap,
     },
     store::Entry,
@@ -115,6 +115,10 @@ impl Watch {
 }
 
 impl Keeper for Watch {
+    fn supplement(&mut self) -> Supplying {
+        Box::pin(std::future::ready(Supply::None))
+    }
+
     fn commit(&mut self, record: Box<Record>) -> Commit {
         let app = Arc::clone(self.app());
         let kept = self.keep(record);

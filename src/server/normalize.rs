@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     citation::{Record, Rules},
-    pipeline::{Budget, Context, End, Inject, Settings, hold::Hold, whole},
+    pipeline::{Budget, Context, End, Inject, Settings, Supplement, hold::Hold, whole},
     provider::{self, Kind, json},
     replay::{self, MAX_CAPTURE},
 };
@@ -140,8 +140,14 @@ fn document(text: &str, keys: &[String], kind: Kind, rules: Arc<Rules>) -> Resul
 fn capture(bytes: &Bytes, kind: Kind, rules: Arc<Rules>) -> Result<Box<Record>, String> {
     let capture = replay::read(bytes).map_err(|error| error.seen())?;
     let len = capture.sse.len();
-    let settings =
-        Settings { inject: Inject::Off, emit_empty: false, whole: false, frame_cap: len, budget: Budget::new(len) };
+    let settings = Settings {
+        inject: Inject::Off,
+        emit_empty: false,
+        supplement: Supplement::Off,
+        whole: false,
+        frame_cap: len,
+        budget: Budget::new(len),
+    };
     let passed = whole::pass(context(kind, rules), settings, [capture.sse], End::Clean, false);
     match passed.record {
         Some(record) => Ok(Box::new(Record { stored: false, ..*record })),

@@ -27,7 +27,7 @@ use super::{
 use crate::{
     config::{Inject, Provider, Route},
     pipeline::{
-        Context, Pipeline, Settings,
+        Context, Pipeline, Settings, Supplement,
         body::{BoxError, Clocks, TapBody},
     },
     telemetry::{ReasonLabel, RequestLabels, RouteLabel},
@@ -148,6 +148,7 @@ fn respond(
     let settings = Settings {
         inject,
         emit_empty: route.emit_empty,
+        supplement: Supplement::Off,
         whole: readable == Some(Readable::Whole),
         frame_cap: app.config.limits.frame,
         budget: Arc::clone(&app.budget),

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use citetap::{
+    citation::supplement::Supply,
     pipeline::{
-        Budget, Context, End, Inject, Settings,
+        Budget, Context, End, Inject, Settings, Supplement,
         whole::{self, Passed},
     },
     provider::Kind,
@@ -26,11 +27,30 @@ pub fn context(provider: Kind) -> Context {
 }
 
 pub fn settings(inject: Inject) -> Settings {
-    Settings { inject, emit_empty: false, whole: false, frame_cap: 4 << 20, budget: Budget::new(256 << 20) }
+    Settings {
+        inject,
+        emit_empty: false,
+        supplement: Supplement::Off,
+        whole: false,
+        frame_cap: 4 << 20,
+        budget: Budget::new(256 << 20),
+    }
 }
 
 pub fn pass(provider: Kind, inject: Inject, chunks: Vec<Bytes>, end: End) -> Passed {
     whole::pass(context(provider), settings(inject), chunks, end, true)
+}
+
+/// On a route that asks for a search of our own, which gives this.
+pub fn pass_with(
+    provider: Kind,
+    inject: Inject,
+    chunks: Vec<Bytes>,
+    end: End,
+    (supplement, supply): &(Supplement, Supply),
+) -> Passed {
+    let settings = Settings { supplement: *supplement, ..settings(inject) };
+    whole::pass_with(context(provider), settings, chunks, end, true, supply)
 }
 
 /// One chunk per byte.

@@ -118,14 +118,12 @@ fn message(node: &Node<'_>) -> Option<String> {
 
 /// `["…"]`, `[{"type":"text","text":"…"}]`, `[{"text":"…"}]`: what is text of it.
 fn parts(items: &[Node<'_>]) -> Option<String> {
-    let text = |part| match part {
-        &Node::Str(ref text) => Some(&**text),
-        part => {
-            let is_text = part.text(&["type"]).is_none_or(|kind| matches!(kind, "text" | "input_text"));
-            part.text(&["text"]).filter(|_| is_text)
-        }
-    };
-    full(&items.iter().filter_map(text).collect::<Vec<_>>().join("\n"))
+    full(&items.iter().filter_map(part).collect::<Vec<_>>().join("\n"))
+}
+
+fn part<'n>(node: &'n Node<'_>) -> Option<&'n str> {
+    let is_text = node.text(&["type"]).is_none_or(|kind| matches!(kind, "text" | "input_text"));
+    node.str().or_else(|| node.text(&["text"]).filter(|_| is_text))
 }
 
 /// Doubao web's blocks, the text of which is two levels down.

@@ -108,12 +108,11 @@ impl Records {
             let stored = owner.app.writer.put(owner.entry(&record));
             return Put { record, stored, follows: None };
         }
-        if record.stats.supplement == Some(Supplemented::Pending)
-            && let Some(searched) = self.search.as_ref().and_then(Search::now)
-        {
+        let pending = record.stats.supplement == Some(Supplemented::Pending);
+        if pending && let Some(searched) = self.search.as_ref().and_then(Search::now) {
             owner.complete(&mut record, &searched, told);
         }
-        if let Some(outcome) = outcome(&record, told).filter(|_| !self.counted) {
+        if let Some(outcome) = outcome(&record, pending && told).filter(|_| !self.counted) {
             self.counted = true;
             owner.count(outcome);
         }

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::supplement::Copy;
+use super::supplement::BodyCopy;
 use crate::pipeline::body::BoxError;
 
 /// The client's body, as it comes, up to the limit.
@@ -23,7 +23,7 @@ pub struct RequestBody {
     /// Set when the limit is passed.
     pub(super) over: Arc<AtomicBool>,
     /// For a search of our own.
-    pub(super) copy: Option<Copy>,
+    pub(super) copy: Option<BodyCopy>,
 }
 
 impl RequestBody {

@@ -50,19 +50,19 @@ impl Searched {
 }
 
 /// For a route that asks for one: what copies the request, and what awaits the answer.
-pub fn begin(app: &Arc<App>, route: &Route) -> Option<(Copy, Search)> {
+pub fn begin(app: &Arc<App>, route: &Route) -> Option<(BodyCopy, Search)> {
     if route.supplement.when == Supplement::Off || app.search.is_none() {
         return None;
     }
     let (tell, coming) = oneshot::channel();
     let then = Then { app: Arc::clone(app), route: Arc::clone(&route.supplement), tell };
-    let copy = Copy { held: Hold::new(Arc::clone(&app.copies), MAX_COPY), then: Some(then) };
+    let copy = BodyCopy { held: Hold::new(Arc::clone(&app.copies), MAX_COPY), then: Some(then) };
     let answer = Arc::new(Mutex::new(Answer::Coming(coming)));
     Some((copy, Search { answer, max_wait: route.supplement.max_wait }))
 }
 
 /// The copy of a request's body. Dropped before the body's end, it searches for nothing.
-pub struct Copy {
+pub struct BodyCopy {
     held: Hold,
     then: Option<Then>,
 }
@@ -73,7 +73,7 @@ struct Then {
     tell: oneshot::Sender<Searched>,
 }
 
-impl Copy {
+impl BodyCopy {
     pub fn add(&mut self, data: &[u8]) {
         if self.then.is_none() || self.held.add(data) {
             return;

@@ -125,7 +125,7 @@ pub fn bundles(record: &Record, rules: &Rules) -> Vec<SearchResultBundle> {
             query_id: format!("q{}", index + 1),
             query_intent: rules.intents.of(&query_text).to_owned(),
             query_text,
-            provider: record.provider.clone(),
+            provider: round.provider.as_ref().unwrap_or(&record.provider).clone(),
             executed_at: record.created_at.clone(),
             stats: stats(round, &results),
             results,

@@ -378,6 +378,7 @@ impl Ledger {
                 dedup_count: self.duplicates,
                 cited_count: count(citations.iter().filter(|citation| citation.cited).count()),
                 dangling_markers: marked.into_iter().filter(|n| !self.by_number.contains_key(n)).collect(),
+                supplement: None,
             },
             summary: self.summary.clone(),
             queries: self.queries.clone(),

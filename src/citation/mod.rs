@@ -8,6 +8,7 @@ pub mod ledger;
 pub mod record;
 mod rounds;
 pub mod score;
+pub mod supplement;
 pub mod text;
 pub mod url;
 

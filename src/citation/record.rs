@@ -33,7 +33,7 @@ pub struct Record {
     pub stored: bool,
     /// A cap cut something: the list, or a field of it.
     pub truncated: bool,
-    /// References came after the finish and joined the stored record only.
+    /// References came after the finish, the upstream's or a search's, and joined the stored record only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub late: bool,
     /// Repeats the response header `x-citetap-nonce`, so that nobody can forge our event.
@@ -130,6 +130,9 @@ pub struct Round {
     pub summary: Option<String>,
     pub failed_count: u32,
     pub dedup_count: u32,
+    /// Who was asked, where it was not the upstream that searched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
 }
 
 /// `total_returned` = `kept_after_filter` + `filtered_count` + `failed_count` + `dedup_count`, always.
@@ -146,4 +149,19 @@ pub struct Stats {
     pub cited_count: u32,
     /// Numbers in the answer's text that no citation has.
     pub dangling_markers: Vec<u32>,
+    /// What became of our own search beside the upstream; absent where there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub supplement: Option<Supplemented>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Supplemented {
+    /// Its sources are among the citations.
+    Joined,
+    /// It found nothing that the upstream had not named.
+    Empty,
+    Failed,
+    /// It had not answered when this was written; the stored record follows.
+    Pending,
 }

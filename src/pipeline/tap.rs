@@ -13,7 +13,8 @@ use super::heard::{Ear, Heard};
 use crate::{
     citation::{
         Ledger, Record, Rules,
-        record::{RecordType, is_plain_id},
+        record::{RecordType, Status, is_plain_id},
+        supplement::{self, Supply},
         text,
         url::source_id,
     },
@@ -40,6 +41,8 @@ pub struct Context {
 pub struct Tap {
     adapter: Box<dyn Adapter>,
     seen: Seen,
+    /// What a search of our own found.
+    pub(super) supply: Supply,
     context: Context,
 }
 
@@ -75,7 +78,7 @@ impl Tap {
 
     pub(super) fn with(adapter: Box<dyn Adapter>, context: Context) -> Self {
         let seen = Seen { ledger: Ledger::new(context.link_base.clone()), ..Seen::default() };
-        Self { adapter, seen, context }
+        Self { adapter, seen, supply: Supply::None, context }
     }
 
     /// Reads a frame; what it said is kept in `heard`, where somebody wants it.
@@ -140,6 +143,9 @@ impl Tap {
 
     /// How many sources an event would name.
     pub fn citable(&self) -> usize {
+        if let Supply::Found(_) = self.supply {
+            return self.record(false).citations.iter().filter(|citation| citation.status == Status::Ok).count();
+        }
         self.seen.ledger.kept(&self.context.rules.scores, self.context.created)
     }
 
@@ -157,7 +163,7 @@ impl Tap {
             }
             None => self.context.fallback_id.clone(),
         };
-        Record {
+        let mut record = Record {
             kind: RecordType::Citations,
             version: 1,
             message_id,
@@ -179,7 +185,9 @@ impl Tap {
             citations: view.citations,
             stats: view.stats,
             metadata,
-        }
+        };
+        supplement::join(&mut record, &self.supply, &rules.corroboration);
+        record
     }
 }
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use super::{whole::Passed, *};
 use crate::provider::Kind;
 
-const CARD: &str = "event: STREAM_CHUNK\ndata: {\"message_id\":\"12\",\"patch_op\":[{\"patch_object\":1,\"patch_value\":{\"content_block\":[{\"block_type\":10025,\"block_id\":\"b\",\"content\":{\"search_query_result_block\":{\"results\":[{\"text_card\":{\"index\":1,\"title\":\"T\",\"url\":\"https://a.example.com/\"}}]}}}]}}]}\n\n";
-const END: &str = "event: SSE_REPLY_END\ndata: {\"end_type\":1}\n\n";
+pub(super) const CARD: &str = "event: STREAM_CHUNK\ndata: {\"message_id\":\"12\",\"patch_op\":[{\"patch_object\":1,\"patch_value\":{\"content_block\":[{\"block_type\":10025,\"block_id\":\"b\",\"content\":{\"search_query_result_block\":{\"results\":[{\"text_card\":{\"index\":1,\"title\":\"T\",\"url\":\"https://a.example.com/\"}}]}}}]}}]}\n\n";
+pub(super) const END: &str = "event: SSE_REPLY_END\ndata: {\"end_type\":1}\n\n";
 
-fn context() -> Context {
+pub(super) fn context() -> Context {
     Context {
         route: "r".to_owned(),
         provider: Kind::Doubao,
@@ -19,11 +19,12 @@ fn context() -> Context {
     }
 }
 
-fn settings(inject: Inject, frame_cap: usize) -> Settings {
+pub(super) fn settings(inject: Inject, frame_cap: usize) -> Settings {
     Settings {
         inject,
         emit_empty: false,
         manner: Manner::default(),
+        supplement: Supplement::Off,
         whole: false,
         frame_cap,
         budget: Budget::new(1 << 20),
@@ -36,7 +37,7 @@ fn pass(inject: Inject, frame_cap: usize, chunks: &[&str], end: crate::pipeline:
 }
 
 /// Upstream pieces as their length, ours as `*`.
-fn shape(passed: &Passed) -> String {
+pub(super) fn shape(passed: &Passed) -> String {
     let parts: Vec<String> = passed
         .pieces
         .iter()

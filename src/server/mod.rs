@@ -12,11 +12,14 @@ mod live;
 mod normalize;
 mod ops;
 pub mod problem;
+mod records;
 mod relay;
 mod render;
+mod request;
 mod search;
 mod stall;
 mod stalled;
+mod supplement;
 
 use std::{
     net::SocketAddr,
@@ -36,7 +39,7 @@ pub use body::AnyBody;
 pub use listen::{Signals, run};
 use live::Live;
 use problem::Problem;
-use relay::RequestBody;
+use request::RequestBody;
 
 use crate::{
     config::{Config, Route},
@@ -68,6 +71,9 @@ pub struct App {
     /// `None` without a key.
     search: Option<Tavily>,
     searching: Semaphore,
+    /// Copies of requests whose query is searched for.
+    copies: Arc<Budget>,
+    supplementing: Semaphore,
     api: axum::Router,
 }
 
@@ -98,6 +104,8 @@ impl App {
                 .merge(search::router(app.clone())),
             search: Tavily::new(&config.search, config.timeouts.connect),
             searching: Semaphore::new(search::MAX_AT_ONCE),
+            copies: Budget::new(supplement::MAX_COPIES),
+            supplementing: Semaphore::new(supplement::MAX_AT_ONCE),
             store,
             writer,
             metrics,

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     citation::{Record, Rules},
-    pipeline::{Budget, Context, End, Inject, Settings, hold::Hold, whole},
+    pipeline::{Budget, Context, End, Inject, Settings, Supplement, hold::Hold, whole},
     profile::Manner,
     provider::{self, Kind, json},
     replay::{self, MAX_CAPTURE},
@@ -145,6 +145,7 @@ fn capture(bytes: &Bytes, kind: Kind, rules: Arc<Rules>) -> Result<Box<Record>, 
         inject: Inject::Off,
         emit_empty: false,
         manner: Manner::default(),
+        supplement: Supplement::Off,
         whole: false,
         frame_cap: len,
         budget: Budget::new(len),

@@ -102,6 +102,8 @@ pub enum StoreError {
     Engine(String),
     /// What was read is not what was asked for: never served.
     Mismatch,
+    /// There is no record any more that could be changed.
+    Gone,
     /// The writer's queue is full.
     Full,
     /// The writer has stopped, or the engine was closed.
@@ -121,6 +123,7 @@ impl fmt::Display for StoreError {
         match self {
             Self::Engine(what) => write!(f, "store: {what}"),
             Self::Mismatch => f.write_str("store: a record does not carry the key it was stored under"),
+            Self::Gone => f.write_str("store: the record is gone"),
             Self::Full => f.write_str("store: the write queue is full"),
             Self::Closed => f.write_str("store: closed"),
         }

@@ -82,8 +82,21 @@ impl Writer {
     /// Hands an entry over without waiting. The receiver tells when it is durable; dropping it changes nothing.
     /// A receiver that ends without a value means that the task died: not stored.
     pub fn put(&self, entry: Entry) -> Result<oneshot::Receiver<Result<(), StoreError>>, StoreError> {
+        self.hand_over(|reply| Job::Put(Box::new(entry), reply))
+    }
+
+    /// The same for a later version of a record that was put before: one that was deleted since does not come back, and
+    /// one of a newer stream with the same id stays. Those are answered with [`StoreError::Gone`].
+    pub fn amend(&self, entry: Entry) -> Result<oneshot::Receiver<Result<(), StoreError>>, StoreError> {
+        self.hand_over(|reply| Job::Amend(Box::new(entry), reply))
+    }
+
+    fn hand_over(
+        &self,
+        job: impl FnOnce(oneshot::Sender<Result<(), StoreError>>) -> Job,
+    ) -> Result<oneshot::Receiver<Result<(), StoreError>>, StoreError> {
         let (reply, receiver) = oneshot::channel();
-        match self.queue.try_send(Job::Put(Box::new(entry), reply)) {
+        match self.queue.try_send(job(reply)) {
             Ok(()) => Ok(receiver),
             Err(TrySendError::Full(_)) => {
                 self.stats.refused.fetch_add(1, Relaxed);

@@ -1,6 +1,7 @@
 //! Searches of our own: what is asked of a search service, within the domains that an event type enforces,
 //! and the record that its answer becomes.
 
+pub mod query;
 pub mod tavily;
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};

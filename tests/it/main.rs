@@ -11,4 +11,5 @@ mod promises;
 mod relay;
 mod serving;
 mod sse_cases;
+mod supplement;
 mod support;

@@ -6,15 +6,16 @@ use bytes::Bytes;
 use citetap::{
     citation::{
         Record, bundle,
-        record::{Round, Status},
+        record::{Origin, Round, Status},
+        supplement::Supply,
     },
-    pipeline::{End, Inject, whole},
+    pipeline::{End, Inject, Settings, Supplement, whole},
     provider::Kind,
     sse::{Cut, Event, Splitter},
 };
 use proptest::prelude::*;
 
-use crate::support::{NONCE, bytewise, context, pass, settings};
+use crate::support::{NONCE, bytewise, context, pass_with, settings};
 
 /// A frame of a stream: what it is made of matters to the tap, never to the relay.
 #[derive(Debug, Clone)]
@@ -116,6 +117,19 @@ fn deny() -> impl Strategy<Value = HashSet<String>> {
         .prop_map(|hosts| hosts.into_iter().map(str::to_owned).collect())
 }
 
+/// What a search of our own gives, on a route that asks for one: a page of its own and one that streams name too.
+fn extra() -> impl Strategy<Value = (Supplement, Supply)> {
+    let json = serde_json::json!({"query": "user text", "results": [
+        {"title": "S", "url": "https://s.example.com/", "content": "c", "score": 0.9},
+        {"title": "A", "url": "https://a.example.com/", "content": "c", "score": 0.8}, {}]});
+    let found = whole::document(context(Kind::Tavily), Bytes::from(json.to_string())).unwrap();
+    let supplies = vec![Supply::None, Supply::Pending, Supply::Failed, Supply::Found(Arc::new(*found))];
+    (
+        prop::sample::select(vec![Supplement::Off, Supplement::WhenEmpty, Supplement::Always]),
+        prop::sample::select(supplies),
+    )
+}
+
 fn end() -> impl Strategy<Value = End> {
     prop::sample::select(vec![End::Clean, End::Cut])
 }
@@ -160,8 +174,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
-    fn p1_identity(stream in stream(), places in prop::collection::vec(any::<prop::sample::Index>(), 0..12), kind in kind(), inject in inject(), end in end()) {
-        let passed = pass(kind, inject, cut(&stream, &places), end);
+    fn p1_identity(stream in stream(), places in prop::collection::vec(any::<prop::sample::Index>(), 0..12), kind in kind(), inject in inject(), end in end(), extra in extra()) {
+        let passed = pass_with(kind, inject, cut(&stream, &places), end, &extra);
         prop_assert_eq!(passed.relayed(), stream.clone());
         if inject == Inject::Off {
             prop_assert_eq!(passed.out(), stream);
@@ -169,8 +183,8 @@ proptest! {
     }
 
     #[test]
-    fn p3_once_before_the_finish(stream in stream(), places in prop::collection::vec(any::<prop::sample::Index>(), 0..12), kind in kind(), inject in inject(), end in end()) {
-        let passed = pass(kind, inject, cut(&stream, &places), end);
+    fn p3_once_before_the_finish(stream in stream(), places in prop::collection::vec(any::<prop::sample::Index>(), 0..12), kind in kind(), inject in inject(), end in end(), extra in extra()) {
+        let passed = pass_with(kind, inject, cut(&stream, &places), end, &extra);
         let ours: Vec<Record> = passed.ours().iter().map(|frame| record_in(frame)).collect();
         prop_assert!(ours.iter().all(|record| record.nonce == NONCE && record.version == 1));
         // Live ones are not stored; the final one is, and is the last.
@@ -201,21 +215,21 @@ proptest! {
     }
 
     #[test]
-    fn p10_the_same_in_every_chunking(stream in stream(), places in prop::collection::vec(any::<prop::sample::Index>(), 0..12), kind in kind(), inject in inject(), end in end()) {
-        let whole = pass(kind, inject, vec![Bytes::from(stream.clone())], end);
+    fn p10_the_same_in_every_chunking(stream in stream(), places in prop::collection::vec(any::<prop::sample::Index>(), 0..12), kind in kind(), inject in inject(), end in end(), extra in extra()) {
+        let whole = pass_with(kind, inject, vec![Bytes::from(stream.clone())], end, &extra);
         for chunks in [cut(&stream, &places), bytewise(&stream)] {
-            let other = pass(kind, inject, chunks, end);
+            let other = pass_with(kind, inject, chunks, end, &extra);
             prop_assert_eq!(other.out(), whole.out());
             prop_assert_eq!(&other.record, &whole.record);
         }
     }
 
     #[test]
-    fn the_stats_add_up(stream in stream(), kind in kind(), inject in inject(), deny in deny()) {
+    fn the_stats_add_up(stream in stream(), kind in kind(), inject in inject(), deny in deny(), (supplement, supply) in extra()) {
         let mut context = context(kind);
         Arc::make_mut(&mut context.rules).scores.deny = deny;
         let rules = Arc::clone(&context.rules);
-        let passed = whole::pass(context, settings(inject), vec![Bytes::from(stream)], End::Clean, true);
+        let passed = whole::pass_with(context, Settings { supplement, ..settings(inject) }, vec![Bytes::from(stream)], End::Clean, true, &supply);
         let ours: Vec<Bytes> = passed.ours().into_iter().cloned().collect();
         if let Some(record) = passed.record {
             let stats = &record.stats;
@@ -245,6 +259,10 @@ proptest! {
             numbers.sort_unstable();
             numbers.dedup();
             prop_assert_eq!(numbers.len(), count, "numbers are unique");
+            let supplemental = record.citations.iter().filter(|citation| citation.origin == Origin::Supplemental);
+            prop_assert!(supplemental.clone().all(|citation| !citation.cited));
+            prop_assert!(supplemental.count() == 0 || supplement != Supplement::Off);
+            prop_assert!(!serde_json::to_string(&record).unwrap().contains("user text"));
         }
     }
 }

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use citetap::{
+    citation::supplement::Supply,
     pipeline::{
-        Budget, Context, End, Inject, Settings,
+        Budget, Context, End, Inject, Settings, Supplement,
         whole::{self, Passed},
     },
     provider::Kind,
@@ -31,6 +32,7 @@ pub fn settings(inject: Inject) -> Settings {
         inject,
         emit_empty: false,
         manner: Manner::default(),
+        supplement: Supplement::Off,
         whole: false,
         frame_cap: 4 << 20,
         budget: Budget::new(256 << 20),
@@ -39,6 +41,18 @@ pub fn settings(inject: Inject) -> Settings {
 
 pub fn pass(provider: Kind, inject: Inject, chunks: Vec<Bytes>, end: End) -> Passed {
     whole::pass(context(provider), settings(inject), chunks, end, true)
+}
+
+/// On a route that asks for a search of our own, which gives this.
+pub fn pass_with(
+    provider: Kind,
+    inject: Inject,
+    chunks: Vec<Bytes>,
+    end: End,
+    (supplement, supply): &(Supplement, Supply),
+) -> Passed {
+    let settings = Settings { supplement: *supplement, ..settings(inject) };
+    whole::pass_with(context(provider), settings, chunks, end, true, supply)
 }
 
 /// One chunk per byte.

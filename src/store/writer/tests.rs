@@ -280,3 +280,32 @@ async fn shutdown_makes_good_what_it_can() {
     assert_eq!(writer.shutdown().await, 0);
     assert!(store.has("1").await);
 }
+
+#[tokio::test]
+async fn a_later_version_replaces_its_own_record_and_nothing_else() {
+    let store = Faulty::new();
+    let writer = Writer::spawn(store.clone(), 10);
+    let version = |ms, nonce: &str| {
+        let mut entry = entry("t", "p", "1", ms);
+        entry.record.nonce = nonce.to_owned();
+        entry
+    };
+    let stored = async || store.inner.get("t", "1", None).await.unwrap().map(|entry| entry.created_ms);
+    assert_eq!(writer.amend(version(1, "a")).unwrap().await.unwrap(), Err(StoreError::Gone), "there is none");
+    writer.put(version(1, "a")).unwrap().await.unwrap().unwrap();
+    assert_eq!(writer.amend(version(2, "a")).unwrap().await.unwrap(), Ok(()));
+    assert_eq!(stored().await, Some(2));
+    assert_eq!(writer.amend(version(3, "b")).unwrap().await.unwrap(), Err(StoreError::Gone), "another stream's");
+    assert_eq!(stored().await, Some(2));
+    // Behind a delete in the queue, it comes too late.
+    let (deleted, amended) = (writer.delete("t", "1", None), async { writer.amend(version(4, "a")).unwrap().await });
+    let (deleted, amended) = tokio::join!(deleted, amended);
+    assert_eq!((deleted, amended.unwrap()), (Ok(1), Err(StoreError::Gone)));
+    assert_eq!(stored().await, None);
+    // One that waits for the engine is there to be replaced.
+    store.down.store(true, SeqCst);
+    assert!(writer.put(version(5, "c")).unwrap().await.unwrap().is_err());
+    store.down.store(false, SeqCst);
+    assert_eq!(writer.amend(version(6, "c")).unwrap().await.unwrap(), Ok(()));
+    assert_eq!((stored().await, writer.stats().waiting.load(Relaxed)), (Some(6), 0));
+}

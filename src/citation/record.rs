@@ -130,6 +130,22 @@ pub struct Round {
     pub summary: Option<String>,
     pub failed_count: u32,
     pub dedup_count: u32,
+    /// What is known of those that failed; fewer than counted beyond the cap, and none in the event.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<Failure>,
+}
+
+/// A result that names no source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Failure {
+    /// Its place in its list, from 1.
+    pub position: u32,
+    /// What tells it from others, where the upstream gave it that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Stable, such as `missing_title_and_url`.
+    pub error_code: String,
 }
 
 /// `total_returned` = `kept_after_filter` + `filtered_count` + `failed_count` + `dedup_count`, always.

@@ -189,7 +189,7 @@ impl Sink for Seen {
                 self.any = true;
                 self.ledger.reference(&reference);
             }
-            Signal::Failed { id, position, reason: _ } => self.ledger.failed(id, position),
+            Signal::Failed { id, position, code } => self.ledger.failed(id.as_deref(), position, code),
             Signal::Finish => self.finish = true,
             // What fails after the finish does not unfinish the answer.
             Signal::Fault => self.fault |= !self.finish,

@@ -17,7 +17,7 @@ impl Sink for Notes {
             Signal::Stage { name, detail, .. } => format!("stage {name} {}", detail.unwrap_or_default()),
             Signal::Round { key, .. } => format!("round {key}"),
             Signal::Reference(reference) => format!("reference {:?}", reference.number),
-            Signal::Failed { reason, .. } => format!("failed {reason}"),
+            Signal::Failed { code, .. } => format!("failed {code}"),
             Signal::Finish => "finish".to_owned(),
             Signal::Fault => "fault".to_owned(),
         });

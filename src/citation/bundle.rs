@@ -1,13 +1,13 @@
 //! A record as search result bundles: one per search round, in the snake_case of the retrieval protocol.
 
-use std::collections::BTreeSet;
+use std::{borrow::Cow, collections::BTreeSet};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
     Rules,
-    record::{Citation, Failure, Record, Round, Status},
+    record::{Citation, Failure, Record, Round, Status, is_plain_id, path_id},
     text,
     url::source_id,
 };
@@ -20,7 +20,7 @@ pub const FAILED_ID: &str = "failed-";
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SearchResultBundle {
-    /// The conversation, or the message where there is none.
+    /// What the client named, else the conversation, else the message.
     pub task_id: String,
     /// `q1`, `q2`, … in the order of the rounds.
     pub query_id: String,
@@ -112,9 +112,14 @@ impl Intents {
     }
 }
 
-/// The task that a record belongs to.
-pub fn task_id(record: &Record) -> &str {
-    record.conversation_id.as_deref().unwrap_or(&record.message_id)
+/// The task that a record belongs to, as an id that can stand in a path.
+pub fn task_id(record: &Record) -> Cow<'_, str> {
+    match (&record.task_id, &record.conversation_id) {
+        (Some(task), _) => Cow::Borrowed(task),
+        (None, Some(conversation)) if is_plain_id(conversation) => Cow::Borrowed(conversation),
+        (None, Some(conversation)) if !conversation.is_empty() => Cow::Owned(path_id(conversation).0),
+        (None, _) => Cow::Borrowed(&record.message_id),
+    }
 }
 
 pub fn bundles(record: &Record, rules: &Rules) -> Vec<SearchResultBundle> {
@@ -127,7 +132,7 @@ pub fn bundles(record: &Record, rules: &Rules) -> Vec<SearchResultBundle> {
         let failed = round.failures.iter().map(|failure| failed(record, round, failure));
         let results: Vec<SearchResultItem> = found.chain(failed).collect();
         SearchResultBundle {
-            task_id: task_id(record).to_owned(),
+            task_id: task_id(record).into_owned(),
             query_id: format!("q{}", index + 1),
             query_intent: rules.intents.of(&query_text).to_owned(),
             query_text,

@@ -125,6 +125,24 @@ fn what_failed_is_listed_with_its_code_and_counted_once() {
 }
 
 #[test]
+fn a_task_is_what_the_client_named_else_the_conversation_else_the_message() {
+    let of = |task: Option<&str>, conversation: Option<&str>| {
+        let mut json = old();
+        json["taskId"] = task.into();
+        json["conversationId"] = conversation.into();
+        let record = record(json);
+        let id = task_id(&record).into_owned();
+        assert_eq!(bundles(&record, &default_rules())[0].task_id, id);
+        id
+    };
+    assert_eq!(of(Some("t-1"), Some("77")), "t-1");
+    assert_eq!(of(None, Some("77")), "77");
+    assert_eq!(of(None, None), "m");
+    assert_eq!(of(None, Some("")), "m", "an empty conversation is none");
+    assert_eq!(of(None, Some("会话 7")), format!("x-{}", source_id("会话 7")), "it stands in a path");
+}
+
+#[test]
 fn nothing_searched_is_no_bundle_and_failures_alone_are_one() {
     let mut json = old();
     json["citations"] = json!([]);

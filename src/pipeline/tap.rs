@@ -12,9 +12,8 @@ use url::Url;
 use crate::{
     citation::{
         Ledger, Record, Rules,
-        record::{RecordType, is_plain_id},
+        record::{RecordType, path_id},
         text,
-        url::source_id,
     },
     provider::{self, Adapter, Envelope, Kind, Signal, Sink},
     sse::Event,
@@ -31,6 +30,8 @@ pub struct Context {
     pub created: Timestamp,
     /// The id of a message that names none.
     pub fallback_id: String,
+    /// The task that the client says it belongs to.
+    pub task: Option<String>,
     pub rules: Arc<Rules>,
 }
 
@@ -119,20 +120,22 @@ impl Tap {
         let rules = &self.context.rules;
         let view = self.seen.ledger.view(&rules.scores, self.context.created);
         let mut metadata = Map::new();
-        let message_id = match self.seen.message.as_deref().map(path_id) {
-            Some((id, original)) => {
-                if let Some(original) = original {
-                    metadata.insert("originalMessageId".to_owned(), Value::String(original));
-                }
-                id
+        let mut plain = |id: &str, key: &str| {
+            let (id, original) = path_id(id);
+            if let Some(original) = original {
+                metadata.insert(key.to_owned(), Value::String(original));
             }
-            None => self.context.fallback_id.clone(),
+            id
         };
+        let message_id = self.seen.message.as_deref().map(|id| plain(id, "originalMessageId"));
+        let message_id = message_id.unwrap_or_else(|| self.context.fallback_id.clone());
+        let task_id = self.context.task.as_deref().map(|id| plain(id, "originalTaskId"));
         Record {
             kind: RecordType::Citations,
             version: 1,
             message_id,
             conversation_id: self.seen.conversation.clone(),
+            task_id,
             provider: self.adapter.provider().unwrap_or("unknown").to_owned(),
             route: self.context.route.clone(),
             source: "default".to_owned(),
@@ -152,14 +155,6 @@ impl Tap {
             metadata,
         }
     }
-}
-
-/// An id that is not plain becomes `x-` and a hash; the original is kept beside it.
-fn path_id(id: &str) -> (String, Option<String>) {
-    if is_plain_id(id) {
-        return (id.to_owned(), None);
-    }
-    (format!("x-{}", source_id(id)), Some(text::line(id, 1024).0))
 }
 
 impl Sink for Seen {

@@ -14,6 +14,7 @@ fn context() -> Context {
         nonce: "n".to_owned(),
         created: jiff::Timestamp::UNIX_EPOCH,
         fallback_id: "fallback".to_owned(),
+        task: None,
         rules: crate::config::default_rules(),
     }
 }

@@ -35,6 +35,8 @@ use crate::{
 };
 
 const INJECT: HeaderName = HeaderName::from_static("x-citetap-inject");
+/// The task that the message belongs to, for `/tasks`. Ours to read, not the upstream's.
+const TASK: HeaderName = HeaderName::from_static("x-task-id");
 const NONCE: HeaderName = HeaderName::from_static("x-citetap-nonce");
 /// Also the id of a message that names none.
 const REQUEST: HeaderName = HeaderName::from_static("x-citetap-request");
@@ -70,6 +72,7 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: SocketAddr) 
     let target = upstream::target(&route.upstream, rest, head.uri.query())
         .map_err(|_| Problem::bad_request("the path is no path"))?;
 
+    let task = task_of(&mut head.headers);
     let trusted = is_trusted(&app, peer.ip());
     upstream::request_headers(&mut head.headers, trusted, &route.request_headers);
     let over = Arc::new(AtomicBool::new(false));
@@ -114,7 +117,7 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: SocketAddr) 
         .get_or_create(&RouteLabel { route: route.name.clone() })
         .observe(watch.first_byte.as_secs_f64());
     count(&app, route, watch.status);
-    Ok(respond(&app, route, answer, watch, inject, head_only))
+    Ok(respond(&app, route, answer, watch, inject, task, head_only))
 }
 
 /// The upstream's answer, through the tap where it is a stream.
@@ -124,6 +127,7 @@ fn respond(
     answer: Response<Incoming>,
     watch: Watch,
     inject: Inject,
+    task: Option<String>,
     head_only: bool,
 ) -> Response<AnyBody> {
     let (mut head, body) = answer.into_parts();
@@ -137,6 +141,7 @@ fn respond(
         nonce: nonce.clone(),
         created: jiff::Timestamp::now(),
         fallback_id: watch.request.to_string(),
+        task,
         rules: Arc::clone(&app.config.rules),
     });
     if readable == Some(Readable::Stream) {
@@ -233,6 +238,13 @@ fn inject_of(headers: &HeaderMap, route: &Route) -> Result<Inject, Problem> {
     let Some(asked) = headers.get(INJECT) else { return Ok(route.inject) };
     let asked = asked.to_str().ok().and_then(|asked| asked.trim().parse().ok());
     asked.ok_or_else(|| Problem::bad_request("x-citetap-inject is final, live or off"))
+}
+
+/// Takes the header out: the upstream never sees it. Of several the first counts, and an empty one says nothing.
+fn task_of(headers: &mut HeaderMap) -> Option<String> {
+    let task = headers.remove(TASK)?;
+    let task = String::from_utf8_lossy(task.as_bytes()).trim().to_owned();
+    (!task.is_empty()).then_some(task)
 }
 
 /// The route with the longest prefix, which ends at a slash or at the path's end, and what follows it.

@@ -37,6 +37,7 @@ pub(crate) fn entry(tenant: &str, provider: &str, id: &str, created_ms: i64) -> 
         version: 1,
         message_id: id.to_owned(),
         conversation_id: None,
+        task_id: None,
         provider: provider.to_owned(),
         route: "r".to_owned(),
         source: "default".to_owned(),

@@ -123,6 +123,11 @@ pub fn task_id(record: &Record) -> Cow<'_, str> {
 }
 
 pub fn bundles(record: &Record, rules: &Rules) -> Vec<SearchResultBundle> {
+    bundles_after(0, record, rules).0
+}
+
+/// The bundles of one message of a task, where the messages before it had so many queries; and how many there are now.
+pub fn bundles_after(before: usize, record: &Record, rules: &Rules) -> (Vec<SearchResultBundle>, usize) {
     let rounds = rounds(record);
     // Numbered before the blank ones go, so that a query keeps its id while the record grows.
     let bundle = |(index, round): (usize, &Round)| {
@@ -133,7 +138,7 @@ pub fn bundles(record: &Record, rules: &Rules) -> Vec<SearchResultBundle> {
         let results: Vec<SearchResultItem> = found.chain(failed).collect();
         SearchResultBundle {
             task_id: task_id(record).into_owned(),
-            query_id: format!("q{}", index + 1),
+            query_id: format!("q{}", before + index + 1),
             query_intent: rules.intents.of(&query_text).to_owned(),
             query_text,
             provider: record.provider.clone(),
@@ -142,7 +147,8 @@ pub fn bundles(record: &Record, rules: &Rules) -> Vec<SearchResultBundle> {
             results,
         }
     };
-    rounds.iter().enumerate().filter(|(index, round)| !blank(record, round, &rounds[..*index])).map(bundle).collect()
+    let told = rounds.iter().enumerate().filter(|(index, round)| !blank(record, round, &rounds[..*index]));
+    (told.map(bundle).collect(), before + rounds.len())
 }
 
 /// A block that named neither a result nor a query of its own, such as an earlier one sent again under a new id.

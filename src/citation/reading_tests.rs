@@ -100,10 +100,8 @@ fn a_source_is_read_once_where_it_stands_first() {
 
 #[test]
 fn what_is_filtered_is_no_evidence_and_hides_none() {
-    let messages = [
-        message("m1", &[&[("a", 0.9, "filtered"), ("b", 0.5, "ok")]]),
-        message("m2", &[&[("a", 0.9, "ok")]]),
-    ];
+    let messages =
+        [message("m1", &[&[("a", 0.9, "filtered"), ("b", 0.5, "ok")]]), message("m2", &[&[("a", 0.9, "ok")]])];
     assert_eq!(shown(&read(&messages, &[], 9).items), ["q1 b", "q2 a"]);
 }
 
@@ -115,7 +113,10 @@ fn what_failed_stands_apart_and_is_passed_with_what_is_before_it() {
     ];
     let page = read(&messages, &[], 1);
     assert_eq!((shown(&page.items), page.failed.len(), page.more), (vec!["q1 a".to_owned()], 2, true));
-    assert_eq!(page.failed.iter().map(|item| (item.query_id.as_str(), item.item.rank)).collect::<Vec<_>>(), [("q1", 2), ("q1", 3)]);
+    assert_eq!(
+        page.failed.iter().map(|item| (item.query_id.as_str(), item.item.rank)).collect::<Vec<_>>(),
+        [("q1", 2), ("q1", 3)]
+    );
     assert_eq!(serde_json::to_value(&page.failed[0]).unwrap()["error_code"], "not_an_object");
     assert_eq!(page.order.len(), 3);
     assert_eq!(page.order[0], source_id("a"), "also of equal scores the one that did not fail comes first");

@@ -15,6 +15,7 @@ mod relay;
 mod search;
 mod stall;
 mod stalled;
+mod tasks;
 
 use std::{
     net::SocketAddr,
@@ -63,6 +64,8 @@ pub struct App {
     cut: CancellationToken,
     /// Turns at `/normalize`.
     normalizing: Semaphore,
+    /// Turns at `/tasks`.
+    reading: Semaphore,
     /// `None` without a key.
     search: Option<Tavily>,
     searching: Semaphore,
@@ -92,7 +95,9 @@ impl App {
             normalizing: Semaphore::new(normalize::MAX_AT_ONCE),
             api: citations::router(app.clone())
                 .merge(normalize::router(app.clone()))
-                .merge(search::router(app.clone())),
+                .merge(search::router(app.clone()))
+                .merge(tasks::router(app.clone())),
+            reading: Semaphore::new(tasks::MAX_AT_ONCE),
             search: Tavily::new(&config.search, config.timeouts.connect),
             searching: Semaphore::new(search::MAX_AT_ONCE),
             store,
@@ -146,5 +151,7 @@ impl App {
 
 /// Paths that a tenant asks; they win over a route with prefix `/`.
 fn is_api(path: &str) -> bool {
-    matches!(path, "/citations" | "/normalize" | "/search") || path.starts_with("/citations/")
+    matches!(path, "/citations" | "/normalize" | "/search" | "/tasks")
+        || path.starts_with("/citations/")
+        || path.starts_with("/tasks/")
 }

@@ -9,9 +9,8 @@ use serde_json::{Map, json};
 
 use self::lists::{a_page_is_bounded, filters_select, hostile_text_is_only_text, pages_to_the_end};
 use self::tasks::{
-    a_closed_store_has_no_tasks, a_cursor_moves_on_and_never_back, a_tasks_records_oldest_first,
-    cursors_are_bounded, cursors_belong_to_a_tenant_and_a_task, cursors_go_with_their_task,
-    of_commits_at_once_the_furthest_wins,
+    a_closed_store_has_no_tasks, a_cursor_moves_on_and_never_back, a_tasks_records_oldest_first, cursors_are_bounded,
+    cursors_belong_to_a_tenant_and_a_task, cursors_go_with_their_task, of_commits_at_once_the_furthest_wins,
 };
 use super::*;
 use crate::citation::record::{Citation, CitationType, Origin, RecordType, Stats, Status};

@@ -301,7 +301,10 @@ async fn a_file_of_the_first_schema_gets_its_tasks() {
         page.entries.into_iter().map(|entry| entry.record.message_id).collect::<Vec<_>>()
     };
     assert_eq!(ids("talk").await, ["0", "1"]);
-    assert_eq!((ids("2").await, ids("3").await, ids("199").await), (vec!["2".into()], vec!["3".into()], vec!["199".into()]));
+    assert_eq!(
+        (ids("2").await, ids("3").await, ids("199").await),
+        (vec!["2".into()], vec!["3".into()], vec!["199".into()])
+    );
     assert_eq!((ids("4").await.len(), ids("5").await.len()), (0, 0), "not in our alphabet");
     assert!(matches!(store.advance(&commit("a", 1)).await, Ok(Advanced::Moved(_))));
     // Stored again, it belongs to the task that its bundles name.

@@ -121,20 +121,18 @@ fn check(commit: &Commit, task: &str) -> Result<(), Problem> {
         "consumed is longer than a page"
     } else if !list.iter().all(|id| is_source_id(id)) {
         "consumed is a list of source_ids"
-    } else if !commit.last_source_id.is_empty() && !is_source_id(&commit.last_source_id) {
-        "last_source_id is a source_id"
-    } else if !is_query_id(&commit.last_query_id)
-        && !(commit.last_query_id.is_empty() && commit.last_source_id.is_empty())
-    {
-        "last_query_id is a query_id such as q1"
+    } else if !is_place(&commit.last_query_id, &commit.last_source_id) {
+        "last_query_id and last_source_id are those of an item, or empty before the first"
     } else {
         return Ok(());
     };
     Err(Problem::bad_request(wrong))
 }
 
-fn is_query_id(id: &str) -> bool {
-    id.strip_prefix('q').is_some_and(|n| (1..=10).contains(&n.len()) && n.bytes().all(|b| b.is_ascii_digit()))
+fn is_place(query: &str, source: &str) -> bool {
+    let number = query.strip_prefix('q').unwrap_or_default();
+    let is_query = (1..=10).contains(&number.len()) && number.bytes().all(|b| b.is_ascii_digit());
+    (query.is_empty() && source.is_empty()) || (is_query && is_source_id(source))
 }
 
 type Covered = (Option<(String, String)>, Vec<String>);

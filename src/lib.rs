@@ -8,16 +8,16 @@
 //! |---|---|
 //! | [`cli`] | the commands, one file each |
 //! | [`config`] | what the operator said, resolved to valid values |
-//! | [`server`] | router, relay, the citations API, auth, operators' endpoints |
+//! | [`server`] | router, relay, the citations and tasks API, auth, operators' endpoints |
 //! | [`upstream`] | the HTTP client: header hygiene, timeouts |
 //! | [`sse`] | framing; knows no JSON |
 //! | [`provider`] | what frames mean, one file per wire format |
-//! | [`citation`] | record, ledger, URLs; scores, corroboration, bundles, exports |
+//! | [`citation`] | record, ledger, URLs; scores, corroboration, bundles and their read order, exports |
 //! | [`marker`] | inline markers in an answer's text |
 //! | [`profile`] | how a record looks on the wire |
 //! | [`pipeline`] | bytes in, the same bytes and our event out |
 //! | [`supplement`] | searches of our own: the search service, whose domains count, what a request asks |
-//! | [`store`] | where records are kept |
+//! | [`store`] | where records and read cursors are kept |
 //! | [`replay`] | captures, and the scripted upstream that plays them |
 //! | [`telemetry`] | every metric and log name, once |
 //!

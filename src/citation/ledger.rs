@@ -152,10 +152,10 @@ impl Ledger {
     }
 
     /// A card that names no source. Sent again, it counts once.
-    pub fn failed(&mut self, id: Option<String>, position: u32) {
-        let key = id.unwrap_or_else(|| format!("{}/{position}", self.rounds.number()));
+    pub fn failed(&mut self, id: Option<&str>, position: u32, code: &str) {
+        let key = id.map_or_else(|| format!("{}/{position}", self.rounds.number()), str::to_owned);
         if self.failed.len() < MAX_FAILED && self.failed.insert(key) {
-            self.rounds.failed();
+            self.rounds.failed(id, position, code);
             self.revision += 1;
         }
     }

@@ -4,6 +4,7 @@ use std::{
 };
 
 use super::*;
+use crate::citation::{record::Failure, rounds::MAX_FAILURES};
 
 /// No table, no filter.
 fn rules() -> score::Rules {
@@ -166,9 +167,27 @@ fn failed_cards_count_once_however_often_they_are_sent() {
     let mut ledger = Ledger::new(None);
     for round in ["b1", "b1", "b2"] {
         ledger.round(round, None, &[]);
-        ledger.failed(Some("card-6".to_owned()), 6);
+        ledger.failed(Some("card-6"), 6, "missing_title_and_url");
     }
-    assert_eq!(ledger.plain_view().stats.failed_count, 1);
+    let view = ledger.plain_view();
+    assert_eq!(view.stats.failed_count, 1);
+    let failure =
+        Failure { position: 6, id: Some("card-6".to_owned()), error_code: "missing_title_and_url".to_owned() };
+    assert_eq!(view.rounds.iter().map(|round| round.failures.clone()).collect::<Vec<_>>(), [vec![failure], vec![]]);
+}
+
+#[test]
+fn failures_are_kept_up_to_the_cap_and_counted_over_it() {
+    let mut ledger = Ledger::new(None);
+    for (count, kept) in [(MAX_FAILURES, MAX_FAILURES), (MAX_FAILURES + 1, MAX_FAILURES)] {
+        for position in 1..=count {
+            ledger.round(&(position % 2).to_string(), None, &[]);
+            ledger.failed(Some(&format!("card-{position}")), 1, "not_an_object");
+        }
+        let view = ledger.plain_view();
+        assert_eq!(view.stats.failed_count as usize, count);
+        assert_eq!(view.rounds.iter().map(|round| round.failures.len()).sum::<usize>(), kept);
+    }
 }
 
 #[test]

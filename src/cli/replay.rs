@@ -128,6 +128,7 @@ fn pass(args: &Args, capture: &Capture) -> Passed {
         nonce: uuid::Uuid::new_v4().simple().to_string(),
         created: jiff::Timestamp::now(),
         fallback_id: uuid::Uuid::now_v7().to_string(),
+        task: None,
         rules: config::default_rules(),
     };
     let settings = Settings {

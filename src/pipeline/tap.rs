@@ -13,10 +13,9 @@ use super::heard::{Ear, Heard};
 use crate::{
     citation::{
         Ledger, Record, Rules,
-        record::{RecordType, Status, is_plain_id},
+        record::{RecordType, Status, path_id},
         supplement::{self, Supply},
         text,
-        url::source_id,
     },
     marker::{Source, Sources},
     profile::{Opening, Positions},
@@ -35,6 +34,8 @@ pub struct Context {
     pub created: Timestamp,
     /// The id of a message that names none.
     pub fallback_id: String,
+    /// The task that the client says it belongs to.
+    pub task: Option<String>,
     pub rules: Arc<Rules>,
 }
 
@@ -154,20 +155,22 @@ impl Tap {
         let rules = &self.context.rules;
         let view = self.seen.ledger.view(&rules.scores, self.context.created);
         let mut metadata = Map::new();
-        let message_id = match self.seen.message.as_deref().map(path_id) {
-            Some((id, original)) => {
-                if let Some(original) = original {
-                    metadata.insert("originalMessageId".to_owned(), Value::String(original));
-                }
-                id
+        let mut plain = |id: &str, key: &str| {
+            let (id, original) = path_id(id);
+            if let Some(original) = original {
+                metadata.insert(key.to_owned(), Value::String(original));
             }
-            None => self.context.fallback_id.clone(),
+            id
         };
+        let message_id = self.seen.message.as_deref().map(|id| plain(id, "originalMessageId"));
+        let message_id = message_id.unwrap_or_else(|| self.context.fallback_id.clone());
+        let task_id = self.context.task.as_deref().map(|id| plain(id, "originalTaskId"));
         let mut record = Record {
             kind: RecordType::Citations,
             version: 1,
             message_id,
             conversation_id: self.seen.conversation.clone(),
+            task_id,
             provider: self.adapter.provider().unwrap_or("unknown").to_owned(),
             route: self.context.route.clone(),
             source: "default".to_owned(),
@@ -210,14 +213,6 @@ impl Sources for Known<'_> {
     }
 }
 
-/// An id that is not plain becomes `x-` and a hash; the original is kept beside it.
-fn path_id(id: &str) -> (String, Option<String>) {
-    if is_plain_id(id) {
-        return (id.to_owned(), None);
-    }
-    (format!("x-{}", source_id(id)), Some(text::line(id, 1024).0))
-}
-
 impl Sink for Seen {
     fn signal(&mut self, signal: Signal<'_>) {
         let short = |id: &str| text::floor(id, 1024).to_owned();
@@ -245,9 +240,9 @@ impl Sink for Seen {
                 self.any = true;
                 self.ledger.reference(&reference);
             }
-            Signal::Failed { id, position, reason: _ } => self.ledger.failed(id, position),
             Signal::Usage(_) => {}
             Signal::Finish(_) => self.finish = true,
+            Signal::Failed { id, position, code } => self.ledger.failed(id.as_deref(), position, code),
             // What fails after the finish does not unfinish the answer.
             Signal::Fault { .. } => self.fault |= !self.finish,
         }

@@ -15,6 +15,7 @@ pub(super) fn context() -> Context {
         nonce: "n".to_owned(),
         created: jiff::Timestamp::UNIX_EPOCH,
         fallback_id: "fallback".to_owned(),
+        task: None,
         rules: crate::config::default_rules(),
     }
 }

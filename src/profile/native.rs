@@ -24,10 +24,13 @@ pub fn frame(record: &Record, envelope: &Envelope<'_>, positions: &Positions, eo
     encode::event(EVENT, &line(record, envelope, positions), eol)
 }
 
-/// The data line: what is filtered stays with the store; excerpts are cut, then shrunk, then dropped, then the list is cut and says so.
+/// The data line: what is filtered or failed stays with the store; excerpts are cut, then shrunk, then dropped, then the list is cut and says so.
 fn line(record: &Record, envelope: &Envelope<'_>, positions: &Positions) -> String {
     let mut record = record.clone();
     record.citations.retain(|citation| citation.status != Status::Filtered);
+    for round in &mut record.rounds {
+        round.failures.clear();
+    }
     for shrink in [|r: &mut Record| cut_snippets(r, SNIPPET), short_snippets, no_snippets, bare] {
         shrink(&mut record);
         let line = dressed(&record, envelope, positions);

@@ -133,11 +133,11 @@ pub enum Signal<'a> {
         queries: Vec<Cow<'a, str>>,
     },
     Reference(Reference<'a>),
-    /// A reference that cannot be one: what tells it from others where it has that, its place, and why.
+    /// A reference that cannot be one: what tells it from others where it has that, its place, and one of [`code`].
     Failed {
         id: Option<String>,
         position: u32,
-        reason: &'static str,
+        code: &'static str,
     },
     /// What the answer cost.
     Usage(Usage),
@@ -180,6 +180,13 @@ pub struct Usage {
     pub input: u64,
     pub output: u64,
     pub total: u64,
+}
+
+/// Why a reference cannot be one, as records and bundles say it. Others rely on these: add, never change.
+pub mod code {
+    pub const NOT_AN_OBJECT: &str = "not_an_object";
+    pub const MISSING_TITLE_AND_URL: &str = "missing_title_and_url";
+    pub const MISSING_TITLE_URL_AND_ID: &str = "missing_title_url_and_id";
 }
 
 /// A frame that should have been readable and was not.

@@ -57,7 +57,7 @@ pub(super) fn app(state: &Weak<App>) -> Result<Arc<App>, Problem> {
     state.upgrade().ok_or_else(Problem::draining)
 }
 
-fn store_problem(_: StoreError) -> Problem {
+pub(super) fn store_problem(_: StoreError) -> Problem {
     tracing::warn!("store read failed");
     Problem::store("the store did not answer")
 }

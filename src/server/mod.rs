@@ -20,6 +20,7 @@ mod search;
 mod stall;
 mod stalled;
 mod supplement;
+mod tasks;
 
 use std::{
     net::SocketAddr,
@@ -68,6 +69,8 @@ pub struct App {
     cut: CancellationToken,
     /// Turns at `/normalize`.
     normalizing: Semaphore,
+    /// Turns at `/tasks`.
+    reading: Semaphore,
     /// `None` without a key.
     search: Option<Tavily>,
     searching: Semaphore,
@@ -101,7 +104,9 @@ impl App {
             api: citations::router(app.clone())
                 .merge(normalize::router(app.clone()))
                 .merge(render::router(app.clone()))
-                .merge(search::router(app.clone())),
+                .merge(search::router(app.clone()))
+                .merge(tasks::router(app.clone())),
+            reading: Semaphore::new(tasks::MAX_AT_ONCE),
             search: Tavily::new(&config.search, config.timeouts.connect),
             searching: Semaphore::new(search::MAX_AT_ONCE),
             copies: Budget::new(supplement::MAX_COPIES),
@@ -157,5 +162,7 @@ impl App {
 
 /// Paths that a tenant asks; they win over a route with prefix `/`.
 fn is_api(path: &str) -> bool {
-    matches!(path, "/citations" | "/normalize" | "/render" | "/search") || path.starts_with("/citations/")
+    matches!(path, "/citations" | "/normalize" | "/render" | "/search" | "/tasks")
+        || path.starts_with("/citations/")
+        || path.starts_with("/tasks/")
 }

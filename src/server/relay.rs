@@ -38,6 +38,8 @@ use crate::{
 const INJECT: HeaderName = HeaderName::from_static("x-citetap-inject");
 const PROFILE: HeaderName = HeaderName::from_static("x-citetap-profile");
 const MARKERS: HeaderName = HeaderName::from_static("x-citetap-markers");
+/// The task that the message belongs to, for `/tasks`. Ours to read, not the upstream's.
+const TASK: HeaderName = HeaderName::from_static("x-task-id");
 const NONCE: HeaderName = HeaderName::from_static("x-citetap-nonce");
 /// Also the id of a message that names none.
 const REQUEST: HeaderName = HeaderName::from_static("x-citetap-request");
@@ -73,6 +75,7 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: SocketAddr) 
     let target = upstream::target(&route.upstream, rest, head.uri.query())
         .map_err(|_| Problem::bad_request("the path is no path"))?;
 
+    let task = task_of(&mut head.headers);
     let trusted = is_trusted(&app, peer.ip());
     upstream::request_headers(&mut head.headers, trusted, &route.request_headers);
     let over = Arc::new(AtomicBool::new(false));
@@ -116,7 +119,7 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: SocketAddr) 
     if wants.manner.profile != Profile::Native && answer.status().as_u16() >= 400 {
         return Ok(foreign::error(answer).await);
     }
-    Ok(respond(&app, route, answer, watch, wants, head_only))
+    Ok(respond(&app, route, answer, watch, wants, task, head_only))
 }
 
 /// The upstream's answer, through the tap where it is a stream.
@@ -126,6 +129,7 @@ fn respond(
     answer: Response<Incoming>,
     mut watch: Watch,
     wants: Wants,
+    task: Option<String>,
     head_only: bool,
 ) -> Response<AnyBody> {
     let (mut head, body) = answer.into_parts();
@@ -143,6 +147,7 @@ fn respond(
         nonce: nonce.clone(),
         created: jiff::Timestamp::now(),
         fallback_id: watch.request.to_string(),
+        task,
         rules: Arc::clone(&app.config.rules),
     });
     let Wants { inject, mut manner } = wants;
@@ -282,6 +287,13 @@ fn asked<T: FromStr>(headers: &HeaderMap, name: &HeaderName, otherwise: T, what:
     let Some(asked) = headers.get(name) else { return Ok(otherwise) };
     let asked = asked.to_str().ok().and_then(|asked| asked.trim().parse().ok());
     asked.ok_or_else(|| Problem::bad_request(what))
+}
+
+/// Takes the header out: the upstream never sees it. Of several the first counts, and an empty one says nothing.
+fn task_of(headers: &mut HeaderMap) -> Option<String> {
+    let task = headers.remove(TASK)?;
+    let task = String::from_utf8_lossy(task.as_bytes()).trim().to_owned();
+    (!task.is_empty()).then_some(task)
 }
 
 /// The route with the longest prefix, which ends at a slash or at the path's end, and what follows it.

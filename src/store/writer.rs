@@ -23,7 +23,10 @@ use tokio::sync::{
 };
 
 use self::task::{Job, Task};
-use super::{Entry, Store, StoreError};
+use super::{
+    Entry, Store, StoreError,
+    task::{Advance, Advanced},
+};
 
 /// A handle on the task. When the last one goes, the task flushes and closes the store, as after [`Writer::shutdown`].
 #[derive(Clone)]
@@ -113,6 +116,14 @@ impl Writer {
         let job =
             Job::Delete { tenant: tenant.to_owned(), id: id.to_owned(), provider: provider.map(str::to_owned), reply };
         self.queue.send(job).await.map_err(|_| StoreError::Closed)?;
+        receiver.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    /// Commits how far a consumer has read: durable when it answers, and done also when the asker has left. Not tried
+    /// again if it fails: the consumer does that. Takes its turn in the queue, so give it a time limit.
+    pub async fn advance(&self, advance: Advance) -> Result<Advanced, StoreError> {
+        let (reply, receiver) = oneshot::channel();
+        self.queue.send(Job::Advance(Box::new(advance), reply)).await.map_err(|_| StoreError::Closed)?;
         receiver.await.unwrap_or(Err(StoreError::Closed))
     }
 

@@ -277,6 +277,7 @@ pub fn context(rules: Arc<Rules>) -> Context {
         nonce: uuid::Uuid::new_v4().simple().to_string(),
         created: jiff::Timestamp::now(),
         fallback_id: uuid::Uuid::now_v7().to_string(),
+        task: None,
         rules,
     }
 }

@@ -207,8 +207,11 @@ pub fn the_record(stream: &[u8]) -> Record {
     ours.remove(0)
 }
 
-/// The record as its event has it: excerpts cut.
+/// The record as its event has it: excerpts cut, nothing of what failed.
 pub fn as_sent(mut record: Record) -> Record {
+    for round in &mut record.rounds {
+        round.failures.clear();
+    }
     for citation in &mut record.citations {
         for text in citation.content.iter_mut().chain(&mut citation.snippets) {
             *text = text.chars().take(200).collect();

@@ -5,7 +5,8 @@ use std::{collections::HashSet, sync::Arc};
 use bytes::Bytes;
 use citetap::{
     citation::{
-        Record, bundle,
+        Record,
+        bundle::{self, State},
         record::{Origin, Round, Status},
         supplement::Supply,
     },
@@ -23,6 +24,8 @@ enum Piece {
     Raw(Vec<u8>),
     DoubaoText(String),
     DoubaoCard(u32, String),
+    /// A card without title and URL, with an id or without.
+    DoubaoFailed(u32, bool),
     DoubaoEnd(u32),
     DoubaoError,
     TencentText(String),
@@ -54,6 +57,7 @@ fn piece() -> impl Strategy<Value = Piece> {
             .prop_map(|s| Piece::Raw(s.as_bytes().to_vec())),
         4 => text().prop_map(Piece::DoubaoText),
         4 => (0_u32..6, "[a-c]{1}").prop_map(|(n, host)| Piece::DoubaoCard(n, host)),
+        1 => (0_u32..3, any::<bool>()).prop_map(|(n, with_id)| Piece::DoubaoFailed(n, with_id)),
         1 => (1_u32..4).prop_map(Piece::DoubaoEnd),
         1 => Just(Piece::DoubaoError),
         3 => text().prop_map(Piece::TencentText),
@@ -77,6 +81,12 @@ fn bytes_of(piece: &Piece, eol: &str) -> Vec<u8> {
             serde_json::json!({"message_id": "12", "patch_op": [{"patch_object": 1, "patch_value": {"content_block": [
                 {"block_type": 10025, "block_id": format!("b{n}"), "content": {"search_query_result_block": {
                     "queries": ["q"], "results": [{"text_card": {"index": n, "title": "标题", "url": format!("https://{host}.example.com/")}}]}}}]}}]}),
+        ),
+        Piece::DoubaoFailed(n, with_id) => event(
+            "STREAM_CHUNK",
+            serde_json::json!({"message_id": "12", "patch_op": [{"patch_object": 1, "patch_value": {"content_block": [
+                {"block_type": 10025, "block_id": format!("b{n}"), "content": {"search_query_result_block": {
+                    "results": [{"text_card": {"id": with_id.then(|| n.to_string())}}, 7]}}}]}}]}),
         ),
         Piece::DoubaoEnd(end) => event("SSE_REPLY_END", serde_json::json!({"end_type": end})),
         Piece::DoubaoError => event("STREAM_ERROR", serde_json::json!({"error_code": 1})),
@@ -246,9 +256,12 @@ proptest! {
                 let sum = stats.kept_after_filter + stats.filtered_count + stats.failed_count + stats.dedup_count;
                 prop_assert_eq!(stats.total_returned, sum);
             }
-            // What is filtered is in the record alone.
+            let listed = bundles.iter().flat_map(|bundle| &bundle.results).filter(|item| matches!(item.state, State::Failed { .. }));
+            prop_assert_eq!(listed.count(), stats.failed_count as usize, "what failed is listed");
+            // What is filtered or failed is in the record alone.
             for frame in ours {
                 let event = record_in(&frame);
+                prop_assert!(event.rounds.iter().all(|round| round.failures.is_empty()));
                 prop_assert!(event.citations.iter().all(|citation| citation.status == Status::Ok));
                 if event.stored && !record.late {
                     prop_assert_eq!(event.citations.len(), stats.kept_after_filter as usize);

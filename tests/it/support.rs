@@ -23,6 +23,7 @@ pub fn context(provider: Kind) -> Context {
         nonce: NONCE.to_owned(),
         created: "2026-01-13T09:18:07.049Z".parse().unwrap(),
         fallback_id: "018f0000-0000-7000-8000-000000000000".to_owned(),
+        task: None,
         rules: citetap::config::default_rules(),
     }
 }

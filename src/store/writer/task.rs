@@ -25,7 +25,11 @@ use super::{
     WriterStats,
     retry::{Kept, Retry},
 };
-use crate::store::{Entry, Fut, Store, StoreError, terms};
+use crate::store::{
+    Entry, Fut, Store, StoreError,
+    task::{Advance, Advanced},
+    terms,
+};
 
 /// Entries in one commit.
 const BATCH_MAX: usize = 256;
@@ -46,6 +50,7 @@ pub(super) enum Job {
     Put(Box<Entry>, Reply<()>),
     Amend(Box<Entry>, Reply<()>),
     Delete { tenant: String, id: String, provider: Option<String>, reply: Reply<u64> },
+    Advance(Box<Advance>, Reply<Advanced>),
     Stop(oneshot::Sender<u64>),
 }
 
@@ -109,6 +114,9 @@ impl Task {
                 Job::Delete { tenant, id, provider, reply } => {
                     let done = self.delete(&tenant, &id, provider.as_deref()).await;
                     let _ = reply.send(done);
+                }
+                Job::Advance(advance, reply) => {
+                    let _ = reply.send(in_time(self.store.advance(&advance)).await);
                 }
                 Job::Stop(stop) => return Some(stop),
             }

@@ -54,6 +54,8 @@ pub struct Reference<'a> {
     /// Tells documents apart that have no URL.
     pub doc_id: Option<Cow<'a, str>>,
     pub kind: CitationType,
+    /// The upstream says that its answer uses this, be it by the place where it does.
+    pub cited: bool,
     pub metadata: Vec<(&'static str, Value)>,
 }
 
@@ -97,6 +99,8 @@ struct Entry {
     sent_as: Vec<u32>,
     /// The upstream's own relevance.
     score: Option<f64>,
+    /// The upstream says so; markers in the text are counted apart.
+    cited: bool,
 }
 
 impl Ledger {
@@ -223,6 +227,7 @@ impl Ledger {
             provisional: reference.number.is_none(),
             sent_as: wanted.into_iter().collect(),
             score: None,
+            cited: false,
         };
         if let Some(wanted) = wanted.filter(|wanted| *wanted != number) {
             entry.citation.metadata.insert("upstreamIndex".to_owned(), wanted.into());
@@ -256,9 +261,9 @@ impl Ledger {
     fn again(&mut self, index: usize, reference: &Reference<'_>, link: Option<Link>, url_key: Option<String>) {
         self.index(index, reference, url_key);
         let Some(entry) = self.entries.get_mut(index) else { return };
-        let before = (entry.citation.clone(), entry.score);
+        let before = (entry.citation.clone(), entry.score, entry.cited);
         self.truncated |= entry.fill(reference, link);
-        let changed = entry.citation != before.0 || entry.score != before.1;
+        let changed = (&entry.citation, entry.score, entry.cited) != (&before.0, before.1, before.2);
         let wanted = reference.number.or(reference.position).filter(|n| !entry.sent_as.contains(n));
         if changed || wanted.is_some() {
             self.revision += 1;
@@ -348,12 +353,13 @@ impl Ledger {
         let judged = |entry: &Entry| {
             let mut citation = entry.citation.clone();
             rules.judge(&mut citation, entry.score, now);
+            citation.cited = entry.cited;
             citation
         };
         let mut citations: Vec<Citation> = self.entries.iter().map(judged).collect();
         citations.sort_by_key(|citation| citation.number);
         for citation in &mut citations {
-            citation.cited = marked.contains(&citation.number) || citation.aliases.iter().any(|n| marked.contains(n));
+            citation.cited |= marked.contains(&citation.number) || citation.aliases.iter().any(|n| marked.contains(n));
         }
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let failed = count(self.failed.len());
@@ -398,6 +404,7 @@ impl Entry {
             (!text.is_empty()).then_some(text)
         };
         self.score = self.score.or(reference.score);
+        self.cited |= reference.cited;
         let citation = &mut self.citation;
         if citation.url.is_none() {
             match (link, reference.url) {

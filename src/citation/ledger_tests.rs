@@ -42,6 +42,7 @@ fn doc(url: &'static str) -> Reference<'static> {
         published: None,
         doc_id: None,
         kind: CitationType::Websearch,
+        cited: false,
         metadata: Vec::new(),
     }
 }
@@ -194,4 +195,19 @@ fn ten_thousand_references_cost_little() {
         ledger.reference(&Reference { url: Some(url), ..doc("") });
     }
     assert_eq!(ledger.plain_view().stats.kept_after_filter as usize, MAX_CITATIONS);
+}
+
+#[test]
+fn what_the_upstream_says_is_cited_needs_no_marker_and_stays_so() {
+    let cited = |n, url| Reference { cited: true, ..card(n, url) };
+    let mut ledger = of(&[cited(1, "https://a.example.com"), card(2, "https://b.example.com")]);
+    let view = ledger.plain_view();
+    assert_eq!(view.citations.iter().map(|c| c.cited).collect::<Vec<_>>(), [true, false]);
+    assert_eq!(view.stats.cited_count, 1);
+    let before = ledger.revision();
+    ledger.reference(&card(1, "https://a.example.com"));
+    assert_eq!(ledger.revision(), before, "sent again without its place, it is cited all the same");
+    ledger.reference(&cited(2, "https://b.example.com"));
+    assert!(ledger.revision() > before, "what is known to be cited later changes the record");
+    assert_eq!(ledger.plain_view().stats.cited_count, 2);
 }

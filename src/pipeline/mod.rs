@@ -18,7 +18,7 @@ use bytes::Bytes;
 
 use crate::{
     citation::Record,
-    profile::native,
+    profile::native::{self, Which},
     sse::{Cut, Eol, Event, Splitter, encode},
 };
 pub use hold::Budget;
@@ -174,7 +174,7 @@ impl Pipeline {
         let Some(mut record) = self.committing.take() else { return };
         record.stored = stored;
         self.phase = Phase::Done;
-        self.emit_event(&record);
+        self.emit_event(&record, Which::Last);
         self.tally.injected = true;
         let resume = std::mem::take(&mut self.resume);
         self.emit(resume);
@@ -415,13 +415,13 @@ impl Pipeline {
             self.tally.live_events += 1;
             let record = tap.record(false);
             self.emit_chunk_to(self.at);
-            self.emit_event(&record);
+            self.emit_event(&record, Which::Live);
         }
     }
 
-    fn emit_event(&mut self, record: &Record) {
+    fn emit_event(&mut self, record: &Record, which: Which) {
         let Some(tap) = &self.tap else { return };
-        let frame = native::frame(record, &tap.envelope(), self.eol.unwrap_or_default());
+        let frame = native::frame(record, &tap.envelope(), which, self.eol.unwrap_or_default());
         self.out.push_back(Out::Event(frame));
     }
 

@@ -1,3 +1,4 @@
 //! How a record is put on the wire.
 
 pub mod native;
+pub mod openai_shapes;

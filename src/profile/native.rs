@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use serde::Serialize;
 
+use super::openai_shapes::{self, Annotation, Positions, SearchResult};
 use crate::{
-    citation::{Record, record::Status, text},
+    citation::{Record, record::Status, text, url::link},
     provider::Envelope,
     sse::{Eol, encode},
 };
@@ -18,18 +19,26 @@ const SNIPPET: usize = 200;
 /// Characters of an excerpt when the line would be too long.
 const SHORT_SNIPPET: usize = 60;
 
+/// Which of a message's events it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// More may follow.
+    Live,
+    Last,
+}
+
 /// Our frame, whole.
-pub fn frame(record: &Record, envelope: &Envelope<'_>, eol: Eol) -> Bytes {
-    encode::event(EVENT, &line(record, envelope), eol)
+pub fn frame(record: &Record, envelope: &Envelope<'_>, which: Which, eol: Eol) -> Bytes {
+    encode::event(EVENT, &line(record, envelope, which), eol)
 }
 
 /// The data line: what is filtered stays with the store; excerpts are cut, then shrunk, then dropped, then the list is cut and says so.
-fn line(record: &Record, envelope: &Envelope<'_>) -> String {
+fn line(record: &Record, envelope: &Envelope<'_>, which: Which) -> String {
     let mut record = record.clone();
     record.citations.retain(|citation| citation.status != Status::Filtered);
     for shrink in [|r: &mut Record| cut_snippets(r, SNIPPET), short_snippets, no_snippets, bare] {
         shrink(&mut record);
-        let line = dressed(&record, envelope);
+        let line = dressed(&record, envelope, which);
         if line.len() < MAX_LINE {
             return line;
         }
@@ -38,7 +47,7 @@ fn line(record: &Record, envelope: &Envelope<'_>) -> String {
     loop {
         let keep = record.citations.len() / 2;
         record.citations.truncate(keep);
-        let line = dressed(&record, envelope);
+        let line = dressed(&record, envelope, which);
         if line.len() < MAX_LINE {
             return line;
         }
@@ -47,7 +56,7 @@ fn line(record: &Record, envelope: &Envelope<'_>) -> String {
             record.queries.clear();
             record.summary = None;
             record.stats.dangling_markers.clear();
-            return dressed(&record, envelope);
+            return dressed(&record, envelope, which);
         }
     }
 }
@@ -110,6 +119,32 @@ struct Lexiang<'a> {
     citations: &'a Record,
 }
 
+/// A whole chunk: clients that ignore the event's name take it for one of the stream's own, with no text in it.
+/// The record is under a key of ours, as `citations` is a list of URLs in this dialect.
+#[derive(Serialize)]
+struct Chunk<'a> {
+    id: &'a str,
+    object: &'static str,
+    created: u64,
+    model: &'a str,
+    choices: [Choice<'a>; 1],
+    search_results: Vec<SearchResult<'a>>,
+    citetap: &'a Record,
+}
+
+#[derive(Serialize)]
+struct Choice<'a> {
+    index: u32,
+    delta: Delta<'a>,
+    finish_reason: Option<()>,
+}
+
+#[derive(Serialize)]
+struct Delta<'a> {
+    content: &'static str,
+    annotations: Vec<Annotation<'a>>,
+}
+
 #[derive(Serialize, Default)]
 struct Processes {
     stage: &'static str,
@@ -119,7 +154,7 @@ struct Processes {
     detail: Option<()>,
 }
 
-fn dressed(record: &Record, envelope: &Envelope<'_>) -> String {
+fn dressed(record: &Record, envelope: &Envelope<'_>, which: Which) -> String {
     let json = match *envelope {
         Envelope::DoubaoWeb => {
             serde_json::to_string(&DoubaoWeb { message_id: &record.message_id, patch_op: [], citations: record })
@@ -137,6 +172,25 @@ fn dressed(record: &Record, envelope: &Envelope<'_>) -> String {
             additional_content: None,
             citations: record,
         }),
+        Envelope::OpenAi { id, model, created, announced } => {
+            // Clients collect annotations over the stream: what it says itself would be there twice, and what
+            // each live event says many times.
+            let is_ours = |annotation: &Annotation<'_>| {
+                let page = link(annotation.url_citation.url, None);
+                which == Which::Last && page.is_none_or(|page| !announced.contains(&page.canonical))
+            };
+            let mut annotations = openai_shapes::annotations(record, &Positions::default());
+            annotations.retain(is_ours);
+            serde_json::to_string(&Chunk {
+                id: if id.is_empty() { &record.message_id } else { id },
+                object: "chat.completion.chunk",
+                created,
+                model,
+                choices: [Choice { index: 0, delta: Delta { content: "", annotations }, finish_reason: None }],
+                search_results: openai_shapes::search_results(record),
+                citetap: record,
+            })
+        }
         Envelope::Bare => serde_json::to_string(record),
     };
     // The types above have string keys and no failing parts: this cannot fail.

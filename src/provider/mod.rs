@@ -4,11 +4,12 @@
 mod detect;
 mod doubao;
 pub mod json;
+mod openai;
 mod results;
 mod tencent;
 pub mod trail;
 
-use std::{borrow::Cow, str::FromStr};
+use std::{borrow::Cow, collections::HashSet, str::FromStr};
 
 use crate::{
     citation::{
@@ -26,6 +27,8 @@ pub enum Kind {
     Doubao,
     /// Tencent Lexiang.
     Tencent,
+    /// OpenAI-like chat completions, whoever sends them.
+    OpenAi,
     /// A Tavily search response. Read where it is handed in, not on a route.
     Tavily,
     /// The response of an MCP search tool. Read where it is handed in, not on a route.
@@ -36,9 +39,9 @@ pub enum Kind {
 
 impl Kind {
     /// What a route may name.
-    pub const NAMES: &[&str] = &["doubao", "tencent", "auto"];
+    pub const NAMES: &[&str] = &["doubao", "tencent", "openai", "auto"];
     /// What may be named for a capture or a JSON body that is handed in.
-    pub const READ_NAMES: &[&str] = &["doubao", "tencent", "tavily", "mcp", "auto"];
+    pub const READ_NAMES: &[&str] = &["doubao", "tencent", "openai", "tavily", "mcp", "auto"];
 
     /// One of [`Self::READ_NAMES`].
     pub fn read_as(name: &str) -> Option<Self> {
@@ -53,6 +56,7 @@ impl Kind {
         match self {
             Self::Doubao => "doubao",
             Self::Tencent => "tencent",
+            Self::OpenAi => "openai",
             Self::Tavily => "tavily",
             Self::Mcp => "mcp",
             Self::Auto => "auto",
@@ -67,6 +71,7 @@ impl FromStr for Kind {
         match s {
             "doubao" => Ok(Self::Doubao),
             "tencent" => Ok(Self::Tencent),
+            "openai" => Ok(Self::OpenAi),
             "auto" => Ok(Self::Auto),
             _ => Err(()),
         }
@@ -79,6 +84,7 @@ pub enum Dialect {
     DoubaoWeb,
     Samantha,
     Lexiang,
+    OpenAi,
     Tavily,
     Mcp,
 }
@@ -194,6 +200,13 @@ pub enum Envelope<'a> {
         completion_id: &'a str,
         session_id: &'a str,
     },
+    OpenAi {
+        id: &'a str,
+        model: &'a str,
+        created: u64,
+        /// Canonical URLs of the pages that the stream itself annotates.
+        announced: &'a HashSet<String>,
+    },
     /// No dialect: the record itself.
     Bare,
 }
@@ -203,6 +216,7 @@ pub fn adapter(kind: Kind) -> Box<dyn Adapter> {
     match kind {
         Kind::Doubao => Box::new(detect::Detect::among(&[Dialect::DoubaoWeb, Dialect::Samantha])),
         Kind::Tencent => Box::new(tencent::Lexiang::default()),
+        Kind::OpenAi => of_dialect(Dialect::OpenAi),
         Kind::Tavily => of_dialect(Dialect::Tavily),
         Kind::Mcp => of_dialect(Dialect::Mcp),
         Kind::Auto => Box::new(detect::Detect::any()),
@@ -214,6 +228,7 @@ fn of_dialect(dialect: Dialect) -> Box<dyn Adapter> {
         Dialect::DoubaoWeb => Box::new(doubao::Web::default()),
         Dialect::Samantha => Box::new(doubao::Samantha),
         Dialect::Lexiang => Box::new(tencent::Lexiang::default()),
+        Dialect::OpenAi => Box::new(openai::Chat::default()),
         Dialect::Tavily => Box::new(results::Results::tavily()),
         Dialect::Mcp => Box::new(results::Results::mcp()),
     }
@@ -224,6 +239,7 @@ pub fn of_document(json: &str) -> Option<Kind> {
     detect::sniff("", json).map(|dialect| match dialect {
         Dialect::DoubaoWeb | Dialect::Samantha => Kind::Doubao,
         Dialect::Lexiang => Kind::Tencent,
+        Dialect::OpenAi => Kind::OpenAi,
         Dialect::Tavily => Kind::Tavily,
         Dialect::Mcp => Kind::Mcp,
     })

@@ -1,0 +1,79 @@
+//! A record in the shapes that OpenAI-like clients know: `url_citation` annotations, as a delta or a message has
+//! them, and Perplexity's `search_results`. Both name pages only: what has no http(s) URL is in the record alone.
+
+use std::collections::{HashMap, HashSet};
+
+use serde::Serialize;
+
+use crate::citation::{Citation, Record, url::link};
+
+/// Where in the relayed text a number stands first, in code points: begin and end.
+pub type Positions = HashMap<u32, (u64, u64)>;
+
+/// One entry of `annotations`. `@ai-sdk/openai` refuses a chunk where one of the four fields is missing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Annotation<'r> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    pub url_citation: UrlCitation<'r>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct UrlCitation<'r> {
+    pub url: &'r str,
+    pub title: String,
+    pub start_index: u64,
+    pub end_index: u64,
+}
+
+/// One entry of `search_results`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SearchResult<'r> {
+    pub title: String,
+    pub url: &'r str,
+    pub date: Option<&'r str>,
+    pub snippet: &'r str,
+}
+
+/// Every page of the record. Where it is used is what the upstream says, else what `positions` says, else 0 and 0.
+pub fn annotations<'r>(record: &'r Record, positions: &Positions) -> Vec<Annotation<'r>> {
+    let annotation = |(citation, url, title): (&'r Citation, &'r str, String)| {
+        let known = || positions.get(&citation.number).copied();
+        let (start_index, end_index) = told_span(citation).or_else(known).unwrap_or_default();
+        Annotation { kind: "url_citation", url_citation: UrlCitation { url, title, start_index, end_index } }
+    };
+    pages(record).map(annotation).collect()
+}
+
+pub fn search_results<'r>(record: &'r Record) -> Vec<SearchResult<'r>> {
+    let result = |(citation, url, title): (&'r Citation, &'r str, String)| SearchResult {
+        title,
+        url,
+        date: citation.published_at.as_deref().and_then(|time| time.get(..10)),
+        snippet: citation.content.as_deref().unwrap_or_default(),
+    };
+    pages(record).map(result).collect()
+}
+
+/// The upstream's own offsets, as its adapter noted them.
+fn told_span(citation: &Citation) -> Option<(u64, u64)> {
+    let index = |key| citation.metadata.get(key)?.as_u64();
+    index("startIndex").zip(index("endIndex"))
+}
+
+/// Citations with a URL, each with a title that no other has: Open WebUI tells sources apart by their titles, and
+/// numbers them wrongly where two are equal. LobeChat shows none if one title is a URL.
+fn pages(record: &Record) -> impl Iterator<Item = (&Citation, &str, String)> {
+    let mut used: HashSet<String> = HashSet::new();
+    record.citations.iter().filter_map(move |citation| {
+        let url = citation.url.as_deref()?;
+        let names = [&citation.title, &citation.site_name, &citation.hostname].into_iter().flatten();
+        let name = names.map(|name| name.trim()).find(|name| !name.is_empty() && link(name, None).is_none());
+        let mut title = name.map_or_else(|| format!("Source {}", citation.number), str::to_owned);
+        if used.contains(&title) {
+            title = format!("{title} ({})", citation.number);
+        }
+        used.insert(title.clone());
+        Some((citation, url, title))
+    })
+}

@@ -101,6 +101,16 @@ struct Entry {
     score: Option<f64>,
     /// The upstream says so; markers in the text are counted apart.
     cited: bool,
+    /// What its id is made of: the provider's name may become known after the first references.
+    identity: Identity,
+}
+
+#[derive(Debug)]
+enum Identity {
+    /// The canonical URL.
+    Page(String),
+    /// The provider's own name for it.
+    Own(String),
 }
 
 impl Ledger {
@@ -196,11 +206,11 @@ impl Ledger {
         let wanted = reference.number.or(reference.position);
         let number = wanted.filter(|n| self.vacate(*n, reference.number.is_some())).unwrap_or(self.highest + 1);
         let arrival = u32::try_from(index).unwrap_or_default() + 1;
-        let id_of = match (&link, &reference.doc_id, reference.url) {
-            (Some(link), _, _) => link.canonical.clone(),
-            (None, Some(doc), _) => format!("{}:{doc}", self.provider),
-            (None, None, Some(raw)) => format!("{}:{raw}", self.provider),
-            (None, None, None) => format!("{}:{}", self.provider, reference.title.unwrap_or_default()),
+        let identity = match (&link, &reference.doc_id, reference.url) {
+            (Some(link), _, _) => Identity::Page(link.canonical.clone()),
+            (None, Some(doc), _) => Identity::Own(doc.to_string()),
+            (None, None, Some(raw)) => Identity::Own(raw.to_owned()),
+            (None, None, None) => Identity::Own(reference.title.unwrap_or_default().to_owned()),
         };
         let mut entry = Entry {
             citation: Citation {
@@ -215,7 +225,7 @@ impl Ledger {
                 site_name: None,
                 icon_url: None,
                 published_at: None,
-                source_id: links::source_id(&id_of),
+                source_id: String::new(),
                 rank: reference.rank.unwrap_or(arrival),
                 origin: Origin::Upstream,
                 cited: false,
@@ -228,6 +238,7 @@ impl Ledger {
             sent_as: wanted.into_iter().collect(),
             score: None,
             cited: false,
+            identity,
         };
         if let Some(wanted) = wanted.filter(|wanted| *wanted != number) {
             entry.citation.metadata.insert("upstreamIndex".to_owned(), wanted.into());
@@ -354,6 +365,10 @@ impl Ledger {
             let mut citation = entry.citation.clone();
             rules.judge(&mut citation, entry.score, now);
             citation.cited = entry.cited;
+            citation.source_id = match &entry.identity {
+                Identity::Page(canonical) => links::source_id(canonical),
+                Identity::Own(name) => links::source_id(&format!("{}:{name}", self.provider)),
+            };
             citation
         };
         let mut citations: Vec<Citation> = self.entries.iter().map(judged).collect();

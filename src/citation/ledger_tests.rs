@@ -211,3 +211,17 @@ fn what_the_upstream_says_is_cited_needs_no_marker_and_stays_so() {
     assert!(ledger.revision() > before, "what is known to be cited later changes the record");
     assert_eq!(ledger.plain_view().stats.cited_count, 2);
 }
+
+/// `auto` knows the provider by the frame that has the first references: their ids were made without its name.
+#[test]
+fn the_id_of_a_document_has_the_provider_whenever_that_is_known() {
+    let handbook = Reference { url: None, doc_id: Some("d1".into()), ..doc("") };
+    let (mut early, mut late) = (Ledger::new(None), Ledger::new(None));
+    early.set_provider("p");
+    early.reference(&handbook);
+    late.reference(&handbook);
+    late.set_provider("p");
+    let id = |ledger: &Ledger| ledger.plain_view().citations.remove(0).source_id;
+    assert_eq!(id(&early), links::source_id("p:d1"));
+    assert_eq!(id(&late), id(&early));
+}

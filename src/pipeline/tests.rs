@@ -180,6 +180,72 @@ fn our_line_stays_under_64_kib_whatever_the_list() {
     }
 }
 
+/// In the OpenAI dialect the pages stand in our line three times, and shrink together.
+#[test]
+fn our_line_stays_under_64_kib_in_the_openai_dialect_too() {
+    let results: Vec<String> = (1..=1000)
+        .map(|n| {
+            let (url, text) = (format!("https://h{n}.example.com/{}", "x".repeat(200)), "长".repeat(900));
+            format!("{{\"title\":\"标题{n}\",\"url\":\"{url}\",\"snippet\":\"{text}\"}}")
+        })
+        .collect();
+    let context = Context { provider: Kind::OpenAi, ..context() };
+    let mut longest = 0;
+    for count in (1..60).chain([100, 1000]) {
+        let frame = format!(
+            "data: {{\"id\":\"{}\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"\"}},\"finish_reason\":\"stop\"}}],\"search_results\":[{}]}}\n\n",
+            "i".repeat(5000),
+            results[..count].join(",")
+        );
+        let passed = whole::pass(
+            context.clone(),
+            settings(Inject::Final, 8 << 20),
+            [Bytes::from(frame)],
+            super::End::Clean,
+            true,
+        );
+        let ours = passed.ours();
+        let data = Event::read(ours[0]).data.unwrap_or_default().into_owned();
+        assert!(data.len() < native::MAX_LINE, "{count}: {}", data.len());
+        longest = longest.max(data.len());
+        let json: serde_json::Value = serde_json::from_str(&data).unwrap_or_default();
+        let urls = |list: &serde_json::Value, at: &str| -> Vec<String> {
+            let list = list.as_array().into_iter().flatten();
+            list.filter_map(|item| item.pointer(at)?.as_str().map(str::to_owned)).collect()
+        };
+        let cited = urls(&json["citetap"]["citations"], "/url");
+        assert!(!cited.is_empty());
+        assert_eq!(urls(&json["choices"][0]["delta"]["annotations"], "/url_citation/url"), cited, "{count}");
+        assert_eq!(urls(&json["search_results"], "/url"), cited, "{count}");
+        assert_eq!(json["citetap"]["truncated"], cited.len() < count, "{count}");
+    }
+    assert!(longest > native::MAX_LINE - 4096, "the bound was not near: {longest}");
+}
+
+#[test]
+fn live_events_leave_the_annotations_to_the_last_one() {
+    let frame = |n: u32, finish: &str| {
+        format!(
+            "data: {{\"id\":\"c\",\"choices\":[{{\"index\":0,\"delta\":{{}},\"finish_reason\":{finish}}}],\"citations\":[\"https://h{n}.example.com/\"]}}\n\n"
+        )
+    };
+    let context = Context { provider: Kind::OpenAi, ..context() };
+    let stream = [frame(1, "null"), frame(2, "null"), frame(3, "\"stop\"")].concat();
+    let passed = whole::pass(context, settings(Inject::Live, 1 << 20), [Bytes::from(stream)], super::End::Clean, true);
+    let counts = |frame: &&Bytes| {
+        let json: serde_json::Value =
+            serde_json::from_str(&Event::read(frame).data.unwrap_or_default()).unwrap_or_default();
+        let len = |list: &serde_json::Value| list.as_array().map(Vec::len);
+        (
+            len(&json["choices"][0]["delta"]["annotations"]),
+            len(&json["search_results"]),
+            len(&json["citetap"]["citations"]),
+        )
+    };
+    let expected = [(None, Some(1), Some(1)), (None, Some(2), Some(2)), (Some(3), Some(3), Some(3))];
+    assert_eq!(passed.ours().iter().map(counts).collect::<Vec<_>>(), expected);
+}
+
 /// Panics at the second frame.
 struct Panics(u32);
 

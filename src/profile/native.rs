@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::openai_shapes::{self, Annotation, Positions, SearchResult};
 use crate::{
-    citation::{Record, record::Status, text, url::link},
+    citation::{Record, record::Status, text},
     provider::Envelope,
     sse::{Eol, encode},
 };
@@ -142,6 +142,7 @@ struct Choice<'a> {
 #[derive(Serialize)]
 struct Delta<'a> {
     content: &'static str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     annotations: Vec<Annotation<'a>>,
 }
 
@@ -172,15 +173,13 @@ fn dressed(record: &Record, envelope: &Envelope<'_>, which: Which) -> String {
             additional_content: None,
             citations: record,
         }),
-        Envelope::OpenAi { id, model, created, announced } => {
-            // Clients collect annotations over the stream: what it says itself would be there twice, and what
-            // each live event says many times.
-            let is_ours = |annotation: &Annotation<'_>| {
-                let page = link(annotation.url_citation.url, None);
-                which == Which::Last && page.is_none_or(|page| !announced.contains(&page.canonical))
+        Envelope::OpenAi { id, model, created, annotated } => {
+            // Once in a stream: clients collect annotations, so what is said twice is there twice, and
+            // openai-python's `stream()` fails on a second list of them.
+            let annotations = match which {
+                Which::Last if !annotated => openai_shapes::annotations(record, &Positions::default()),
+                Which::Last | Which::Live => Vec::new(),
             };
-            let mut annotations = openai_shapes::annotations(record, &Positions::default());
-            annotations.retain(is_ours);
             serde_json::to_string(&Chunk {
                 id: if id.is_empty() { &record.message_id } else { id },
                 object: "chat.completion.chunk",

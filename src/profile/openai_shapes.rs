@@ -77,3 +77,7 @@ fn pages(record: &Record) -> impl Iterator<Item = (&Citation, &str, String)> {
         Some((citation, url, title))
     })
 }
+
+#[cfg(test)]
+#[path = "openai_shapes_tests.rs"]
+mod tests;

@@ -9,7 +9,7 @@ mod results;
 mod tencent;
 pub mod trail;
 
-use std::{borrow::Cow, collections::HashSet, str::FromStr};
+use std::{borrow::Cow, str::FromStr};
 
 use crate::{
     citation::{
@@ -204,8 +204,8 @@ pub enum Envelope<'a> {
         id: &'a str,
         model: &'a str,
         created: u64,
-        /// Canonical URLs of the pages that the stream itself annotates.
-        announced: &'a HashSet<String>,
+        /// The stream has annotations of its own.
+        annotated: bool,
     },
     /// No dialect: the record itself.
     Bare,

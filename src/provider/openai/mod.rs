@@ -64,7 +64,7 @@ impl Adapter for Chat {
             id: &self.id,
             model: &self.model,
             created: self.created,
-            announced: self.sources.announced(),
+            annotated: self.sources.annotated(),
         }
     }
 }
@@ -140,7 +140,7 @@ impl Chat {
             } else {
                 self.thinking(delta, sink);
                 self.text(delta, &at.key("delta"), As::Piece, sink);
-                self.sources.message(delta, true, sink);
+                self.sources.delta(delta, sink);
             }
         }
         let messages = choice.get("messages").map(Node::list).unwrap_or_default();
@@ -162,7 +162,7 @@ impl Chat {
 
     /// A message that is not a piece of one. Beside a delta it grows with every chunk: only its last state is read.
     fn whole(&mut self, message: &Node<'_>, at: &Trail<'_>, is_last: bool, sink: &mut dyn Sink) {
-        self.sources.message(message, false, sink);
+        self.sources.message(message, sink);
         if !is_last {
             return;
         }

@@ -2,7 +2,7 @@
 
 use std::{
     borrow::Cow,
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     hash::{DefaultHasher, Hash, Hasher},
 };
 
@@ -22,16 +22,15 @@ const MAX_READ: usize = 16;
 #[derive(Default)]
 pub struct Sources {
     read: Vec<u64>,
-    /// Pages that the upstream itself annotates in the stream, as canonical URLs: our frame does not repeat them.
-    /// Beyond the cap of citations they are forgotten, and so repeated.
-    announced: HashSet<String>,
+    annotated: bool,
     /// Where in `citations` a page stands, by canonical URL. Beyond the cap of citations it has no place.
     places: HashMap<String, u32>,
 }
 
 impl Sources {
-    pub fn announced(&self) -> &HashSet<String> {
-        &self.announced
+    /// Did a delta have annotations?
+    pub fn annotated(&self) -> bool {
+        self.annotated
     }
 
     /// What stands beside the choices of a chunk.
@@ -84,14 +83,19 @@ impl Sources {
         }
     }
 
-    /// What a delta or a message has. `streams`: clients read its annotations as they come.
-    pub fn message(&mut self, holder: &Node<'_>, streams: bool, sink: &mut dyn Sink) {
+    pub fn delta(&mut self, delta: &Node<'_>, sink: &mut dyn Sink) {
+        self.annotated |= delta.get("annotations").is_some_and(|list| !list.list().is_empty());
+        self.message(delta, sink);
+    }
+
+    /// What a delta or a message has.
+    pub fn message(&mut self, holder: &Node<'_>, sink: &mut dyn Sink) {
         self.lists(holder, sink);
         let annotations = holder.get("annotations").map(Node::list).unwrap_or_default();
         if self.is_new("annotations", annotations) {
             round(Vec::new(), sink);
             for (position, node) in (1..).zip(annotations) {
-                self.annotation(node, streams, position, sink);
+                annotation(node, position, sink);
             }
         }
         if let Some(reference) = holder.get("reference") {
@@ -101,24 +105,6 @@ impl Sources {
         if self.is_new("reasoning_steps", steps) {
             steps.iter().for_each(|step| reasoning(step, sink));
         }
-    }
-
-    fn annotation(&mut self, node: &Node<'_>, streams: bool, position: u32, sink: &mut dyn Sink) {
-        // Files that the model was given or made: nothing that it cites. The list may also hold null.
-        const NO_SOURCE: &[&str] = &["file", "file_annotation", "file_path", "container_file_citation"];
-        if !node.is_map() || node.text(&["type"]).is_some_and(|kind| NO_SOURCE.contains(&kind)) {
-            return;
-        }
-        let inner = node.any(&["url_citation", "file_citation", "doc_citation"]).filter(|inner| inner.is_map());
-        let item = Item::of(inner.unwrap_or(node)).marked(node);
-        if streams
-            && inner.is_some()
-            && self.announced.len() < MAX_CITATIONS
-            && let Some(page) = item.url.and_then(canonical)
-        {
-            self.announced.insert(page);
-        }
-        item.tell("annotations", Numbered::Not, position, sink);
     }
 
     /// RAGFlow: a map by number, or a list, from zero as its `[ID:0]`.
@@ -183,6 +169,16 @@ impl Sources {
         self.read.push(digest);
         true
     }
+}
+
+fn annotation(node: &Node<'_>, position: u32, sink: &mut dyn Sink) {
+    // Files that the model was given or made: nothing that it cites. The list may also hold null.
+    const NO_SOURCE: &[&str] = &["file", "file_annotation", "file_path", "container_file_citation"];
+    if !node.is_map() || node.text(&["type"]).is_some_and(|kind| NO_SOURCE.contains(&kind)) {
+        return;
+    }
+    let inner = node.any(&["url_citation", "file_citation", "doc_citation"]).filter(|inner| inner.is_map());
+    Item::of(inner.unwrap_or(node)).marked(node).tell("annotations", Numbered::Not, position, sink);
 }
 
 /// Perplexity's steps before an answer: what it thinks, searches and reads. Their numbers are those of the list that

@@ -98,7 +98,7 @@ pub struct Citation {
     /// The upstream's own rank, else the order of arrival.
     pub rank: u32,
     pub origin: Origin,
-    /// The answer's text names this number or one of its aliases.
+    /// The answer's text names this number or one of its aliases, or the upstream says that it uses this source.
     pub cited: bool,
     pub status: Status,
     /// Always there, but for records that were kept before there were scores.

@@ -14,6 +14,7 @@ use crate::{
 
 fn reference(number: Option<u32>, url: &str) -> Reference<'_> {
     Reference {
+        cited: false,
         number,
         position: None,
         rank: None,

@@ -27,7 +27,10 @@ use bytes::Bytes;
 use crate::{
     citation::Record,
     marker::Style,
-    profile::{self, Form, Manner, native},
+    profile::{
+        self, Form, Manner,
+        native::{self, Which},
+    },
     sse::{Cut, Eol, Event, Splitter, encode},
 };
 use heard::Heard;
@@ -543,7 +546,11 @@ impl Pipeline {
 
     fn emit_event(&mut self, record: &Record) {
         let Some(tap) = &self.tap else { return };
-        let native = |positions: &_| native::frame(record, &tap.envelope(), positions, self.eol.unwrap_or_default());
+        let last = self.phase == Phase::Done;
+        let native = |positions| {
+            let which = if last { Which::Last(positions) } else { Which::Live };
+            native::frame(record, &tap.envelope(), which, self.eol.unwrap_or_default())
+        };
         let event = match &mut self.voice {
             Voice::Relay => native(tap.positions()),
             Voice::Rewrite(rewrite) => {
@@ -554,7 +561,7 @@ impl Pipeline {
             }
             Voice::Speak(speak) => {
                 let mut out = Vec::new();
-                if self.phase == Phase::Done {
+                if last {
                     speak.citations(record, tap, &mut out);
                 } else {
                     speak.live(record, tap, &mut out);

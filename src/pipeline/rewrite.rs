@@ -56,7 +56,7 @@ impl Rewrite {
             fed: 0,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
-            positions: Positions::default(),
+            positions: Positions::of_style(style),
             rewritten: 0,
         }
     }

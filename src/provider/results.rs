@@ -145,6 +145,7 @@ fn reference(result: &Node<'_>, position: u32, snippets: &[&str], sink: &mut dyn
         doc_id: None,
         score: score(result),
         kind: WEB,
+        cited: false,
         metadata: Vec::new(),
     }));
 }

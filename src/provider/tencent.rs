@@ -170,6 +170,7 @@ fn reference(node: &Node<'_>, number: Option<u32>, position: u32, sink: &mut dyn
         published: node.get("updated_at").and_then(published),
         doc_id: doc_id.map(Cow::Owned),
         kind: CitationType::Knowledge,
+        cited: false,
         metadata,
     }));
 }

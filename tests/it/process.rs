@@ -201,7 +201,7 @@ pub fn the_record(stream: &[u8]) -> Record {
     let text = String::from_utf8_lossy(stream);
     assert_eq!(ours.len(), 1, "one event: {text}");
     let at = text.find("event: citations").unwrap();
-    for finish in ["event: SSE_REPLY_END", "event:finish"] {
+    for finish in ["event: SSE_REPLY_END", "event:finish", "\"finish_reason\":\"stop\""] {
         assert!(text.find(finish).is_none_or(|finish| at < finish), "not before the finish: {text}");
     }
     ours.remove(0)

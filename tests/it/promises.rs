@@ -31,6 +31,12 @@ enum Piece {
     TencentText(String),
     TencentChunks(Vec<u8>),
     TencentFinish(Vec<u8>),
+    ChatText(String),
+    ChatCitations(Vec<u8>),
+    ChatAnnotation(u8, u32),
+    ChatFinish(Vec<u8>),
+    ChatError,
+    Done,
     Comment,
     Id,
 }
@@ -63,6 +69,12 @@ fn piece() -> impl Strategy<Value = Piece> {
         3 => text().prop_map(Piece::TencentText),
         2 => prop::collection::vec(0_u8..6, 0..4).prop_map(Piece::TencentChunks),
         1 => prop::collection::vec(0_u8..6, 0..4).prop_map(Piece::TencentFinish),
+        3 => text().prop_map(Piece::ChatText),
+        2 => prop::collection::vec(0_u8..6, 0..4).prop_map(Piece::ChatCitations),
+        2 => (0_u8..6, 0_u32..3).prop_map(|(host, end)| Piece::ChatAnnotation(host, end)),
+        1 => prop::collection::vec(0_u8..6, 0..4).prop_map(Piece::ChatFinish),
+        1 => Just(Piece::ChatError),
+        1 => Just(Piece::Done),
         1 => Just(Piece::Comment),
         1 => Just(Piece::Id),
     ]
@@ -73,6 +85,9 @@ fn bytes_of(piece: &Piece, eol: &str) -> Vec<u8> {
     let docs = |ids: &[u8]| -> Vec<serde_json::Value> {
         ids.iter().map(|id| serde_json::json!({"target_id": format!("t{id}"), "title": format!("T{id}"), "url": format!("/pages/{id}"), "content": format!("c{id}")})).collect()
     };
+    let data = |json: serde_json::Value| format!("data: {json}{eol}{eol}").into_bytes();
+    let chat = |delta: serde_json::Value, finish: Option<&str>| serde_json::json!({"id": "chat-1", "object": "chat.completion.chunk", "created": 7, "model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]});
+    let host = |id: &u8| format!("https://{}.example.com/", char::from(b'a' + id));
     match piece {
         Piece::Raw(bytes) => bytes.clone(),
         Piece::DoubaoText(text) => event("CHUNK_DELTA", serde_json::json!({"text": text})),
@@ -103,6 +118,24 @@ fn bytes_of(piece: &Piece, eol: &str) -> Vec<u8> {
             let json = serde_json::json!({"completion_id": "c", "delta_content": "", "is_stop": true, "additional_content": {"reference_docs": docs(ids)}});
             format!("event:finish{eol}data:{json}{eol}{eol}").into_bytes()
         }
+        Piece::ChatText(text) => data(chat(serde_json::json!({"content": text}), None)),
+        Piece::ChatCitations(ids) => {
+            let mut json = chat(serde_json::json!({"content": ""}), None);
+            json["citations"] = ids.iter().map(host).collect();
+            data(json)
+        }
+        Piece::ChatAnnotation(id, end) => {
+            let citation = serde_json::json!({"url": host(id), "title": "标题", "start_index": 0, "end_index": end});
+            data(chat(serde_json::json!({"annotations": [{"type": "url_citation", "url_citation": citation}]}), None))
+        }
+        Piece::ChatFinish(ids) => {
+            let mut json = chat(serde_json::json!({}), Some("stop"));
+            let result = |id| serde_json::json!({"title": format!("T{id}"), "url": host(id)});
+            json["search_results"] = ids.iter().map(result).collect();
+            data(json)
+        }
+        Piece::ChatError => data(serde_json::json!({"error": {"code": "1301", "message": "no"}})),
+        Piece::Done => format!("data: [DONE]{eol}{eol}").into_bytes(),
         Piece::Comment => format!(": ping{eol}{eol}").into_bytes(),
         Piece::Id => format!("id: 7{eol}").into_bytes(),
     }
@@ -114,7 +147,7 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn kind() -> impl Strategy<Value = Kind> {
-    prop::sample::select(vec![Kind::Doubao, Kind::Tencent, Kind::Auto])
+    prop::sample::select(vec![Kind::Doubao, Kind::Tencent, Kind::OpenAi, Kind::Auto])
 }
 
 fn inject() -> impl Strategy<Value = Inject> {
@@ -165,10 +198,19 @@ fn frames(stream: &[u8]) -> Vec<&[u8]> {
     all
 }
 
-/// Is this frame a finish or an error, told without the adapters?
-fn is_finish(frame: &[u8]) -> bool {
+/// Whose finish, or error, is this frame, told without the adapters?
+fn finish_of(frame: &[u8]) -> Option<&'static str> {
     let event = Event::read(frame);
-    event.data.is_some() && matches!(&*event.name, "SSE_REPLY_END" | "STREAM_ERROR" | "finish")
+    let data = event.data?;
+    match &*event.name {
+        "SSE_REPLY_END" | "STREAM_ERROR" => Some("doubao"),
+        "finish" => Some("tencent"),
+        _ => {
+            let json: serde_json::Value = serde_json::from_str(&data).unwrap_or_default();
+            let ends = json["choices"][0]["finish_reason"].is_string() || json["error"].is_object();
+            (ends || data == "[DONE]").then_some("openai")
+        }
+    }
 }
 
 /// The record in a frame of ours, whatever its envelope.
@@ -177,7 +219,23 @@ fn record_in(frame: &[u8]) -> Record {
     assert_eq!(event.name, "citations");
     let json: serde_json::Value = serde_json::from_str(event.data.as_deref().unwrap()).unwrap();
     assert!(json.get("error").is_none() && json.get("event").is_none());
-    serde_json::from_value(json["citations"].clone()).unwrap()
+    if json.get("citetap").is_none() {
+        return serde_json::from_value(json["citations"].clone()).unwrap();
+    }
+    // The OpenAI dialect: a chunk of the stream's own, and no key that means something else there.
+    assert!(json.get("citations").is_none());
+    assert_eq!((&json["object"], &json["model"]), (&"chat.completion.chunk".into(), &"m".into()));
+    assert_eq!((&json["id"], &json["created"]), (&"chat-1".into(), &7.into()));
+    let choice = &json["choices"][0];
+    assert_eq!((&choice["index"], &choice["delta"]["content"]), (&0.into(), &"".into()));
+    assert!(choice["finish_reason"].is_null() && choice.get("finish_reason").is_some());
+    for annotation in choice["delta"]["annotations"].as_array().into_iter().flatten() {
+        let citation = &annotation["url_citation"];
+        let url = citation["url"].as_str().unwrap();
+        assert!(url.starts_with("https://") && citation["title"].as_str().is_some_and(|title| title != url));
+        assert!(citation["start_index"].is_u64() && citation["end_index"].is_u64());
+    }
+    serde_json::from_value(json["citetap"].clone()).unwrap()
 }
 
 proptest! {
@@ -209,6 +267,18 @@ proptest! {
             prop_assert!(!last.citations.is_empty());
             prop_assert!(last.stored, "a final event follows every live one");
         }
+        // Clients collect annotations, and one fails on a second list: there is one of ours at most, in a stream
+        // without any.
+        let annotated = |frame: &[u8]| {
+            let json: serde_json::Value = serde_json::from_str(&Event::read(frame).data.unwrap_or_default()).unwrap_or_default();
+            json["choices"][0]["delta"]["annotations"].is_array()
+        };
+        let of_ours = passed.ours().iter().filter(|frame| annotated(frame)).count();
+        prop_assert!(of_ours <= 1);
+        if of_ours == 1 {
+            let upstream: Vec<u8> = passed.pieces.iter().take_while(|(ours, piece)| !(*ours && annotated(piece))).filter(|(ours, _)| !ours).flat_map(|(_, piece)| piece.to_vec()).collect();
+            prop_assert!(!frames(&upstream).into_iter().any(annotated));
+        }
         // Each of ours stands between frames: the output's frames are the input's, and ours.
         let out = passed.out();
         let named = frames(&out).into_iter().filter(|frame| Event::read(frame).name == "citations").count();
@@ -217,9 +287,12 @@ proptest! {
         if let Some(at) = passed.pieces.iter().rposition(|(ours, _)| *ours) {
             let before: Vec<u8> = passed.pieces[..at].iter().filter(|(ours, _)| !ours).flat_map(|(_, piece)| piece.to_vec()).collect();
             let dialect = &ours[0].provider;
-            let finished = frames(&before).into_iter().filter(|frame| is_finish(frame)).any(|frame| {
-                (Event::read(frame).name == "finish") == (dialect == "tencent")
-            });
+            // An error or a [DONE] is anybody's until a chunk has told whose stream it is.
+            let undecided = |frame: &&[u8]| {
+                let tells = Event::read(frame).data.is_some_and(|data| serde_json::from_str::<serde_json::Value>(&data).is_ok_and(|json| json.get("choices").is_some()));
+                kind == Kind::Auto && dialect == "openai" && !tells
+            };
+            let finished = frames(&before).into_iter().skip_while(undecided).any(|frame| finish_of(frame) == Some(dialect));
             prop_assert!(!finished, "ours came after a finish");
         }
     }

@@ -96,6 +96,7 @@ fn reference(card: &Node<'_>, kind: &str, position: u32, sink: &mut dyn Sink) {
         published: card.any(&["publish_time_second", "publishTimeSecond", "publish_time"]).and_then(published),
         doc_id: doc_id.map(Cow::Owned),
         kind: WEB,
+        cited: false,
         metadata,
     }));
 }

@@ -37,7 +37,7 @@ pub struct Advance {
     pub consumer: String,
     /// The last query and source consumed; `None` where nothing but failed items was passed.
     pub last: Option<(String, String)>,
-    /// In read order.
+    /// In read order, and never none.
     pub sources: Vec<String>,
     pub now_ms: i64,
 }

@@ -8,7 +8,11 @@ use std::{
 };
 
 use self::index::{Held, Index, Wanted};
-use super::{Entry, Filter, Fut, Page, Store, StoreError, page::Pager};
+use super::{
+    Entry, Filter, Fut, Page, StatsFilter, StatsReport, Store, StoreError, day_of,
+    page::Pager,
+    stats::{self, Sums},
+};
 
 /// Beyond this many records the oldest go.
 pub const MAX_RECORDS: usize = 100_000;
@@ -80,6 +84,26 @@ impl Store for MemoryStore {
                 pager.push(held.entry.clone(), held.weight);
             }
             Ok(pager.finish())
+        })
+    }
+
+    /// Added up anew each time: there are [`MAX_RECORDS`] at most.
+    fn stats<'a>(&'a self, tenant: &'a str, filter: &'a StatsFilter) -> Fut<'a, Result<StatsReport, StoreError>> {
+        Box::pin(async move {
+            let days = stats::days(filter);
+            let mut sums = Sums::default();
+            let inner = self.read()?;
+            let all = Filter::default();
+            let newest = inner.newest(tenant, &all);
+            for held in newest.take_while(|held| day_of(held.entry.created_ms) >= days.start) {
+                let provider = &held.entry.record.provider;
+                let asked = filter.provider.as_ref().is_none_or(|asked| asked == provider);
+                if asked && day_of(held.entry.created_ms) < days.end {
+                    sums.add(tenant, held.entry.created_ms, provider, &held.tally, 1);
+                }
+            }
+            drop(inner);
+            Ok(sums.report(filter))
         })
     }
 

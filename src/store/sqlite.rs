@@ -1,7 +1,9 @@
 //! Records in one SQLite file: write-ahead log, every commit synced, one writer, a few readers.
 
+mod daily;
 mod error;
 mod query;
+mod report;
 mod row;
 mod schema;
 #[cfg(test)]
@@ -14,16 +16,18 @@ use std::{
 
 use futures_util::TryStreamExt as _;
 use sqlx::{
-    Connection as _, Sqlite, SqliteConnection, Transaction,
-    sqlite::{SqlitePool, SqlitePoolOptions},
+    AssertSqlSafe, Connection as _, Sqlite, SqliteConnection, Transaction,
+    sqlite::{SqliteArguments, SqlitePool, SqlitePoolOptions},
 };
 use tokio::sync::Mutex;
 
 use self::{
+    daily::{Before, COUNTED},
     error::engine,
+    report::Reader,
     row::{NewRow, read},
 };
-use super::{Entry, Filter, Fut, Page, Store, StoreError, page::Pager};
+use super::{Entry, Filter, Fut, Page, StatsFilter, StatsReport, Store, StoreError, page::Pager, stats::Sums};
 
 /// Reads that may run at once; further ones wait.
 const READERS: u32 = 4;
@@ -97,6 +101,18 @@ async fn transaction<T>(
     Ok(value)
 }
 
+/// Runs a DELETE that returns [`COUNTED`], and takes what it removes out of the sums. Returns how many went.
+async fn uncount(
+    tx: &mut Transaction<'_, Sqlite>,
+    delete: sqlx::query::Query<'_, Sqlite, SqliteArguments>,
+) -> Result<u64, sqlx::Error> {
+    let gone = delete.fetch_all(&mut **tx).await?;
+    let mut sums = Sums::default();
+    daily::take_away(&mut sums, &gone)?;
+    daily::apply(tx, &sums).await?;
+    Ok(gone.len() as u64)
+}
+
 impl Store for SqliteStore {
     fn name(&self) -> &'static str {
         "sqlite"
@@ -107,10 +123,13 @@ impl Store for SqliteStore {
             // Before the lock: making text of large records takes longer than writing it.
             let rows = entries.iter().map(NewRow::new).collect::<Result<Vec<_>, _>>()?;
             self.write(async |tx: &mut Transaction<'_, Sqlite>| {
+                let mut before = Before::read(tx, &rows).await.map_err(engine)?;
+                let mut sums = Sums::default();
                 for row in rows {
-                    row.upsert(tx).await.map_err(engine)?;
+                    let known = before.replace(&row, &mut sums);
+                    row.upsert(tx, known).await.map_err(engine)?;
                 }
-                Ok(())
+                daily::apply(tx, &sums).await.map_err(engine)
             })
             .await
         })
@@ -159,6 +178,15 @@ impl Store for SqliteStore {
         })
     }
 
+    fn stats<'a>(&'a self, tenant: &'a str, filter: &'a StatsFilter) -> Fut<'a, Result<StatsReport, StoreError>> {
+        Box::pin(async move {
+            let mut tx = self.readers.begin().await.map_err(engine)?;
+            let report = Reader { conn: &mut tx, tenant, filter }.report().await.map_err(engine)?;
+            tx.commit().await.map_err(engine)?;
+            Ok(report)
+        })
+    }
+
     fn delete<'a>(
         &'a self,
         tenant: &'a str,
@@ -167,9 +195,10 @@ impl Store for SqliteStore {
     ) -> Fut<'a, Result<u64, StoreError>> {
         Box::pin(async move {
             self.write(async |tx: &mut Transaction<'_, Sqlite>| {
-                let query = "DELETE FROM record WHERE tenant = ?1 AND id = ?2 AND (?3 IS NULL OR provider = ?3)";
-                let query = sqlx::query(query).bind(tenant).bind(id).bind(provider);
-                Ok(query.execute(&mut **tx).await.map_err(engine)?.rows_affected())
+                let query = "tenant = ?1 AND id = ?2 AND (?3 IS NULL OR provider = ?3)";
+                let query = format!("DELETE FROM record WHERE {query} RETURNING {COUNTED}");
+                let query = sqlx::query(AssertSqlSafe(query)).bind(tenant).bind(id).bind(provider);
+                uncount(tx, query).await.map_err(engine)
             })
             .await
         })
@@ -181,10 +210,10 @@ impl Store for SqliteStore {
             loop {
                 let step = self
                     .write(async |tx: &mut Transaction<'_, Sqlite>| {
-                        let query =
-                            "DELETE FROM record WHERE n IN (SELECT n FROM record WHERE created_ms < ?1 LIMIT ?2)";
-                        let query = sqlx::query(query).bind(before_ms).bind(SWEEP_STEP);
-                        Ok(query.execute(&mut **tx).await.map_err(engine)?.rows_affected())
+                        let query = "n IN (SELECT n FROM record WHERE created_ms < ?1 LIMIT ?2)";
+                        let query = format!("DELETE FROM record WHERE {query} RETURNING {COUNTED}");
+                        let query = sqlx::query(AssertSqlSafe(query)).bind(before_ms).bind(SWEEP_STEP);
+                        uncount(tx, query).await.map_err(engine)
                     })
                     .await?;
                 gone += step;

@@ -1,12 +1,16 @@
 //! What every engine must do, run over each of them.
 
 mod lists;
+mod stats;
 
 use std::sync::Arc;
 
 use serde_json::{Map, json};
 
-use self::lists::{a_page_is_bounded, filters_select, hostile_text_is_only_text, pages_to_the_end};
+use self::{
+    lists::{a_page_is_bounded, filters_select, hostile_text_is_only_text, pages_to_the_end},
+    stats::{days_are_utcs_and_bounded, sums_are_those_of_the_records, what_counts_and_what_does_not},
+};
 use super::*;
 use crate::citation::record::{Citation, CitationType, Origin, RecordType, Stats, Status};
 
@@ -80,6 +84,9 @@ conformance!(
     pages_to_the_end,
     a_page_is_bounded,
     hostile_text_is_only_text,
+    what_counts_and_what_does_not,
+    days_are_utcs_and_bounded,
+    sums_are_those_of_the_records,
     deletes,
     sweeps,
     many_writers_at_once,
@@ -232,6 +239,7 @@ async fn a_closed_store_says_so(store: Arc<dyn Store>) {
     assert_eq!(store.sweep(9).await, Err(StoreError::Closed));
     assert_eq!(store.ping().await, Err(StoreError::Closed));
     assert!(matches!(store.list("t", &Filter::default()).await, Err(StoreError::Closed)));
+    assert_eq!(store.stats("t", &StatsFilter::default()).await, Err(StoreError::Closed));
 }
 
 /// The ids of the whole list, however many pages it takes.

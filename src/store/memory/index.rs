@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::store::{Entry, Filter, terms};
+use crate::store::{Entry, Filter, stats::Tally, terms};
 
 /// Three orders over the same records. Keys share their text, so an index costs pointers only.
 #[derive(Default)]
@@ -32,6 +32,7 @@ pub(super) struct Held {
     pub(super) entry: Entry,
     search: String,
     domains: BTreeSet<String>,
+    pub(super) tally: Tally,
     pub(super) weight: usize,
 }
 
@@ -96,7 +97,7 @@ impl Held {
         let search = terms::search_text(&entry.record);
         let domains = terms::domains(&entry.record);
         let weight = terms::weight(entry) + search.len();
-        Self { entry: entry.clone(), search, domains, weight }
+        Self { entry: entry.clone(), search, domains, tally: Tally::of(&entry.record), weight }
     }
 
     pub(super) fn age(&self) -> Age {

@@ -6,7 +6,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::store::{Filter, Fut, MemoryStore, Page, tests::entry};
+use crate::store::{Filter, Fut, MemoryStore, Page, StatsFilter, StatsReport, tests::entry};
 
 /// Fails when told to, refuses entries with the id `bad`, and holds puts back while its gate is shut.
 struct Faulty {
@@ -76,6 +76,10 @@ impl Store for Faulty {
 
     fn list<'a>(&'a self, tenant: &'a str, filter: &'a Filter) -> Fut<'a, Result<Page, StoreError>> {
         self.inner.list(tenant, filter)
+    }
+
+    fn stats<'a>(&'a self, tenant: &'a str, filter: &'a StatsFilter) -> Fut<'a, Result<StatsReport, StoreError>> {
+        self.inner.stats(tenant, filter)
     }
 
     fn delete<'a>(

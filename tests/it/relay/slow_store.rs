@@ -8,7 +8,7 @@ use std::{
 use citetap::{
     replay::{Script, Scripted, Step, Upstream},
     server::App,
-    store::{Entry, Filter, Fut, MemoryStore, Page, Store, StoreError},
+    store::{Entry, Filter, Fut, MemoryStore, Page, StatsFilter, StatsReport, Store, StoreError},
     upstream,
 };
 
@@ -49,6 +49,10 @@ impl Store for Behind {
 
     fn list<'a>(&'a self, tenant: &'a str, filter: &'a Filter) -> Fut<'a, Result<Page, StoreError>> {
         self.inner.list(tenant, filter)
+    }
+
+    fn stats<'a>(&'a self, tenant: &'a str, filter: &'a StatsFilter) -> Fut<'a, Result<StatsReport, StoreError>> {
+        self.inner.stats(tenant, filter)
     }
 
     fn delete<'a>(

@@ -1,6 +1,8 @@
 //! Records in one SQLite file: write-ahead log, every commit synced, one writer, a few readers.
 
 mod daily;
+#[cfg(test)]
+mod daily_tests;
 mod error;
 mod query;
 mod report;

@@ -9,7 +9,7 @@ use serde_json::{Map, json};
 
 use self::{
     lists::{a_page_is_bounded, filters_select, hostile_text_is_only_text, pages_to_the_end},
-    stats::{days_are_utcs_and_bounded, sums_are_those_of_the_records, what_counts_and_what_does_not},
+    stats::{days_are_utcs_and_bounded, what_counts_and_what_does_not},
 };
 use super::*;
 use crate::citation::record::{Citation, CitationType, Origin, RecordType, Stats, Status};
@@ -86,7 +86,6 @@ conformance!(
     hostile_text_is_only_text,
     what_counts_and_what_does_not,
     days_are_utcs_and_bounded,
-    sums_are_those_of_the_records,
     deletes,
     sweeps,
     many_writers_at_once,

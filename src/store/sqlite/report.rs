@@ -103,7 +103,7 @@ impl Reader<'_> {
     }
 
     /// The sites that can be among the first; `None`: any.
-    async fn candidates(&mut self, top: usize, slots: usize) -> Result<Option<Vec<String>>, sqlx::Error> {
+    pub(super) async fn candidates(&mut self, top: usize, slots: usize) -> Result<Option<Vec<String>>, sqlx::Error> {
         if let Some(domain) = &self.filter.domain {
             return Ok(Some(vec![stats::asked_site(domain)]));
         }

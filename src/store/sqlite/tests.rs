@@ -205,6 +205,9 @@ async fn a_put_that_is_dropped_half_way_leaves_nothing_half_done() {
         let filter = Filter { provider: Some("dropped".to_owned()), limit: 1000, ..Filter::default() };
         let found = store.list("t", &filter).await.unwrap().entries.len();
         assert!(found == 0 || found == 100, "{found}");
+        let sums = StatsFilter { days: 0..1, provider: Some("dropped".to_owned()), ..StatsFilter::default() };
+        let counted = store.stats("t", &sums).await.unwrap().days.first().map_or(0, |day| day.counts.messages);
+        assert_eq!(counted, found as i64);
         store.ping().await.unwrap();
     }
 }

@@ -2,12 +2,15 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use proptest::{collection::vec, prelude::*, strategy::ValueTree as _, test_runner::TestRunner};
+use proptest::{collection::vec, prelude::*};
 
 use super::entry;
 use crate::{
     citation::record::{Origin, Status},
-    store::{Counts, DayStats, Entry, STATS_DAYS_MAX, Site, SiteStats, StatsFilter, StatsReport, Store},
+    store::{
+        Counts, DayStats, Entry, MemoryStore, STATS_DAYS_MAX, Site, SiteStats, SqliteStore, StatsFilter, StatsReport,
+        Store,
+    },
 };
 
 const DAY: i64 = 86_400_000;
@@ -145,40 +148,60 @@ fn filters() -> Vec<StatsFilter> {
     filters
 }
 
-pub(super) async fn sums_are_those_of_the_records(store: Arc<dyn Store>) {
-    let mut runner = TestRunner::deterministic();
-    let ops = vec(op(), 1..12);
-    for _ in 0..40 {
-        let ops = ops.new_tree(&mut runner).unwrap().current();
-        let mut model = BTreeMap::new();
-        for op in &ops {
-            match op {
-                Op::Put(entries) => {
-                    store.put(entries).await.unwrap();
-                    let key =
-                        |one: &Entry| (one.tenant.clone(), one.record.provider.clone(), one.record.message_id.clone());
-                    model.extend(entries.iter().map(|one| (key(one), one.clone())));
-                }
-                Op::Delete(tenant, id, provider) => {
-                    store.delete(tenant, id, *provider).await.unwrap();
-                    model.retain(|(of, by, named), _| {
-                        of != tenant || named != id || provider.is_some_and(|provider| by != provider)
-                    });
-                }
-                Op::Sweep(before) => {
-                    store.sweep(*before).await.unwrap();
-                    model.retain(|_, one| one.created_ms >= *before);
-                }
+async fn agrees_after_each(store: &dyn Store, ops: &[Op]) -> Result<(), TestCaseError> {
+    let mut model = BTreeMap::new();
+    for (at, op) in ops.iter().enumerate() {
+        match op {
+            Op::Put(entries) => {
+                store.put(entries).await.unwrap();
+                let key =
+                    |one: &Entry| (one.tenant.clone(), one.record.provider.clone(), one.record.message_id.clone());
+                model.extend(entries.iter().map(|one| (key(one), one.clone())));
             }
-            for (filter, tenant) in filters().iter().flat_map(|filter| [(filter, "t"), (filter, "u")]) {
-                let expected = recomputed(model.values(), tenant, filter);
-                let found = store.stats(tenant, filter).await.unwrap();
-                assert_eq!(found, expected, "{tenant} {filter:?} after {ops:#?}");
+            Op::Delete(tenant, id, provider) => {
+                store.delete(tenant, id, *provider).await.unwrap();
+                model.retain(|(of, by, named), _| {
+                    of != tenant || named != id || provider.is_some_and(|provider| by != provider)
+                });
+            }
+            Op::Sweep(before) => {
+                store.sweep(*before).await.unwrap();
+                model.retain(|_, one| one.created_ms >= *before);
             }
         }
-        store.sweep(i64::MAX).await.unwrap();
-        let all = StatsFilter { days: -9..9, top: 9, ..StatsFilter::default() };
-        assert_eq!(store.stats("t", &all).await.unwrap(), StatsReport::default());
+        for (filter, tenant) in filters().iter().flat_map(|filter| [(filter, "t"), (filter, "u")]) {
+            let expected = recomputed(model.values(), tenant, filter);
+            let found = store.stats(tenant, filter).await.unwrap();
+            prop_assert_eq!(found, expected, "{} {:?} after step {}", tenant, filter, at);
+        }
+    }
+    store.sweep(i64::MAX).await.unwrap();
+    let all = StatsFilter { days: -9..9, top: 9, ..StatsFilter::default() };
+    prop_assert_eq!(store.stats("t", &all).await.unwrap(), StatsReport::default());
+    Ok(())
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn sums_in_memory_are_those_of_the_records(ops in vec(op(), 1..12)) {
+        runtime().block_on(agrees_after_each(&MemoryStore::new(), &ops))?;
+    }
+
+    #[test]
+    fn sums_in_sqlite_are_those_of_the_records(ops in vec(op(), 1..12)) {
+        let folder = tempfile::tempdir().unwrap();
+        runtime().block_on(async {
+            let store = SqliteStore::open(&folder.path().join("s.db")).await.unwrap();
+            let agrees = agrees_after_each(&store, &ops).await;
+            store.close().await;
+            agrees
+        })?;
     }
 }
 

@@ -57,7 +57,7 @@ pub(super) fn app(state: &Weak<App>) -> Result<Arc<App>, Problem> {
     state.upgrade().ok_or_else(Problem::draining)
 }
 
-fn store_problem(_: StoreError) -> Problem {
+pub(super) fn store_problem(_: StoreError) -> Problem {
     tracing::warn!("store read failed");
     Problem::store("the store did not answer")
 }
@@ -193,7 +193,7 @@ async fn list(
 }
 
 /// `2026-01-13T09:18:07Z`, `2026-01-13` (its first instant in UTC), or milliseconds since the epoch.
-fn time(name: &str, text: &str) -> Result<i64, Problem> {
+pub(super) fn time(name: &str, text: &str) -> Result<i64, Problem> {
     if let Ok(ms) = text.parse::<i64>() {
         return Ok(ms);
     }

@@ -15,6 +15,7 @@ mod relay;
 mod search;
 mod stall;
 mod stalled;
+mod stats;
 
 use std::{
     net::SocketAddr,
@@ -92,7 +93,8 @@ impl App {
             normalizing: Semaphore::new(normalize::MAX_AT_ONCE),
             api: citations::router(app.clone())
                 .merge(normalize::router(app.clone()))
-                .merge(search::router(app.clone())),
+                .merge(search::router(app.clone()))
+                .merge(stats::router(app.clone())),
             search: Tavily::new(&config.search, config.timeouts.connect),
             searching: Semaphore::new(search::MAX_AT_ONCE),
             store,
@@ -146,5 +148,5 @@ impl App {
 
 /// Paths that a tenant asks; they win over a route with prefix `/`.
 fn is_api(path: &str) -> bool {
-    matches!(path, "/citations" | "/normalize" | "/search") || path.starts_with("/citations/")
+    matches!(path, "/citations" | "/normalize" | "/search" | "/stats") || path.starts_with("/citations/")
 }

@@ -7,6 +7,7 @@ mod normalize;
 mod one;
 mod ops;
 mod search;
+mod stats;
 mod tenants;
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `POST /search`: a search through the configured service, as a record. Nothing is kept.
+//! `POST /search`: a search through the configured service, as a bundle, a verdict and a record. Nothing is kept.
 
 use std::sync::Weak;
 
@@ -12,8 +12,7 @@ use super::{
     problem::Problem,
 };
 use crate::{
-    citation::Record,
-    supplement::{self, Ask, Query, SearchError, Tavily},
+    supplement::{self, Ask, Found, Query, SearchError, Tavily},
     telemetry::ResultLabel,
 };
 
@@ -41,7 +40,7 @@ async fn search(State(state): State<Weak<App>>, body: Body) -> Result<Response, 
     let result = found.as_ref().map_or_else(SearchError::kind, |_| "ok");
     app.metrics.searches.get_or_create(&ResultLabel { result }).inc();
     match found {
-        Ok(record) => Ok(plain_json(StatusCode::OK, serde_json::to_vec(&record).unwrap_or_default())),
+        Ok(found) => Ok(plain_json(StatusCode::OK, serde_json::to_vec(&found).unwrap_or_default())),
         Err(error) => {
             tracing::warn!(why = error.kind(), "search failed");
             Err(problem(error))
@@ -49,12 +48,12 @@ async fn search(State(state): State<Weak<App>>, body: Body) -> Result<Response, 
     }
 }
 
-async fn find(app: &App, service: &Tavily, query: &Query) -> Result<Box<Record>, SearchError> {
+async fn find(app: &App, service: &Tavily, query: &Query) -> Result<Found, SearchError> {
     let context = supplement::context(std::sync::Arc::clone(&app.config.rules));
     let answer = service.search(query).await?;
     let (record, dropped) = supplement::record(context, query, answer)?;
     app.metrics.search_dropped.inc_by(dropped.into());
-    Ok(record)
+    Found::new(record, &app.config.rules).ok_or(SearchError::Unreadable("it is no search response"))
 }
 
 /// Whose fault it is: the service's and its key's are not the asker's.

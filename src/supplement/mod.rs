@@ -1,6 +1,7 @@
 //! Searches of our own: what is asked of a search service, within the domains that an event type enforces,
 //! and the record that its answer becomes.
 
+mod found;
 pub mod tavily;
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
@@ -10,11 +11,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    citation::{Record, Rules, record::Status},
+    citation::{
+        Record, Rules,
+        record::{Round, Status},
+    },
     config::Search,
     pipeline::{Context, whole},
     provider::Kind,
 };
+pub use found::Found;
 pub use tavily::Tavily;
 
 /// What to do about a missing key.
@@ -313,6 +318,12 @@ pub fn record(context: Context, query: &Query, answer: Bytes) -> Result<(Box<Rec
     // The service may leave it out, and a record of a search names what was searched.
     if record.queries.is_empty() {
         record.queries.push(query.query.clone());
+        if record.rounds.is_empty() {
+            record.rounds.push(Round { round: 1, ..Round::default() });
+        }
+        for round in &mut record.rounds {
+            round.queries.push(query.query.clone());
+        }
     }
     Ok((record, dropped))
 }

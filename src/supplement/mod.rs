@@ -228,8 +228,8 @@ pub enum SearchError {
     Timeout(Duration),
     /// No connection, or one that broke.
     Unreachable(String),
-    /// Any other status; redirects are not followed.
-    Status(u16),
+    /// Any other status, and how long the service wants to be left alone; redirects are not followed.
+    Status(u16, Option<Duration>),
     /// An answer that is no search response.
     Unreadable(&'static str),
 }
@@ -244,7 +244,7 @@ impl SearchError {
             Self::Refused(_) => "refused",
             Self::Timeout(_) => "timeout",
             Self::Unreachable(_) => "unreachable",
-            Self::Status(_) => "status",
+            Self::Status(..) => "status",
             Self::Unreadable(_) => "unreadable",
         }
     }
@@ -264,7 +264,7 @@ impl fmt::Display for SearchError {
                 write!(f, "the search service did not answer within {} s (search.timeout)", after.as_secs_f64())
             }
             Self::Unreachable(why) => write!(f, "the search service could not be asked: {why}"),
-            Self::Status(status) => write!(f, "the search service answered with status {status}"),
+            Self::Status(status, _) => write!(f, "the search service answered with status {status}"),
             Self::Unreadable(why) => write!(f, "the search service's answer could not be read: {why}"),
         }
     }

@@ -198,20 +198,54 @@ async fn each_failure_of_the_service_is_a_problem_of_its_own_without_the_key() {
     }
 }
 
+/// An error that wants this rest.
+fn resting(status: u16, after: &str) -> Script {
+    error(status, json!({})).header(header::RETRY_AFTER, HeaderValue::from_str(after).unwrap())
+}
+
 #[tokio::test]
 async fn one_retry_after_the_rest_that_the_service_wants() {
-    let limited = error(429, json!({})).header(header::RETRY_AFTER, HeaderValue::from_static("1"));
-    for (script, least) in [(limited.then(ok()), 1000), (error(500, json!({})).then(ok()), 200)] {
-        let (tavily, proxy) = searching(script, "", "").await;
+    // A date has whole seconds, so that one in two seconds is more than one away.
+    let soon = jiff::fmt::rfc2822::DateTimePrinter::new();
+    let soon = soon.timestamp_to_rfc9110_string(&(jiff::Timestamp::now() + Duration::from_secs(2))).unwrap();
+    for (first, least, most) in [
+        // First, as its time is running.
+        (resting(500, &soon), 1000, 5000),
+        (resting(429, "1"), 1000, 5000),
+        (resting(503, "1"), 1000, 5000),
+        (resting(429, "0"), 0, 900),
+        (resting(502, "Tue, 11 Nov 2025 09:00:00 GMT"), 0, 900),
+        (resting(503, "in a while"), 250, 5000),
+        (error(500, json!({})), 250, 5000),
+    ] {
+        let (tavily, proxy) = searching(first.then(ok()), "", "").await;
         let began = Instant::now();
         let found = search(&proxy, json!({"query": "q"})).await.json().await;
         assert_eq!(urls(&found).len(), 4);
-        assert!(began.elapsed() >= Duration::from_millis(least));
+        let took = began.elapsed();
+        assert!(took >= Duration::from_millis(least) && took < Duration::from_millis(most), "{took:?} of {least}");
         assert_eq!(tavily.requests().len(), 2);
     }
     let (tavily, proxy) = searching(error(500, json!({})).then(Script::hang()), "timeout = \"600ms\"", "").await;
     search(&proxy, json!({"query": "q"})).await.is_problem(504, "search-timeout").await;
     assert_eq!(tavily.requests().len(), 2, "the timeout holds for both");
+}
+
+#[tokio::test]
+async fn a_long_rest_is_told_and_not_waited_for() {
+    for (status, kind, after) in
+        [(429, "search-rate-limited", "6"), (503, "search-failed", "6"), (503, "search-failed", "18446744073709551615")]
+    {
+        // There would be time enough.
+        let (tavily, proxy) = searching(resting(status, after).then(ok()), "timeout = \"60s\"", "").await;
+        let began = Instant::now();
+        let answer = search(&proxy, json!({"query": "q"})).await;
+        assert!(began.elapsed() < Duration::from_secs(4));
+        let told: u64 = answer.header("retry-after").unwrap().parse().unwrap();
+        assert_eq!(told, after.parse::<u64>().unwrap().min(u32::MAX.into()));
+        answer.is_problem(if status == 429 { 503 } else { 502 }, kind).await;
+        assert_eq!(tavily.requests().len(), 1);
+    }
 }
 
 #[tokio::test]

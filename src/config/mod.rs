@@ -32,6 +32,7 @@ use url::Url;
 pub use crate::pipeline::inject::Inject;
 pub use crate::provider::Kind as Provider;
 use crate::supplement::{Depth, Topic};
+pub use url_check::plain_url;
 
 pub use error::{ConfigError, ConfigErrors, Origin};
 pub use flags::Flags;

@@ -91,18 +91,22 @@ impl Store for MemoryStore {
     fn stats<'a>(&'a self, tenant: &'a str, filter: &'a StatsFilter) -> Fut<'a, Result<StatsReport, StoreError>> {
         Box::pin(async move {
             let days = stats::days(filter);
-            let mut sums = Sums::default();
-            let inner = self.read()?;
+            let asked = |held: &Held| {
+                let provider = filter.provider.as_ref();
+                day_of(held.entry.created_ms) < days.end
+                    && provider.is_none_or(|provider| held.entry.record.provider == *provider)
+            };
             let all = Filter::default();
-            let newest = inner.newest(tenant, &all);
-            for held in newest.take_while(|held| day_of(held.entry.created_ms) >= days.start) {
-                let provider = &held.entry.record.provider;
-                let asked = filter.provider.as_ref().is_none_or(|asked| asked == provider);
-                if asked && day_of(held.entry.created_ms) < days.end {
-                    sums.add(tenant, held.entry.created_ms, provider, &held.tally, 1);
-                }
+            // Adding up takes a while, and writes must not wait for it.
+            let held: Vec<_> = {
+                let inner = self.read()?;
+                let since = inner.newest(tenant, &all).take_while(|held| day_of(held.entry.created_ms) >= days.start);
+                since.filter(|held| asked(held)).cloned().collect()
+            };
+            let mut sums = Sums::default();
+            for held in held {
+                sums.add(tenant, held.entry.created_ms, &held.entry.record.provider, &held.tally, 1);
             }
-            drop(inner);
             Ok(sums.report(filter))
         })
     }

@@ -19,7 +19,7 @@ use std::{
 use futures_util::TryStreamExt as _;
 use sqlx::{
     AssertSqlSafe, Connection as _, Sqlite, SqliteConnection, Transaction,
-    sqlite::{SqliteArguments, SqlitePool, SqlitePoolOptions},
+    sqlite::{SqlitePool, SqlitePoolOptions},
 };
 use tokio::sync::Mutex;
 
@@ -101,18 +101,6 @@ async fn transaction<T>(
     let value = work(&mut tx).await?;
     tx.commit().await.map_err(engine)?;
     Ok(value)
-}
-
-/// Runs a DELETE that returns [`COUNTED`], and takes what it removes out of the sums. Returns how many went.
-async fn uncount(
-    tx: &mut Transaction<'_, Sqlite>,
-    delete: sqlx::query::Query<'_, Sqlite, SqliteArguments>,
-) -> Result<u64, sqlx::Error> {
-    let gone = delete.fetch_all(&mut **tx).await?;
-    let mut sums = Sums::default();
-    daily::take_away(&mut sums, &gone)?;
-    daily::apply(tx, &sums).await?;
-    Ok(gone.len() as u64)
 }
 
 impl Store for SqliteStore {
@@ -200,7 +188,7 @@ impl Store for SqliteStore {
                 let query = "tenant = ?1 AND id = ?2 AND (?3 IS NULL OR provider = ?3)";
                 let query = format!("DELETE FROM record WHERE {query} RETURNING {COUNTED}");
                 let query = sqlx::query(AssertSqlSafe(query)).bind(tenant).bind(id).bind(provider);
-                uncount(tx, query).await.map_err(engine)
+                daily::remove(tx, query).await.map_err(engine)
             })
             .await
         })
@@ -215,7 +203,7 @@ impl Store for SqliteStore {
                         let query = "n IN (SELECT n FROM record WHERE created_ms < ?1 LIMIT ?2)";
                         let query = format!("DELETE FROM record WHERE {query} RETURNING {COUNTED}");
                         let query = sqlx::query(AssertSqlSafe(query)).bind(before_ms).bind(SWEEP_STEP);
-                        uncount(tx, query).await.map_err(engine)
+                        daily::remove(tx, query).await.map_err(engine)
                     })
                     .await?;
                 gone += step;

@@ -79,7 +79,7 @@ impl Index {
             .filter(move |held| provider.is_none_or(|provider| held.entry.record.provider == provider))
     }
 
-    pub(super) fn newest(&self, tenant: &str, filter: &Filter) -> impl Iterator<Item = &Held> {
+    pub(super) fn newest(&self, tenant: &str, filter: &Filter) -> impl Iterator<Item = &Arc<Held>> {
         let place = |ms, provider: &str, id: &str| (Arc::from(tenant), Reverse(ms), Arc::from(provider), Arc::from(id));
         let start: Bound<Place> = match &filter.cursor {
             Some(cursor) => Bound::Excluded(place(cursor.created_ms, &cursor.provider, &cursor.id)),
@@ -87,7 +87,7 @@ impl Index {
         };
         self.newest_first
             .range((start, Bound::Unbounded))
-            .map(|(_, held)| &**held)
+            .map(|(_, held)| held)
             .take_while(move |held| held.entry.tenant == tenant)
     }
 }

@@ -2,15 +2,20 @@
 
 use std::collections::HashMap;
 
-use sqlx::{QueryBuilder, Row as _, Sqlite, SqliteConnection, Transaction, sqlite::SqliteRow};
+use futures_util::TryStreamExt as _;
+use sqlx::{
+    QueryBuilder, Row as _, Sqlite, SqliteConnection, Transaction,
+    query::Query,
+    sqlite::{SqliteArguments, SqliteRow},
+};
 
 use super::row::{NewRow, OwnedBody};
 use crate::store::stats::{Slot, Sums, Tally};
 
 /// Keys in one question for what they count; a statement takes 32,766 values.
 const KEYS_STEP: usize = 256;
-/// Records that one step of the first count reads, so that it holds few of them.
-const COUNT_STEP: i64 = 500;
+/// Records that the first count adds up before it writes: more sums than these make are never held.
+const COUNT_STEP: i64 = 2000;
 
 /// The columns that tell what a record counts, of a table `record`.
 pub(super) const COUNTED: &str = "tenant, provider, created_ms, tally, iif(tally IS NULL, body, NULL) AS uncounted";
@@ -59,12 +64,20 @@ impl<'a> Before<'a> {
     }
 }
 
-/// Takes away what deleted rows counted; they have the columns [`COUNTED`].
-pub(super) fn take_away(sums: &mut Sums, rows: &[SqliteRow]) -> Result<(), sqlx::Error> {
-    for row in rows {
-        sums.add(row.try_get("tenant")?, row.try_get("created_ms")?, row.try_get("provider")?, &counted(row)?, -1);
+/// Runs a DELETE that returns [`COUNTED`], and takes what it removes out of the sums. Returns how many went.
+pub(super) async fn remove(
+    conn: &mut SqliteConnection,
+    delete: Query<'_, Sqlite, SqliteArguments>,
+) -> Result<u64, sqlx::Error> {
+    let (mut sums, mut gone) = (Sums::default(), 0);
+    let mut rows = delete.fetch(&mut *conn);
+    while let Some(row) = rows.try_next().await? {
+        sums.add(row.try_get("tenant")?, row.try_get("created_ms")?, row.try_get("provider")?, &counted(&row)?, -1);
+        gone += 1;
     }
-    Ok(())
+    drop(rows);
+    apply(conn, &sums).await?;
+    Ok(gone)
 }
 
 fn counted(row: &SqliteRow) -> Result<Tally, sqlx::Error> {
@@ -144,17 +157,21 @@ async fn add_counts(conn: &mut SqliteConnection, slot: &Slot, tally: &Tally) -> 
 /// Counts the records that were there before the sums were. Reads them and writes the sums only: to write every record
 /// anew would take as much room again in the log.
 pub(super) async fn count_all(conn: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-    let mut last = i64::MIN;
+    let mut last = None;
     loop {
         let query = "SELECT n, tenant, provider, created_ms, body FROM record WHERE n > ?1 ORDER BY n LIMIT ?2";
-        let rows = sqlx::query(query).bind(last).bind(COUNT_STEP).fetch_all(&mut *conn).await?;
+        let mut rows = sqlx::query(query).bind(last.unwrap_or(i64::MIN)).bind(COUNT_STEP).fetch(&mut *conn);
         let mut sums = Sums::default();
-        for row in &rows {
-            last = row.try_get("n")?;
+        while let Some(row) = rows.try_next().await? {
+            if last.is_none() {
+                tracing::info!("counting the records for statistics, once");
+            }
+            last = Some(row.try_get("n")?);
             let tally = tally_of(row.try_get("body")?);
             sums.add(row.try_get("tenant")?, row.try_get("created_ms")?, row.try_get("provider")?, &tally, 1);
         }
-        if rows.is_empty() {
+        drop(rows);
+        if sums.0.is_empty() {
             return Ok(());
         }
         apply(conn, &sums).await?;

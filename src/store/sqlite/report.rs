@@ -4,6 +4,8 @@
 //! site that reaches it too has a day with at least `least / days` citations: only those can be among the first, and an
 //! index has them. (Cao and Wang, "Efficient top-K query calculation in distributed networks", PODC 2004.)
 
+use std::collections::HashMap;
+
 use sqlx::{Row as _, SqliteConnection, sqlite::SqliteRow};
 
 use crate::store::stats::{self, Counts, DayStats, STATS_TOP_MAX, SiteStats, StatsFilter, StatsReport};
@@ -72,7 +74,8 @@ pub(super) struct Reader<'a> {
 impl Reader<'_> {
     pub(super) async fn report(mut self) -> Result<StatsReport, sqlx::Error> {
         let rows = self.asking(SLOTS).fetch_all(&mut *self.conn).await?;
-        let slots = rows.iter().map(|row| row.try_get("n")).collect::<Result<Vec<i64>, _>>()?;
+        let slots = (0..).zip(&rows).map(|(at, row)| Ok((row.try_get("n")?, at)));
+        let slots = slots.collect::<Result<HashMap<i64, usize>, sqlx::Error>>()?;
         let mut days = rows.iter().map(day).collect::<Result<Vec<_>, _>>()?;
         let top = self.filter.top.min(STATS_TOP_MAX);
         if days.is_empty() || top == 0 {
@@ -91,7 +94,7 @@ impl Reader<'_> {
             let listed = serde_json::to_string(&listed).unwrap_or_default();
             for row in &self.asking(BY_SLOT).bind(listed).fetch_all(&mut *self.conn).await? {
                 let n: i64 = row.try_get("n")?;
-                if let Some(day) = slots.iter().position(|slot| *slot == n).and_then(|at| days.get_mut(at)) {
+                if let Some(day) = slots.get(&n).and_then(|at| days.get_mut(*at)) {
                     day.sites.push(site(row)?);
                 }
             }

@@ -232,7 +232,7 @@ fn p2_an_adapter_that_panics_leaves_a_passthrough() {
 #[test]
 fn without_a_dialect_the_record_travels_bare() {
     let record = Tap::new(context()).record(false);
-    let frame = native::frame(&record, &crate::provider::Envelope::Bare, &Default::default(), Eol::Lf);
+    let frame = native::frame(&record, &crate::provider::Envelope::Bare, Some(&Default::default()), Eol::Lf);
     let event = Event::read(&frame);
     assert_eq!(event.name, "citations");
     let read: Option<crate::citation::Record> = event.data.and_then(|data| serde_json::from_str(&data).ok());

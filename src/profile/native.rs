@@ -19,18 +19,25 @@ const SNIPPET: usize = 200;
 /// Characters of an excerpt when the line would be too long.
 const SHORT_SNIPPET: usize = 60;
 
-/// Our frame, whole.
-pub fn frame(record: &Record, envelope: &Envelope<'_>, positions: &Positions, eol: Eol) -> Bytes {
-    encode::event(EVENT, &line(record, envelope, positions), eol)
+/// Our frame, whole. Without positions it is an announcement: clients add up annotations, so these come once, at the end.
+pub fn frame(record: &Record, envelope: &Envelope<'_>, positions: Option<&Positions>, eol: Eol) -> Bytes {
+    encode::event(EVENT, &fitted(record, |record| dressed(record, envelope, positions)), eol)
 }
 
-/// The data line: what is filtered stays with the store; excerpts are cut, then shrunk, then dropped, then the list is cut and says so.
-fn line(record: &Record, envelope: &Envelope<'_>, positions: &Positions) -> String {
+/// A record as clients see it: what is filtered stays with the store, and excerpts are cut.
+pub fn shown(record: &Record) -> Record {
     let mut record = record.clone();
     record.citations.retain(|citation| citation.status != Status::Filtered);
-    for shrink in [|r: &mut Record| cut_snippets(r, SNIPPET), short_snippets, no_snippets, bare] {
+    cut_snippets(&mut record, SNIPPET);
+    record
+}
+
+/// One line with the record in it: excerpts are cut, then shrunk, then dropped, then the list is cut and says so.
+pub fn fitted(record: &Record, line_of: impl Fn(&Record) -> String) -> String {
+    let mut record = shown(record);
+    for shrink in [|_: &mut Record| {}, short_snippets, no_snippets, bare] {
         shrink(&mut record);
-        let line = dressed(&record, envelope, positions);
+        let line = line_of(&record);
         if line.len() < MAX_LINE {
             return line;
         }
@@ -39,7 +46,7 @@ fn line(record: &Record, envelope: &Envelope<'_>, positions: &Positions) -> Stri
     loop {
         let keep = record.citations.len() / 2;
         record.citations.truncate(keep);
-        let line = dressed(&record, envelope, positions);
+        let line = line_of(&record);
         if line.len() < MAX_LINE {
             return line;
         }
@@ -48,7 +55,7 @@ fn line(record: &Record, envelope: &Envelope<'_>, positions: &Positions) -> Stri
             record.queries.clear();
             record.summary = None;
             record.stats.dangling_markers.clear();
-            return dressed(&record, envelope, positions);
+            return line_of(&record);
         }
     }
 }
@@ -127,6 +134,7 @@ struct OpenAi<'a> {
     created: i64,
     model: &'a str,
     choices: [Choice<'a>; 1],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     search_results: Vec<shapes::SearchResult<'a>>,
     citetap: &'a Record,
 }
@@ -141,10 +149,11 @@ struct Choice<'a> {
 #[derive(Serialize)]
 struct Delta<'a> {
     content: &'static str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     annotations: Vec<shapes::Annotation<'a>>,
 }
 
-fn dressed(record: &Record, envelope: &Envelope<'_>, positions: &Positions) -> String {
+fn dressed(record: &Record, envelope: &Envelope<'_>, positions: Option<&Positions>) -> String {
     let json = match *envelope {
         Envelope::DoubaoWeb => {
             serde_json::to_string(&DoubaoWeb { message_id: &record.message_id, patch_op: [], citations: record })
@@ -169,10 +178,10 @@ fn dressed(record: &Record, envelope: &Envelope<'_>, positions: &Positions) -> S
             model,
             choices: [Choice {
                 index: 0,
-                delta: Delta { content: "", annotations: shapes::annotations(record, positions) },
+                delta: Delta { content: "", annotations: positions.map(|at| shapes::annotations(record, at)).unwrap_or_default() },
                 finish_reason: None,
             }],
-            search_results: shapes::search_results(record),
+            search_results: positions.map(|_| shapes::search_results(record)).unwrap_or_default(),
             citetap: record,
         }),
         Envelope::Bare => serde_json::to_string(record),

@@ -59,15 +59,14 @@ pub fn search_results(record: &Record) -> Vec<SearchResult<'_>> {
     linked(record).map(result).collect()
 }
 
-/// `citations[]`: nothing but links.
-pub fn urls(record: &Record) -> Vec<&str> {
-    linked(record).map(|(_, url)| url).collect()
+/// The sources that no filter removed.
+pub fn kept(record: &Record) -> impl Iterator<Item = &Citation> {
+    record.citations.iter().filter(|citation| citation.status == Status::Ok)
 }
 
-/// The sources that are kept and have a link.
+/// Those of them that have a link.
 pub fn linked(record: &Record) -> impl Iterator<Item = (&Citation, &str)> {
-    let kept = record.citations.iter().filter(|citation| citation.status == Status::Ok);
-    kept.filter_map(|citation| Some((citation, citation.url.as_deref()?)))
+    kept(record).filter_map(|citation| Some((citation, citation.url.as_deref()?)))
 }
 
 /// Never the link itself: clients then take the source for one without a title.

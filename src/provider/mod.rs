@@ -4,6 +4,7 @@
 mod detect;
 mod doubao;
 pub mod json;
+pub mod refusal;
 mod results;
 pub mod splice;
 mod tencent;

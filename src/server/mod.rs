@@ -16,6 +16,7 @@ mod relay;
 mod search;
 mod stall;
 mod stalled;
+mod wants;
 
 use std::{
     net::SocketAddr,

@@ -3,6 +3,7 @@
 
 mod api;
 mod cli;
+mod client;
 mod crash;
 mod golden;
 mod net;
@@ -10,5 +11,6 @@ mod process;
 mod promises;
 mod relay;
 mod serving;
+mod spoken;
 mod sse_cases;
 mod support;

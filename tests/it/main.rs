@@ -9,6 +9,7 @@ mod golden;
 mod net;
 mod process;
 mod promises;
+mod promises_spoken;
 mod relay;
 mod serving;
 mod spoken;

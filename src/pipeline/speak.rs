@@ -2,7 +2,7 @@
 
 use super::{Tap, heard::Heard};
 use crate::{
-    citation::Record,
+    citation::{Record, text},
     marker::{Mark, Rewriter, Source, Sources, Style},
     profile::{Positions, Speaker},
     provider::Reason,
@@ -10,6 +10,8 @@ use crate::{
 
 /// What is said where the upstream failed without a word.
 const NO_WORDS: &str = "the upstream reported an error";
+/// Characters of its words, and of its code; what is beyond is left out.
+const MAX_FAULT: usize = 1000;
 
 /// After a panic the ledger is not asked any more.
 struct NoSources;
@@ -102,8 +104,9 @@ impl Speak {
     /// that it came to its end.
     pub fn close(&mut self, heard: &[Heard], short: bool, tap: &Tap, out: &mut Vec<u8>) {
         let speaker = self.opened(tap, out);
+        let cut = |words| text::first_chars(words, MAX_FAULT);
         let fault = heard.iter().find_map(|heard| match heard {
-            Heard::Fault { code, message } => Some((code.as_deref(), message.as_deref())),
+            Heard::Fault { code, message } => Some((code.as_deref().map(cut), message.as_deref().map(cut))),
             _ => None,
         });
         let reason = heard.iter().find_map(|heard| match heard {

@@ -162,3 +162,6 @@ pub trait Speaker: Send {
     /// Nothing more comes. After a stream that broke off it is not called.
     fn end(&mut self, out: &mut Vec<u8>);
 }
+
+#[cfg(test)]
+mod tests;

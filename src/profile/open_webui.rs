@@ -227,35 +227,29 @@ impl Speaker for Whole {
 }
 
 /// The sources, each where its number is, so that `[N]` opens it. A further number of a source is a further entry.
-/// Where the text names a number beyond a gap, the gap is filled with an entry that says nothing but its number;
-/// whatever the text does not name comes last.
+/// A gap before a number that the text names is filled with entries that say nothing but their number. What the text
+/// does not name comes last, and not where the text names a number that no source has.
 pub fn sources(record: &Record) -> Vec<Source<'_>> {
     let numbers = |citation: &Citation| [citation.number].into_iter().chain(citation.aliases.clone());
     let by_number: BTreeMap<u32, &Citation> =
         kept(record).flat_map(|citation| numbers(citation).map(move |number| (number, citation))).collect();
-    let named = kept(record).filter(|citation| citation.cited).flat_map(numbers);
-    // A number that no source has must not lead to one that happens to stand there.
-    let count = by_number.len() as u32;
-    let dangling = record.stats.dangling_markers.iter().copied().filter(|number| *number <= count);
-    let last = named.chain(dangling).max().unwrap_or_default();
+    let named = kept(record).filter(|citation| citation.cited).flat_map(numbers).max();
+    let dangling: HashSet<u32> = record.stats.dangling_markers.iter().copied().collect();
 
-    let mut list = List::default();
-    let (mut fillers, mut placed) = (0, HashSet::new());
-    for number in 1..=last {
+    let (mut list, mut placed) = (List::default(), HashSet::new());
+    for number in 1..=named.unwrap_or_default() {
         match by_number.get(&number) {
             Some(citation) => {
                 placed.insert(citation.number);
                 list.add(citation, number);
             }
-            None if fillers < MAX_FILLERS => {
-                fillers += 1;
-                list.fill(number);
-            }
+            None if list.fill() => {}
             None => break,
         }
     }
     for (number, citation) in by_number {
         if placed.insert(citation.number) {
+            while dangling.contains(&list.next()) && list.fill() {}
             list.add(citation, number);
         }
     }
@@ -266,6 +260,7 @@ pub fn sources(record: &Record) -> Vec<Source<'_>> {
 struct List<'r> {
     names: HashSet<String>,
     sources: Vec<Source<'r>>,
+    fillers: usize,
 }
 
 impl<'r> List<'r> {
@@ -284,8 +279,20 @@ impl<'r> List<'r> {
         self.push(name, number, url, Some(&citation.source_id), excerpts);
     }
 
-    fn fill(&mut self, number: u32) {
-        self.push(format!("[{number}]"), number, None, None, vec![""]);
+    /// Leaves the next place to nobody; `false`: too many are so already.
+    fn fill(&mut self) -> bool {
+        let free = self.fillers < MAX_FILLERS;
+        if free {
+            self.fillers += 1;
+            let number = self.next();
+            self.push(format!("[{number}]"), number, None, None, vec![""]);
+        }
+        free
+    }
+
+    /// The number of the place that the next entry gets.
+    fn next(&self) -> u32 {
+        u32::try_from(self.sources.len() + 1).unwrap_or(u32::MAX)
     }
 
     fn push(

@@ -264,3 +264,30 @@ fn live_events_carry_the_record_and_add_no_sources() {
         assert_eq!(passed.record.map(|record| record.citations.len()), Some(2), "kept all the same");
     }
 }
+
+/// The finish frame has the whole answer once more: it is told where no piece of it came before, and not twice.
+#[test]
+fn an_answer_that_comes_only_at_the_end_is_told() {
+    let finish = "event:finish\ndata:{\"completion_id\":\"m\",\"delta_content\":\"\",\"content\":\"全文\",\"is_stop\":true}\n\n";
+    for (pieces, text) in [("", "全文"), ("全", "全")] {
+        let before = if pieces.is_empty() { String::new() } else { crate::net::tencent::text("m", pieces) };
+        for profile in PROFILES {
+            let chunks = vec![Bytes::from(before.clone() + finish)];
+            let passed = told(Kind::Tencent, manner(profile, Form::Stream), Inject::Final, chunks, End::Clean);
+            let got = client(profile, &passed.out());
+            assert_eq!((got.text.as_str(), got.finishes), (text, 1), "{profile:?}");
+        }
+    }
+}
+
+/// An upstream's words are told within their cap.
+#[test]
+fn an_upstreams_fault_is_cut_at_its_cap() {
+    for (len, told_len) in [(1000, 1000), (1001, 1000)] {
+        let frame = format!("event: STREAM_ERROR\ndata: {{\"error_code\":7,\"error_msg\":\"{}\"}}\n\n", "错".repeat(len));
+        let chunks = vec![Bytes::from(frame)];
+        let passed = told(Kind::Doubao, manner(Profile::OpenAi, Form::Stream), Inject::Final, chunks, End::Clean);
+        let error = client(Profile::OpenAi, &passed.out()).error.unwrap();
+        assert_eq!(error.chars().count(), told_len);
+    }
+}

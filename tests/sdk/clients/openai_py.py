@@ -1,0 +1,45 @@
+"""The OpenAI Python SDK: the loop that every tutorial has, and the `.stream()` helper."""
+
+import openai
+from drive import QUESTION, Outcome, main, urls
+
+
+def connect(cell):
+    return openai.OpenAI(base_url=cell["base"], api_key="none", default_headers=cell["headers"], max_retries=0)
+
+
+def loop(cell):
+    client, outcome = connect(cell), Outcome(sources=[])
+    if cell["whole"]:
+        return whole(client, cell)
+    for chunk in client.chat.completions.create(model=cell["model"], messages=QUESTION, stream=True):
+        # Naive on purpose: an empty `choices` would end it here.
+        outcome.add(chunk.choices[0].delta.content)
+        outcome.sources += urls(getattr(chunk.choices[0].delta, "annotations", None))
+        outcome.end = chunk.choices[0].finish_reason or outcome.end
+        outcome.id = chunk.id
+    return outcome
+
+
+def whole(client, cell):
+    answer = client.chat.completions.create(model=cell["model"], messages=QUESTION)
+    choice = answer.choices[0]
+    return Outcome(choice.message.content, choice.finish_reason, urls(choice.message.annotations), answer.id)
+
+
+def helper(cell):
+    outcome = Outcome()
+    with connect(cell).chat.completions.stream(model=cell["model"], messages=QUESTION) as stream:
+        for event in stream:
+            if event.type == "content.delta":
+                outcome.add(event.delta)
+        answer = stream.get_final_completion()
+    choice = answer.choices[0]
+    if outcome.text != choice.message.content:
+        raise ValueError("the helper's events and its final message differ")
+    outcome.end, outcome.id = choice.finish_reason, answer.id
+    outcome.sources = urls(choice.message.annotations)
+    return outcome
+
+
+main({"loop": loop, "helper": helper}, "openai")

@@ -1,0 +1,54 @@
+"""What a capture says, read from the capture itself and not by citetap: its text, and the URLs of its sources."""
+
+import json
+import pathlib
+from dataclasses import dataclass
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@dataclass
+class Expected:
+    text: str
+    urls: list[str]
+
+
+def frames(path):
+    for block in path.read_text(encoding="utf-8").split("\n\n"):
+        data = [line[5:].strip() for line in block.split("\n") if line.startswith("data:")]
+        if data and data != ["[DONE]"]:
+            yield json.loads("".join(data))
+
+
+def doubao(path):
+    """A Doubao answer is there twice: in pieces for the eye, and in others for the voice. These are the latter."""
+    text, cards = "", {}
+    for frame in frames(path):
+        for patch in frame.get("patch_op", []):
+            text += patch["patch_value"].get("tts_content", "")
+            for block in patch["patch_value"].get("content_block", []):
+                for result in block["content"].get("search_query_result_block", {}).get("results", []):
+                    cards[result["text_card"]["index"]] = result["text_card"]["url"]
+    return Expected(text, [cards[index] for index in sorted(cards)])
+
+
+def tencent(path):
+    """The finish frame has the whole text, and the documents with paths that belong to the service's site."""
+    last = list(frames(path))[-1]
+    docs = last["additional_content"]["reference_docs"]
+    return Expected(last["content"], ["https://lexiangla.com" + doc["url"] for doc in docs])
+
+
+def openai(path):
+    """The deltas. The sources are those of the record beside the capture, as every service has them elsewhere."""
+    text = "".join(choice["delta"].get("content") or "" for frame in frames(path) for choice in frame["choices"])
+    record = json.loads(path.with_suffix("").with_suffix(".citations.json").read_text(encoding="utf-8"))
+    return Expected(text, [source["url"] for source in record["citations"] if source["url"]])
+
+
+def of(capture):
+    """Raises FileNotFoundError where there is no such capture."""
+    if capture.startswith("openai/"):
+        return openai(ROOT / "tests/fixtures" / f"{capture}.sse")
+    path = ROOT / "src/replay/captures" / f"{capture}.sse"
+    return tencent(path) if capture == "tencent" else doubao(path)

@@ -1,0 +1,151 @@
+"""Which client is run against what. Every cell is run; nothing here is a result."""
+
+from dataclasses import dataclass, field
+
+# What citetap cannot do yet: a column, a capture of one ("column/capture"), or a way to the sources. All of it is run
+# all the same, and the run fails when an entry's cells pass: then it goes from this list, which is to be empty.
+NOT_YET = {
+    "`/tasks/{id}`",
+    "native/openai",
+    "v1",
+    "v1-whole",
+    "ai-sdk",
+    "open-webui",
+}
+
+# Seconds: one answer, one process with all its answers, a server's start.
+CELL_TIMEOUT = 30
+DRIVER_TIMEOUT = 300
+START_TIMEOUT = 20
+
+
+@dataclass(frozen=True)
+class Route:
+    """One answer that can be asked for: which capture, spoken how, where."""
+
+    capture: str
+    dialect: str
+    server: str
+    path: str
+    headers: dict = field(default_factory=dict)
+    model: str = "any"
+
+
+@dataclass(frozen=True)
+class Column:
+    key: str
+    routes: tuple
+    whole: bool = False
+
+
+def demo(capture, dialect, profile, path):
+    return Route(capture, dialect, "demo", f"/{capture}{path}", {"x-citetap-profile": profile})
+
+
+DEMO_CAPTURES = ("doubao", "doubao-en", "tencent")
+
+# Captures of upstreams that speak as OpenAI does, each in its own way of citing.
+OPENAI_LIKE = ("perplexity", "openrouter", "ark-bots", "openai-search")
+
+COLUMNS = (
+    Column(
+        "native",
+        (
+            Route("doubao", "doubao", "demo", "/doubao/chat/completion"),
+            Route("doubao-en", "doubao", "demo", "/doubao-en/chat/completion"),
+            Route("tencent", "tencent", "demo", "/tencent/cgi-bin/v1/ai/qa"),
+            *(Route(f"openai/{name}", "openai", "serve", f"/openai/{name}") for name in OPENAI_LIKE),
+        ),
+    ),
+    # By header with the demo, by the route's own key with `serve`.
+    Column(
+        "openai",
+        (
+            *(demo(capture, "openai", "openai", "") for capture in DEMO_CAPTURES),
+            Route("doubao", "openai", "serve", "/profile/openai/doubao"),
+        ),
+    ),
+    Column(
+        "v1",
+        (
+            Route("doubao", "openai", "demo", "/v1", model="doubao-demo"),
+            Route("tencent", "openai", "demo", "/v1", model="lexiang-demo"),
+        ),
+    ),
+    Column(
+        "v1-whole",
+        (
+            Route("doubao", "openai", "demo", "/v1", model="doubao-demo"),
+            Route("tencent", "openai", "demo", "/v1", model="lexiang-demo"),
+        ),
+        whole=True,
+    ),
+    Column("ai-sdk", tuple(demo(capture, "ai-sdk", "ai-sdk", "/api/chat") for capture in DEMO_CAPTURES)),
+    Column("open-webui", tuple(demo(capture, "open-webui", "open-webui", "") for capture in DEMO_CAPTURES)),
+)
+
+# An event that is no chunk, in a stream of chunks and without citetap: what clients must not be given. These fail at
+# it, and a run in which they do not would see nothing.
+CONTROL = Column("control", (Route("control", "control", "player", "/control"),))
+FAIL_AT_CONTROL = {("openai_py.py", "loop"), ("openai_js.mjs", "loop"), ("openai_js.mjs", "helper"), ("ai_sdk.mjs", "compatible")}
+
+
+# Where the user of a client without a place for sources gets them: by the message's id, which the client knows; or by
+# a task of its own naming, which it sends along as a header.
+BY_ID = "`/citations/{id}`"
+BY_TASK = "`/tasks/{id}`"
+
+
+@dataclass(frozen=True)
+class Client:
+    """`env` and `script` are the process, `name` the function in it, `at` where its user finds the sources."""
+
+    label: str
+    env: str
+    script: str
+    name: str
+    speaks: tuple
+    at: str
+    # Whether it can ask for an answer in one piece.
+    whole: bool = False
+
+
+def openai_python(env):
+    label, script, speaks = "OpenAI Python {openai}", "openai_py.py", ("openai",)
+    yield Client(f"{label}, `create(stream=True)`", env, script, "loop", speaks, "`annotations`", whole=True)
+    yield Client(f"{label}, `.stream()`", env, script, "helper", speaks, "`annotations`")
+
+
+def openai_js(package, suffix=""):
+    label, script, speaks = f"OpenAI JS {{{package}}}", "openai_js.mjs", ("openai",)
+    yield Client(f"{label}, `create({{stream: true}})`", "node", script, "loop" + suffix, speaks, "`annotations`", whole=True)
+    yield Client(f"{label}, `.stream()`", "node", script, "helper" + suffix, speaks, "`annotations`")
+
+
+def ai_sdk(ai, openai, compatible, suffix=""):
+    label, script = f"AI SDK {{{ai}}}", "ai_sdk.mjs"
+    made = f"{label}, `@ai-sdk/openai` {{{openai}}}"
+    yield Client(made, "node", script, "openai" + suffix, ("openai",), "`sources`", whole=True)
+    made = f"{label}, `@ai-sdk/openai-compatible` {{{compatible}}}"
+    yield Client(made, "node", script, "compatible" + suffix, ("openai",), BY_ID, whole=True)
+    yield Client(f"{label}, `useChat` (its `AbstractChat`)", "node", script, "chat" + suffix, ("ai-sdk",), "`source-url` parts")
+    yield Client(f"{label}, `readUIMessageStream`", "node", script, "reader" + suffix, ("ai-sdk",), "`source-url` parts")
+
+
+WEB = ("doubao", "tencent")
+
+CLIENTS = (
+    *openai_python("openai"),
+    *openai_python("openai-old"),
+    *openai_js("openai"),
+    *openai_js("openai-6", "-6"),
+    *ai_sdk("ai", "@ai-sdk/openai", "@ai-sdk/openai-compatible"),
+    *ai_sdk("ai-6", "ai-6-openai", "ai-6-openai-compatible", "-6"),
+    Client("LangChain Python {langchain-openai}", "openai", "langchain_py.py", "chat", ("openai",), BY_TASK, whole=True),
+    Client("LangChain JS {@langchain/openai}", "node", "langchain_js.mjs", "chat", ("openai",), BY_ID, whole=True),
+    Client("LiteLLM {litellm}", "litellm", "litellm_py.py", "completion", ("openai",), "`annotations`", whole=True),
+    Client("as Open WebUI reads", "litellm", "open_webui.py", "backend", ("open-webui", "openai"), "`source` events, `annotations`"),
+    Client("`fetch`, eventsource-parser {eventsource-parser}", "node", "sse_js.mjs", "parser", WEB, "`citations` event"),
+    Client("`EventSource` (Node {node})", "node", "sse_js.mjs", "source", WEB, "`citations` event"),
+    Client("Python, `data:` lines only", "openai", "naive_py.py", "lines", WEB, "`citations` key"),
+)

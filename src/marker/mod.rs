@@ -2,6 +2,6 @@
 
 mod rewrite;
 mod scan;
-pub use rewrite::{Mark, Rewriter, Source, Sources, Style, rewrite};
+pub use rewrite::{Mark, Rewriter, Source, Sources, Style, rewrite, rewrite_whole};
 
 pub use scan::Scanner;

@@ -1,6 +1,7 @@
 //! How a record and an answer are put on the wire: in the upstream's own dialect ([`native`]), or in one
 //! that frontends already speak.
 
+pub mod html;
 pub mod native;
 pub mod openai;
 pub mod shapes;

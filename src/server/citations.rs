@@ -131,6 +131,18 @@ fn in_flight_of(app: &App, tenant: &str, id: &str, provider: Option<&str>) -> Op
     fits.then_some(watched)
 }
 
+/// The record of a message as it is now, in flight or stored.
+pub(super) async fn known(app: &App, tenant: &str, id: &str, provider: Option<&str>) -> Result<Record, Problem> {
+    if !is_plain_id(id) {
+        return Err(Problem::bad_id());
+    }
+    if let Some(watched) = in_flight_of(app, tenant, id, provider) {
+        return Ok((*watched.borrow().record).clone());
+    }
+    let entry = app.store.get(tenant, id, provider).await.map_err(store_problem)?;
+    entry.map(|entry| entry.record).ok_or_else(Problem::not_found)
+}
+
 pub(super) fn plain_json(status: StatusCode, body: Vec<u8>) -> Response {
     let kind = [
         (header::CONTENT_TYPE, "application/json"),

@@ -13,6 +13,7 @@ mod normalize;
 mod ops;
 pub mod problem;
 mod relay;
+mod render;
 mod search;
 mod stall;
 mod stalled;
@@ -93,6 +94,7 @@ impl App {
             normalizing: Semaphore::new(normalize::MAX_AT_ONCE),
             api: citations::router(app.clone())
                 .merge(normalize::router(app.clone()))
+                .merge(render::router(app.clone()))
                 .merge(search::router(app.clone())),
             search: Tavily::new(&config.search, config.timeouts.connect),
             searching: Semaphore::new(search::MAX_AT_ONCE),
@@ -147,5 +149,5 @@ impl App {
 
 /// Paths that a tenant asks; they win over a route with prefix `/`.
 fn is_api(path: &str) -> bool {
-    matches!(path, "/citations" | "/normalize" | "/search") || path.starts_with("/citations/")
+    matches!(path, "/citations" | "/normalize" | "/render" | "/search") || path.starts_with("/citations/")
 }

@@ -6,6 +6,7 @@ mod list;
 mod normalize;
 mod one;
 mod ops;
+mod render;
 mod search;
 mod tenants;
 

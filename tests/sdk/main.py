@@ -55,9 +55,10 @@ def drive(env, script, cells, bases, envs):
 
 
 def environment():
-    """No proxy and no key of the caller's, and nothing that phones home."""
+    """No setting, proxy or key of the caller's, and nothing that phones home."""
+    mine = ("CITETAP", "LANGCHAIN_", "LANGSMITH_", "LITELLM_", "OPENAI_", "NODE_")
     for name in list(os.environ):
-        if name.lower().endswith("_proxy") or name.startswith(("OPENAI_", "LANGCHAIN_", "LANGSMITH_", "LITELLM_")):
+        if name.lower().endswith("_proxy") or name.startswith(mine) or name in ("PORT", "RUST_LOG"):
             del os.environ[name]
     os.environ.update(NO_PROXY="*", DO_NOT_TRACK="1", LANGSMITH_TRACING="false")
 

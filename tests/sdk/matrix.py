@@ -87,7 +87,12 @@ COLUMNS = (
 # An event that is no chunk, in a stream of chunks and without citetap: what clients must not be given. These fail at
 # it, and a run in which they do not would see nothing.
 CONTROL = Column("control", (Route("control", "control", "player", "/control"),))
-FAIL_AT_CONTROL = {("openai_py.py", "loop"), ("openai_js.mjs", "loop"), ("openai_js.mjs", "helper"), ("ai_sdk.mjs", "compatible")}
+FAIL_AT_CONTROL = {
+    ("openai_py.py", "loop"),
+    ("openai_js.mjs", "loop"),
+    ("openai_js.mjs", "helper"),
+    ("ai_sdk.mjs", "compatible"),
+}
 
 
 # Where the user of a client without a place for sources gets them: by the message's id, which the client knows; or by
@@ -118,7 +123,9 @@ def openai_python(env):
 
 def openai_js(package, suffix=""):
     label, script, speaks = f"OpenAI JS {{{package}}}", "openai_js.mjs", ("openai",)
-    yield Client(f"{label}, `create({{stream: true}})`", "node", script, "loop" + suffix, speaks, "`annotations`", whole=True)
+    yield Client(
+        f"{label}, `create({{stream: true}})`", "node", script, "loop" + suffix, speaks, "`annotations`", whole=True
+    )
     yield Client(f"{label}, `.stream()`", "node", script, "helper" + suffix, speaks, "`annotations`")
 
 
@@ -128,8 +135,12 @@ def ai_sdk(ai, openai, compatible, suffix=""):
     yield Client(made, "node", script, "openai" + suffix, ("openai",), "`sources`", whole=True)
     made = f"{label}, `@ai-sdk/openai-compatible` {{{compatible}}}"
     yield Client(made, "node", script, "compatible" + suffix, ("openai",), BY_ID, whole=True)
-    yield Client(f"{label}, `useChat` (its `AbstractChat`)", "node", script, "chat" + suffix, ("ai-sdk",), "`source-url` parts")
-    yield Client(f"{label}, `readUIMessageStream`", "node", script, "reader" + suffix, ("ai-sdk",), "`source-url` parts")
+    yield Client(
+        f"{label}, `useChat` (its `AbstractChat`)", "node", script, "chat" + suffix, ("ai-sdk",), "`source-url` parts"
+    )
+    yield Client(
+        f"{label}, `readUIMessageStream`", "node", script, "reader" + suffix, ("ai-sdk",), "`source-url` parts"
+    )
 
 
 WEB = ("doubao", "tencent")
@@ -141,11 +152,22 @@ CLIENTS = (
     *openai_js("openai-6", "-6"),
     *ai_sdk("ai", "@ai-sdk/openai", "@ai-sdk/openai-compatible"),
     *ai_sdk("ai-6", "ai-6-openai", "ai-6-openai-compatible", "-6"),
-    Client("LangChain Python {langchain-openai}", "openai", "langchain_py.py", "chat", ("openai",), BY_TASK, whole=True),
+    Client(
+        "LangChain Python {langchain-openai}", "openai", "langchain_py.py", "chat", ("openai",), BY_TASK, whole=True
+    ),
     Client("LangChain JS {@langchain/openai}", "node", "langchain_js.mjs", "chat", ("openai",), BY_ID, whole=True),
     Client("LiteLLM {litellm}", "litellm", "litellm_py.py", "completion", ("openai",), "`annotations`", whole=True),
-    Client("as Open WebUI reads", "litellm", "open_webui.py", "backend", ("open-webui", "openai"), "`source` events, `annotations`"),
-    Client("`fetch`, eventsource-parser {eventsource-parser}", "node", "sse_js.mjs", "parser", WEB, "`citations` event"),
+    Client(
+        "like Open WebUI's backend (aiohttp {aiohttp})",
+        "litellm",
+        "open_webui.py",
+        "backend",
+        ("open-webui", "openai"),
+        "`source` events, `annotations`",
+    ),
+    Client(
+        "`fetch`, eventsource-parser {eventsource-parser}", "node", "sse_js.mjs", "parser", WEB, "`citations` event"
+    ),
     Client("`EventSource` (Node {node})", "node", "sse_js.mjs", "source", WEB, "`citations` event"),
     Client("Python, `data:` lines only", "openai", "naive_py.py", "lines", WEB, "`citations` key"),
 )

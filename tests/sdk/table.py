@@ -8,18 +8,20 @@ from matrix import CLIENTS, COLUMNS, NOT_YET
 BEGIN, END = "<!-- clients: made by tests/sdk/run -->", "<!-- clients: end -->"
 
 HEADS = {
-    "README.md": ("client", "sources in", {"v1": "`/v1`", "v1-whole": "`/v1`, whole"}),
-    "README.zh-CN.md": ("客户端", "来源在", {"v1": "`/v1`", "v1-whole": "`/v1`，非流式"}),
+    "README.md": {"client": "client", "at": "sources in", "v1": "`/v1`", "v1-whole": "`/v1`, whole"},
+    "README.zh-CN.md": {"client": "客户端", "at": "来源在", "v1": "`/v1`", "v1-whole": "`/v1`，非流式"},
 }
 
 CHINESE = {
-    "as Open WebUI reads": "按 Open WebUI 的读法",
+    "like Open WebUI's backend (aiohttp ": "仿 Open WebUI 后端（aiohttp ",
     "Python, `data:` lines only": "Python，只读 `data:` 行",
     "`source-url` parts": "`source-url` 部分",
     "`source` events, ": "`source` 事件、",
     "`citations` event": "`citations` 事件",
     "`citations` key": "`citations` 键",
     " (its `AbstractChat`)": "（即 `AbstractChat`）",
+    "`EventSource` (": "`EventSource`（",
+    ") |": "） |",
     ", ": "，",
 }
 
@@ -36,9 +38,9 @@ def made(cells):
 
 
 def one(cells, columns, name):
-    client, place, heads = HEADS[name]
+    heads = HEADS[name]
     names = [heads.get(column.key, f"`{column.key}`") for column in columns]
-    lines = [row([client, *names, place]), row(["---"] * (len(columns) + 2))]
+    lines = [row([heads["client"], *names, heads["at"]]), "|---" * (len(columns) + 2) + "|"]
     for each in CLIENTS:
         mine = [cell for cell in cells if cell.client is each]
         marks = [mark([cell for cell in mine if cell.column is column]) for column in columns]
@@ -66,7 +68,7 @@ def row(parts):
 
 
 def block(text):
-    return f"{BEGIN}\n{text}\n{END}"
+    return f"{BEGIN}\n\n{text}\n\n{END}"
 
 
 def write(tables):

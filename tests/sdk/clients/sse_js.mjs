@@ -9,7 +9,9 @@ class Tencent extends Outcome {
 
   take(name, data) {
     const frame = JSON.parse(data);
-    this.add(frame.delta_content);
+    // Naive on purpose: a frame without it would add "undefined" to the text.
+    this.text += frame.delta_content;
+    this.pieces += 1;
     if (name === "finish") {
       this.end = frame.finish_reason;
       this.id = frame.completion_id;

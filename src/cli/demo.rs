@@ -67,7 +67,8 @@ fn configuration(args: &Args, upstream: &str) -> String {
         args.listen,
         toml::Value::String(store)
     );
-    for (name, provider) in [("doubao", "doubao"), ("tencent", "tencent"), ("doubao-en", "auto")] {
+    for (name, provider) in [("doubao", "doubao"), ("tencent", "tencent"), ("doubao-en", "auto"), ("openai", "openai")]
+    {
         toml += &format!(
             "[[routes]]\nname = \"{name}\"\nprefix = \"/{name}\"\nupstream = \"{upstream}/{name}\"\n\
              provider = \"{provider}\"\nlink_base = \"https://lexiangla.com\"\n"
@@ -82,7 +83,8 @@ fn welcome(listen: SocketAddr, args: &Args) -> String {
         "citetap {version} demo on http://{host}, in front of a scripted upstream. Nothing leaves this machine.\n\n\
          Watch an answer stream, with one \"event: citations\" before its finish:\n\n  \
          curl -N http://{host}/doubao/chat/completion -d '{{}}'\n  \
-         curl -N http://{host}/tencent/cgi-bin/v1/ai/qa -d '{{}}'\n\n\
+         curl -N http://{host}/tencent/cgi-bin/v1/ai/qa -d '{{}}'\n  \
+         curl -N http://{host}/openai/v1/chat/completions -d '{{\"stream\":true}}'\n\n\
          Then ask what it rests on:\n\n  \
          curl -s http://{host}/citations/{id}\n\n\
          In English: curl -N http://{host}/doubao-en/chat/completion -d '{{}}'\n\

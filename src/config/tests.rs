@@ -9,6 +9,7 @@ mod origins;
 mod routes;
 mod rules;
 mod search;
+mod supplement;
 mod tenants;
 mod values;
 

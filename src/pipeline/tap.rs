@@ -13,9 +13,9 @@ use super::heard::{Ear, Heard};
 use crate::{
     citation::{
         Ledger, Record, Rules,
-        record::{RecordType, is_plain_id},
+        record::{RecordType, Status, path_id},
+        supplement::{self, Supply},
         text,
-        url::source_id,
     },
     marker::{Source, Sources},
     profile::{Opening, Positions},
@@ -34,12 +34,16 @@ pub struct Context {
     pub created: Timestamp,
     /// The id of a message that names none.
     pub fallback_id: String,
+    /// The task that the client says it belongs to.
+    pub task: Option<String>,
     pub rules: Arc<Rules>,
 }
 
 pub struct Tap {
     adapter: Box<dyn Adapter>,
     seen: Seen,
+    /// What a search of our own found.
+    pub(super) supply: Supply,
     context: Context,
 }
 
@@ -75,7 +79,7 @@ impl Tap {
 
     pub(super) fn with(adapter: Box<dyn Adapter>, context: Context) -> Self {
         let seen = Seen { ledger: Ledger::new(context.link_base.clone()), ..Seen::default() };
-        Self { adapter, seen, context }
+        Self { adapter, seen, supply: Supply::None, context }
     }
 
     /// Reads a frame; what it said is kept in `heard`, where somebody wants it.
@@ -140,6 +144,9 @@ impl Tap {
 
     /// How many sources an event would name.
     pub fn citable(&self) -> usize {
+        if let Supply::Found(_) = self.supply {
+            return self.record(false).citations.iter().filter(|citation| citation.status == Status::Ok).count();
+        }
         self.seen.ledger.kept(&self.context.rules.scores, self.context.created)
     }
 
@@ -148,20 +155,22 @@ impl Tap {
         let rules = &self.context.rules;
         let view = self.seen.ledger.view(&rules.scores, self.context.created);
         let mut metadata = Map::new();
-        let message_id = match self.seen.message.as_deref().map(path_id) {
-            Some((id, original)) => {
-                if let Some(original) = original {
-                    metadata.insert("originalMessageId".to_owned(), Value::String(original));
-                }
-                id
+        let mut plain = |id: &str, key: &str| {
+            let (id, original) = path_id(id);
+            if let Some(original) = original {
+                metadata.insert(key.to_owned(), Value::String(original));
             }
-            None => self.context.fallback_id.clone(),
+            id
         };
-        Record {
+        let message_id = self.seen.message.as_deref().map(|id| plain(id, "originalMessageId"));
+        let message_id = message_id.unwrap_or_else(|| self.context.fallback_id.clone());
+        let task_id = self.context.task.as_deref().map(|id| plain(id, "originalTaskId"));
+        let mut record = Record {
             kind: RecordType::Citations,
             version: 1,
             message_id,
             conversation_id: self.seen.conversation.clone(),
+            task_id,
             provider: self.adapter.provider().unwrap_or("unknown").to_owned(),
             route: self.context.route.clone(),
             source: "default".to_owned(),
@@ -179,7 +188,9 @@ impl Tap {
             citations: view.citations,
             stats: view.stats,
             metadata,
-        }
+        };
+        supplement::join(&mut record, &self.supply, &rules.corroboration);
+        record
     }
 }
 
@@ -200,14 +211,6 @@ impl Sources for Known<'_> {
             content: citation.content.as_deref(),
         })
     }
-}
-
-/// An id that is not plain becomes `x-` and a hash; the original is kept beside it.
-fn path_id(id: &str) -> (String, Option<String>) {
-    if is_plain_id(id) {
-        return (id.to_owned(), None);
-    }
-    (format!("x-{}", source_id(id)), Some(text::line(id, 1024).0))
 }
 
 impl Sink for Seen {
@@ -237,9 +240,9 @@ impl Sink for Seen {
                 self.any = true;
                 self.ledger.reference(&reference);
             }
-            Signal::Failed { id, position, reason: _ } => self.ledger.failed(id, position),
             Signal::Usage(_) => {}
             Signal::Finish(_) => self.finish = true,
+            Signal::Failed { id, position, code } => self.ledger.failed(id.as_deref(), position, code),
             // What fails after the finish does not unfinish the answer.
             Signal::Fault { .. } => self.fault |= !self.finish,
         }

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::{
     citation::{export::escaped, text},
-    marker::{self, Mark, Sources, Style},
+    marker::{self, Sources, Style, Swap},
 };
 
 /// One private character stands for each marker; so many can be told apart, further ones stay text.
@@ -62,8 +62,6 @@ static CLEANER: LazyLock<Builder<'static>> = LazyLock::new(|| {
         .add_clean_content_tags(["script", "style", "template", "title", "iframe", "noscript", "textarea"])
         .add_tag_attributes("a", ["href", "title"])
         .add_tag_attributes("ol", ["start"])
-        .add_tag_attributes("td", ["align"])
-        .add_tag_attributes("th", ["align"])
         .add_url_schemes(["http", "https"])
         .url_relative(UrlRelative::Deny)
         .set_tag_attribute_value("a", "target", "_blank")
@@ -84,7 +82,7 @@ struct Data<'a> {
 
 /// The answer as HTML, with the markers that have a source as links to it.
 pub fn html(answer: &str, sources: &dyn Sources) -> String {
-    let (_, marks) = marker::rewrite(answer, Style::Keep, sources);
+    let marks = marker::swaps(answer, Style::Link, sources);
     let marked = tokens(answer, &marks);
     let options =
         Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS | Options::ENABLE_MATH;
@@ -97,7 +95,7 @@ pub fn html(answer: &str, sources: &dyn Sources) -> String {
 
 /// A private character in brackets for each marker. Brackets, as a marker has some: what may stand beside
 /// punctuation in Markdown stands there still.
-fn tokens(answer: &str, marks: &[Mark]) -> String {
+fn tokens(answer: &str, marks: &[Swap]) -> String {
     let mut out = String::with_capacity(answer.len());
     let mut from = 0;
     for (index, mark) in (0..MAX_MARKS).zip(marks) {
@@ -136,7 +134,7 @@ fn inert(event: Event<'_>) -> Event<'_> {
 }
 
 /// Puts our links where their characters stand; inside a tag, where there should be none, the marker's text.
-fn with_links(clean: &str, answer: &str, marks: &[Mark], sources: &dyn Sources) -> String {
+fn with_links(clean: &str, answer: &str, marks: &[Swap], sources: &dyn Sources) -> String {
     let mut out = String::with_capacity(clean.len());
     let (mut in_tag, mut in_value) = (false, false);
     let mut rest = clean;
@@ -146,7 +144,7 @@ fn with_links(clean: &str, answer: &str, marks: &[Mark], sources: &dyn Sources) 
             if in_tag {
                 out.push_str(&escaped(&written(answer, mark)))
             } else {
-                links(mark, answer, sources, &mut out)
+                links(mark, sources, &mut out)
             }
             rest = rest.get(len..).unwrap_or_default();
             continue;
@@ -163,7 +161,7 @@ fn with_links(clean: &str, answer: &str, marks: &[Mark], sources: &dyn Sources) 
     out
 }
 
-fn token<'m>(text: &str, marks: &'m [Mark]) -> Option<(&'m Mark, usize)> {
+fn token<'m>(text: &str, marks: &'m [Swap]) -> Option<(&'m Swap, usize)> {
     let mut chars = text.char_indices().skip(1);
     let mark = marks.get(index_of(chars.next()?.1)?)?;
     match chars.next()? {
@@ -173,16 +171,17 @@ fn token<'m>(text: &str, marks: &'m [Mark]) -> Option<(&'m Mark, usize)> {
 }
 
 /// The marker as the answer has it.
-fn written<'a>(answer: &'a str, mark: &Mark) -> Cow<'a, str> {
+fn written<'a>(answer: &'a str, mark: &Swap) -> Cow<'a, str> {
     let range = usize::try_from(mark.input.start).ok().zip(usize::try_from(mark.input.end).ok());
     Cow::Borrowed(range.and_then(|(start, end)| answer.get(start..end)).unwrap_or_default())
 }
 
-fn links(mark: &Mark, answer: &str, sources: &dyn Sources, out: &mut String) {
-    let found = mark.numbers.iter().filter_map(|number| Some((*number, sources.find(*number)?)));
-    let mut any = false;
-    for (number, source) in found {
-        any = true;
+fn links(mark: &Swap, sources: &dyn Sources, out: &mut String) {
+    for number in mark.numbers.iter().copied() {
+        let Some(source) = sources.find(number) else {
+            out.push_str(&format!("[{number}]"));
+            continue;
+        };
         let url =
             source.url.filter(|url| url.starts_with("http://") || url.starts_with("https://")).unwrap_or_default();
         let title = source.title.unwrap_or_default();
@@ -197,9 +196,6 @@ fn links(mark: &Mark, answer: &str, sources: &dyn Sources, out: &mut String) {
                 "<a class=\"citation\" href=\"{href}\" title=\"{title}\" target=\"_blank\" referrerpolicy=\"no-referrer\" rel=\"{REL}\">{sup}</a>"
             ));
         }
-    }
-    if !any {
-        out.push_str(&escaped(&written(answer, mark)));
     }
 }
 

@@ -82,7 +82,7 @@ fn unknown_numbers_and_code_stay_text() {
 fn markdown_around_markers_is_markdown_still() {
     assert!(of("**粗体：**[1]后文").starts_with("<p><strong>粗体：</strong><a class"), "{}", of("**粗体：**[1]后文"));
     let table = of("| a | b |\n|---|:-:|\n| x [1] | y |");
-    assert!(table.contains("<td>x <a class=\"citation\"") && table.contains("<td align=\"center\">y</td>"), "{table}");
+    assert!(table.contains("<td>x <a class=\"citation\"") && table.contains("<td>y</td>"), "{table}");
     assert!(of("- a [1]\n- b [2]").matches("<li>").count() == 2);
 }
 
@@ -178,7 +178,7 @@ fn hostile_texts_come_out_harmless() {
         "u",
         "ul",
     ];
-    let attributes = ["href", "title", "class", "rel", "target", "referrerpolicy", "data-citation", "start", "align"];
+    let attributes = ["href", "title", "class", "rel", "target", "referrerpolicy", "data-citation", "start"];
     for (hostile, evil_source) in texts.iter().flat_map(|text| [(text, false), (text, true)]) {
         let text = if evil_source { "fact [1] [2]".to_owned() } else { format!("{hostile} [2]") };
         let leak: &'static str = hostile;

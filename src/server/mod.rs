@@ -12,11 +12,15 @@ mod live;
 mod normalize;
 mod ops;
 pub mod problem;
+mod records;
 mod relay;
 mod render;
+mod request;
 mod search;
 mod stall;
 mod stalled;
+mod supplement;
+mod tasks;
 
 use std::{
     net::SocketAddr,
@@ -36,7 +40,7 @@ pub use body::AnyBody;
 pub use listen::{Signals, run};
 use live::Live;
 use problem::Problem;
-use relay::RequestBody;
+use request::RequestBody;
 
 use crate::{
     config::{Config, Route},
@@ -65,9 +69,14 @@ pub struct App {
     cut: CancellationToken,
     /// Turns at `/normalize`.
     normalizing: Semaphore,
+    /// Turns at `/tasks`.
+    reading: Semaphore,
     /// `None` without a key.
     search: Option<Tavily>,
     searching: Semaphore,
+    /// Copies of requests whose query is searched for.
+    copies: Arc<Budget>,
+    supplementing: Semaphore,
     api: axum::Router,
 }
 
@@ -95,9 +104,13 @@ impl App {
             api: citations::router(app.clone())
                 .merge(normalize::router(app.clone()))
                 .merge(render::router(app.clone()))
-                .merge(search::router(app.clone())),
+                .merge(search::router(app.clone()))
+                .merge(tasks::router(app.clone())),
+            reading: Semaphore::new(tasks::MAX_AT_ONCE),
             search: Tavily::new(&config.search, config.timeouts.connect),
             searching: Semaphore::new(search::MAX_AT_ONCE),
+            copies: Budget::new(supplement::MAX_COPIES),
+            supplementing: Semaphore::new(supplement::MAX_AT_ONCE),
             store,
             writer,
             metrics,
@@ -149,5 +162,7 @@ impl App {
 
 /// Paths that a tenant asks; they win over a route with prefix `/`.
 fn is_api(path: &str) -> bool {
-    matches!(path, "/citations" | "/normalize" | "/render" | "/search") || path.starts_with("/citations/")
+    matches!(path, "/citations" | "/normalize" | "/render" | "/search" | "/tasks")
+        || path.starts_with("/citations/")
+        || path.starts_with("/tasks/")
 }

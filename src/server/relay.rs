@@ -2,34 +2,34 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
-    pin::Pin,
     str::FromStr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    task::{Context as Task, Poll},
     time::Instant,
 };
 
-use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version,
     header::{self, HeaderName},
 };
-use http_body::{Body, Frame, SizeHint};
+use http_body::Body;
 use hyper::body::Incoming;
 
 use super::{
     AnyBody, App, auth, foreign,
     keeper::{Place, Watch},
     problem::Problem,
+    records::{Owner, Records},
+    request::RequestBody,
+    supplement,
 };
 use crate::{
     config::{Inject, Manner, Profile, Provider, Route},
     pipeline::{
-        Context, Pipeline, Settings,
-        body::{BoxError, Clocks, TapBody},
+        Context, Pipeline, Settings, Supplement,
+        body::{Clocks, TapBody},
     },
     telemetry::{ReasonLabel, RequestLabels, RouteLabel},
     upstream,
@@ -38,6 +38,8 @@ use crate::{
 const INJECT: HeaderName = HeaderName::from_static("x-citetap-inject");
 const PROFILE: HeaderName = HeaderName::from_static("x-citetap-profile");
 const MARKERS: HeaderName = HeaderName::from_static("x-citetap-markers");
+/// The task that the message belongs to, for `/tasks`. Ours to read, not the upstream's.
+const TASK: HeaderName = HeaderName::from_static("x-task-id");
 const NONCE: HeaderName = HeaderName::from_static("x-citetap-nonce");
 /// Also the id of a message that names none.
 const REQUEST: HeaderName = HeaderName::from_static("x-citetap-request");
@@ -73,23 +75,20 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: SocketAddr) 
     let target = upstream::target(&route.upstream, rest, head.uri.query())
         .map_err(|_| Problem::bad_request("the path is no path"))?;
 
+    let task = task_of(&mut head.headers);
     let trusted = is_trusted(&app, peer.ip());
     upstream::request_headers(&mut head.headers, trusted, &route.request_headers);
     let over = Arc::new(AtomicBool::new(false));
-    let mut outgoing = Request::new(RequestBody { inner: body, left: limit, over: Arc::clone(&over) });
+    let (copy, search) = supplement::begin(&app, route).unzip();
+    let mut outgoing = Request::new(RequestBody { inner: body, left: limit, over: Arc::clone(&over), copy });
     let head_only = head.method == Method::HEAD;
     *outgoing.method_mut() = head.method;
     *outgoing.uri_mut() = target;
     *outgoing.headers_mut() = head.headers;
 
-    let mut watch = Watch::new(
-        place,
-        tenant,
-        route.name.clone(),
-        uuid::Uuid::now_v7(),
-        began,
-        jiff::Timestamp::now().as_millisecond(),
-    );
+    let created_ms = jiff::Timestamp::now().as_millisecond();
+    let owner = Owner { app: Arc::clone(&app), route: route.name.clone(), tenant, created_ms };
+    let mut watch = Watch::new(place, Records::new(owner, search), uuid::Uuid::now_v7(), began);
     let first_byte = app.config.timeouts.first_byte;
     let answer = tokio::select! {
         answer = tokio::time::timeout(first_byte, app.client.send(outgoing)) => answer,
@@ -120,7 +119,7 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: SocketAddr) 
     if wants.manner.profile != Profile::Native && answer.status().as_u16() >= 400 {
         return Ok(foreign::error(answer).await);
     }
-    Ok(respond(&app, route, answer, watch, wants, head_only))
+    Ok(respond(&app, route, answer, watch, wants, task, head_only))
 }
 
 /// The upstream's answer, through the tap where it is a stream.
@@ -128,13 +127,18 @@ fn respond(
     app: &Arc<App>,
     route: &Route,
     answer: Response<Incoming>,
-    watch: Watch,
+    mut watch: Watch,
     wants: Wants,
+    task: Option<String>,
     head_only: bool,
 ) -> Response<AnyBody> {
     let (mut head, body) = answer.into_parts();
     upstream::response_headers(&mut head.headers, &route.response_headers);
     let readable = if head_only { None } else { readable(app, route, wants.manner, head.status, &head.headers) };
+    if readable.is_none() {
+        // There will be no record for it.
+        watch.records.search = None;
+    }
     let nonce = uuid::Uuid::new_v4().simple().to_string();
     let context = readable.map(|_| Context {
         route: route.name.clone(),
@@ -143,6 +147,7 @@ fn respond(
         nonce: nonce.clone(),
         created: jiff::Timestamp::now(),
         fallback_id: watch.request.to_string(),
+        task,
         rules: Arc::clone(&app.config.rules),
     });
     let Wants { inject, mut manner } = wants;
@@ -168,6 +173,7 @@ fn respond(
         inject,
         emit_empty: route.emit_empty,
         manner,
+        supplement: if watch.records.search.is_some() { route.supplement.when } else { Supplement::Off },
         whole: readable == Some(Readable::Whole),
         frame_cap: app.config.limits.frame,
         budget: Arc::clone(&app.budget),
@@ -283,6 +289,13 @@ fn asked<T: FromStr>(headers: &HeaderMap, name: &HeaderName, otherwise: T, what:
     asked.ok_or_else(|| Problem::bad_request(what))
 }
 
+/// Takes the header out: the upstream never sees it. Of several the first counts, and an empty one says nothing.
+fn task_of(headers: &mut HeaderMap) -> Option<String> {
+    let task = headers.remove(TASK)?;
+    let task = String::from_utf8_lossy(task.as_bytes()).trim().to_owned();
+    (!task.is_empty()).then_some(task)
+}
+
 /// The route with the longest prefix, which ends at a slash or at the path's end, and what follows it.
 fn find<'r, 'p>(routes: &'r [Route], path: &'p str) -> Option<(&'r Route, &'p str)> {
     routes.iter().find_map(|route| {
@@ -308,41 +321,4 @@ fn has_dot_segments(path: &str) -> bool {
 
 fn is_trusted(app: &App, peer: IpAddr) -> bool {
     app.config.trusted_proxies.iter().any(|net| net.contains(&peer.to_canonical()))
-}
-
-/// The client's body, as it comes, up to the limit.
-pub struct RequestBody {
-    inner: Incoming,
-    left: u64,
-    over: Arc<AtomicBool>,
-}
-
-impl Body for RequestBody {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let this = self.get_mut();
-        Pin::new(&mut this.inner).poll_frame(task).map(|frame| {
-            let frame = frame?.map_err(BoxError::from);
-            if let Some(data) = frame.as_ref().ok().and_then(Frame::data_ref) {
-                match this.left.checked_sub(data.len() as u64) {
-                    Some(left) => this.left = left,
-                    None => {
-                        this.over.store(true, Ordering::Relaxed);
-                        return Some(Err("the request body is too large".into()));
-                    }
-                }
-            }
-            Some(frame)
-        })
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
-    }
 }

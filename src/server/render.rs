@@ -111,13 +111,13 @@ async fn render(
 
 fn rendered(text: &str, style: Option<Style>, list: &List) -> Rendered {
     let (_, marks) = marker::rewrite(text, Style::Keep, list);
-    let mut cited: Vec<u32> = marks.iter().flat_map(|mark| mark.numbers.iter().copied()).collect();
+    let mut cited: Vec<u32> = marks.iter().map(|mark| mark.number).collect();
     cited.sort_unstable();
     cited.dedup();
     let Some(style) = style else {
         return Rendered { style: "html", text: None, html: Some(html::html(text, list)), cited };
     };
-    let text = marker::rewrite_whole(text, style, list);
+    let text = marker::rewritten(text, style, list);
     Rendered { style: style.as_str(), text: Some(text), html: None, cited }
 }
 

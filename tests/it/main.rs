@@ -4,6 +4,7 @@
 mod api;
 mod cli;
 mod crash;
+mod evidence;
 mod golden;
 mod net;
 mod process;
@@ -11,4 +12,5 @@ mod promises;
 mod relay;
 mod serving;
 mod sse_cases;
+mod supplement;
 mod support;

@@ -6,7 +6,7 @@ import uuid
 from urllib.parse import quote
 
 import expect
-from matrix import BY_ID, BY_TASK, CELL_TIMEOUT, CLIENTS, COLUMNS, CONTROL, FAIL_AT_CONTROL, NOT_YET
+from matrix import BY_ID, BY_TASK, CELL_TIMEOUT, CLIENTS, COLUMNS, CONTROL, DIRECT, FAIL_AT_CONTROL, NOT_YET
 
 
 class Cell:
@@ -17,6 +17,10 @@ class Cell:
         self.outcome, self.problems = None, []
         # What is wrong with its sources while the way to them is not there yet.
         self.waiting = []
+        # The same client and upstream without citetap.
+        self.direct = None
+        # It cannot read this upstream without citetap either.
+        self.own_fault = False
 
     def later(self):
         """The entry of NOT_YET that it waits for, if there is one."""
@@ -38,6 +42,8 @@ class Cell:
     def sources(self):
         if self.waiting:
             return "not yet"
+        if self.own_fault:
+            return "-"
         if self.client.at in (BY_ID, BY_TASK):
             return self.client.at
         return len((self.outcome or {}).get("sources") or [])
@@ -60,20 +66,40 @@ def control(only):
     return [Cell(client, CONTROL, route) for client in clients for route in CONTROL.routes]
 
 
-def judged(cell, bases):
-    outcome = cell.outcome
-    if outcome is None:
-        cell.problems = ["the process ended before this one"]
-    elif outcome["error"]:
-        cell.problems = [outcome["error"]]
-    elif cell.column is not CONTROL:
-        expected = expect.of(cell.route.capture)
-        cell.problems = list(of_the_text(cell, outcome, expected))
+def direct(cells):
+    """The counterparts of those that are relayed as they come."""
+    routes = {route.capture: route for route in DIRECT.routes}
+    found = []
+    for cell in cells:
+        if cell.column.key == "native" and cell.route.capture in routes:
+            cell.direct = Cell(cell.client, DIRECT, routes[cell.route.capture])
+            found.append(cell.direct)
+    return found
+
+
+def judge(cell, bases):
+    expected = expect.of(cell.route.capture)
+    cell.problems = list(of_the_text(cell, expected))
+    if cell.direct and list(of_the_text(cell.direct, expected)):
+        cell.own_fault = True
+        cell.problems = list(unlike(cell.outcome, cell.direct.outcome))
+    elif not (cell.outcome or {}).get("error"):
         later = cell.waiting if cell.client.at in NOT_YET else cell.problems
-        later += of_the_sources(cell, outcome, expected, bases[cell.route.server])
+        later += of_the_sources(cell, cell.outcome, expected, bases[cell.route.server])
 
 
-def of_the_text(cell, outcome, expected):
+def unlike(outcome, other):
+    """Where it ends in an error without citetap, there is nothing to be like."""
+    for what in ("text", "end", "error"):
+        if other and not other["error"] and outcome and outcome[what] != other[what]:
+            yield f"{what} is {outcome[what]!r}, without citetap {other[what]!r}"
+
+
+def of_the_text(cell, expected):
+    outcome = cell.outcome or {"error": "the process ended before this one"}
+    if outcome["error"]:
+        yield outcome["error"]
+        return
     if outcome["text"] != expected.text:
         yield difference(outcome["text"], expected.text)
     if outcome["end"] != "stop":
@@ -85,8 +111,10 @@ def of_the_text(cell, outcome, expected):
 def of_the_sources(cell, outcome, expected, base):
     at, sources = cell.client.at, outcome["sources"]
     if at not in (BY_ID, BY_TASK):
-        if sources != expected.urls:
-            yield f"{len(expected.urls)} sources expected, got {sources}"
+        # Where the upstream has annotations, ours are not sent, and the client has what it has of them.
+        wanted = cell.direct.outcome["sources"] if expected.annotated else expected.urls
+        if sources != wanted:
+            yield f"{len(wanted)} sources expected, got {sources}"
         return
     if sources:
         yield "it has a place for sources now: say where in matrix.py"

@@ -11,6 +11,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 class Expected:
     text: str
     urls: list[str]
+    # Whether the upstream itself sends them as OpenAI does.
+    annotated: bool = False
 
 
 def frames(path):
@@ -41,9 +43,13 @@ def tencent(path):
 
 def openai(path):
     """The deltas. The sources are those of the record beside the capture, as every service has them elsewhere."""
-    text = "".join(choice["delta"].get("content") or "" for frame in frames(path) for choice in frame["choices"])
-    record = json.loads(path.with_suffix("").with_suffix(".citations.json").read_text(encoding="utf-8"))
-    return Expected(text, [source["url"] for source in record["citations"] if source["url"]])
+    deltas = [choice.get("delta", {}) for frame in frames(path) for choice in frame.get("choices", [])]
+    record = json.loads(path.with_suffix(".citations.json").read_text(encoding="utf-8"))
+    return Expected(
+        "".join(delta.get("content") or "" for delta in deltas),
+        [source["url"] for source in record["citations"] if source["url"]],
+        any(delta.get("annotations") for delta in deltas),
+    )
 
 
 def of(capture):

@@ -12,8 +12,8 @@ import subprocess
 import sys
 
 import table
-from cells import control, judged, planned
-from matrix import CELL_TIMEOUT, CLIENTS, DRIVER_TIMEOUT, NOT_YET
+from cells import control, direct, judge, planned
+from matrix import CELL_TIMEOUT, DRIVER_TIMEOUT, NOT_YET
 from servers import servers
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -65,33 +65,30 @@ def environment():
 
 def run(binary, envs, only):
     cells = planned(only)
-    groups = {}
-    for cell in cells + control(only):
+    controls, groups = control(only), {}
+    for cell in cells + direct(cells) + controls:
         groups.setdefault((cell.client.env, cell.client.script), []).append(cell)
     with servers(binary, envs / "run") as bases:
         with concurrent.futures.ThreadPoolExecutor(PROCESSES) as pool:
             runs = [pool.submit(drive, *key, group, bases, envs) for key, group in groups.items()]
             for each in runs:
                 each.result()
-        for group in groups.values():
-            for cell in group:
-                judged(cell, bases)
-    cells.sort(key=lambda cell: CLIENTS.index(cell.client))
-    controls = [cell for group in groups.values() for cell in group if cell not in cells]
+        for cell in cells:
+            judge(cell, bases)
     return cells, controls
 
 
-def verdict(cells, controls):
-    """Prints each cell; gives the number of those that must not be as they are."""
+def verdict(cells, controls, loud):
+    """Prints each cell, if `loud` also why one is not yet as it will be; gives the number of red ones."""
     bad = 0
     for cell in cells:
         red = bool(cell.problems) and not cell.later()
         bad += red
         got = cell.outcome or {"text": "", "end": None}
-        mark = "RED" if red else "-- " if cell.problems else "ok "
+        mark = "RED" if red else "-- " if cell.problems else "own" if cell.own_fault else "ok "
         text, end = len(got["text"]), got["end"]
         print(f"{mark} {table.label(cell):<62} {cell.name:<34} text {text:>4}  end {end}  sources {cell.sources()}")
-        if red:
+        if cell.problems and (red or loud):
             print("    " + "\n    ".join(cell.problems))
     for cell in controls:
         if not cell.outcome or not cell.outcome["error"]:
@@ -104,7 +101,8 @@ def verdict(cells, controls):
             print(f"RED {entry} works now: take it off NOT_YET in tests/sdk/matrix.py, and run tests/sdk/run --write")
             bad += 1
     later = sum(bool(cell.problems and cell.later()) for cell in cells)
-    print(f"{len(cells)} answers checked, {bad} red, {later} not yet, {len(controls)} controls")
+    own = sum(cell.own_fault for cell in cells)
+    print(f"{len(cells)} answers checked, {bad} red, {later} not yet, {own} as bad without citetap, {len(controls)} controls")
     return bad
 
 
@@ -124,7 +122,7 @@ def main():
     environment()
 
     cells, controls = run(args.citetap.resolve(), envs, args.only)
-    bad = verdict(cells, controls)
+    bad = verdict(cells, controls, args.only)
     tables = table.made(cells)
     print(f"\n{tables['README.md']}")
     if not bad and args.write:

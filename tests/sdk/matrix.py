@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 # What citetap cannot do yet: a column, a capture of one ("column/capture"), or a way to the sources. All of it is run
 # all the same, and the run fails when an entry's cells pass: then it goes from this list, which is to be empty.
 NOT_YET = {
-    "`/tasks/{id}`",
-    "native/openai",
     "v1",
     "v1-whole",
     "ai-sdk",
@@ -45,7 +43,19 @@ def demo(capture, dialect, profile, path):
 DEMO_CAPTURES = ("doubao", "doubao-en", "tencent")
 
 # Captures of upstreams that speak as OpenAI does, each in its own way of citing.
-OPENAI_LIKE = ("perplexity", "openrouter", "ark-bots", "openai-search")
+OPENAI_LIKE = (
+    "ark-bots",
+    "dashscope",
+    "hunyuan",
+    "minimax",
+    "openai-search",
+    "openrouter",
+    "perplexity",
+    "qianfan",
+    "ragflow",
+    "xai",
+    "zhipu",
+)
 
 COLUMNS = (
     Column(
@@ -83,6 +93,9 @@ COLUMNS = (
     Column("ai-sdk", tuple(demo(capture, "ai-sdk", "ai-sdk", "/api/chat") for capture in DEMO_CAPTURES)),
     Column("open-webui", tuple(demo(capture, "open-webui", "open-webui", "") for capture in DEMO_CAPTURES)),
 )
+
+# The same upstreams without citetap: what a client cannot read there, it need not read here.
+DIRECT = Column("direct", tuple(Route(f"openai/{name}", "openai", "player", f"/openai/{name}") for name in OPENAI_LIKE))
 
 # An event that is no chunk, in a stream of chunks and without citetap: what clients must not be given. These fail at
 # it, and a run in which they do not would see nothing.
@@ -155,7 +168,7 @@ CLIENTS = (
     Client(
         "LangChain Python {langchain-openai}", "openai", "langchain_py.py", "chat", ("openai",), BY_TASK, whole=True
     ),
-    Client("LangChain JS {@langchain/openai}", "node", "langchain_js.mjs", "chat", ("openai",), BY_ID, whole=True),
+    Client("LangChain JS {@langchain/openai}", "node", "langchain_js.mjs", "chat", ("openai",), BY_TASK, whole=True),
     Client("LiteLLM {litellm}", "litellm", "litellm_py.py", "completion", ("openai",), "`annotations`", whole=True),
     Client(
         "like Open WebUI's backend (aiohttp {aiohttp})",

@@ -2,6 +2,7 @@
 
 import contextlib
 import http.server
+import itertools
 import re
 import subprocess
 import threading
@@ -30,9 +31,7 @@ data: [DONE]
 def captures():
     found = {"/control/": CONTROL, "/doubao/": (ROOT / "src/replay/captures/doubao.sse").read_bytes()}
     for name in OPENAI_LIKE:
-        path = ROOT / "tests/fixtures/openai" / f"{name}.sse"
-        if path.exists():
-            found[f"/openai/{name}/"] = path.read_bytes()
+        found[f"/openai/{name}/"] = (ROOT / "tests/fixtures/openai" / f"{name}.sse").read_bytes()
     return found
 
 
@@ -47,6 +46,10 @@ class Player(http.server.BaseHTTPRequestHandler):
         if body is None:
             self.send_error(404)
             return
+        # An id of its own for each answer, as the records of two with one id are one.
+        own = re.search(rb'"msgid":"(\d+)"', body) or re.search(rb'"id":"([^"]{8,})"', body)
+        if own:
+            body = body.replace(own[1], b"%0*d" % (len(own[1]), next(self.server.ids)))
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("transfer-encoding", "chunked")
@@ -64,6 +67,7 @@ class Player(http.server.BaseHTTPRequestHandler):
 class PlayerServer(http.server.ThreadingHTTPServer):
     daemon_threads = True
     captures = captures()
+    ids = itertools.count(10**7)
 
     def handle_error(self, *_):
         """A client that left before the end has its reasons, and its cell tells them."""
@@ -83,7 +87,7 @@ def player():
 def configuration(upstream):
     toml = 'listen = "127.0.0.1:0"\nstore = "sqlite:serve.db"\n[timeouts]\ndrain = "1s"\ncommit = "5s"\n'
     routes = [("doubao", "/profile/openai/doubao", "/doubao", "doubao", "openai")]
-    routes += [(name, f"/openai/{name}", f"/openai/{name}", "auto", "native") for name in OPENAI_LIKE]
+    routes += [(name, f"/openai/{name}", f"/openai/{name}", "openai", "native") for name in OPENAI_LIKE]
     for name, prefix, path, provider, profile in routes:
         toml += f'[[routes]]\nname = "{name}"\nprefix = "{prefix}"\nupstream = "{upstream}{path}"\n'
         toml += f'provider = "{provider}"\nprofile = "{profile}"\n'

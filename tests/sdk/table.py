@@ -57,7 +57,7 @@ def in_chinese(line):
 
 
 def mark(cells):
-    cells = [cell for cell in cells if not (cell.problems and cell.later())]
+    cells = [cell for cell in cells if not cell.own_fault and not (cell.problems and cell.later())]
     if not cells:
         return ""
     return "✗" if any(cell.problems for cell in cells) else "✓"

@@ -21,7 +21,7 @@ export class Outcome {
   }
 }
 
-export const urls = (annotations) => (annotations ?? []).map((each) => each.url_citation.url);
+export const urls = (annotations) => (annotations ?? []).flatMap((each) => each.url_citation?.url ?? []);
 
 const version = (name) => JSON.parse(readFileSync(new URL(`../node_modules/${name}/package.json`, import.meta.url))).version;
 
@@ -46,8 +46,8 @@ export async function main(clients, packages = {}) {
     const names = packages[cell.client] ?? [];
     const versions = Object.fromEntries(names.map((name) => [name, version(name)]));
     versions.node = process.versions.node;
-    const { text, end, sources, id, pieces, error = null } = outcome;
-    const line = { cell: cell.name, text, end: end ?? null, sources, id, pieces, error, versions };
+    const { text, end = null, sources = null, id = null, pieces, error = null } = outcome;
+    const line = { cell: cell.name, text, end, sources, id, pieces, error, versions };
     appendFileSync(out, JSON.stringify(line) + "\n");
   }
   // A connection that a client keeps, or one that hangs, must not keep the process.

@@ -33,7 +33,8 @@ def urls(annotations):
     for annotation in annotations or []:
         if not isinstance(annotation, dict):
             annotation = annotation.model_dump()
-        found.append(annotation["url_citation"]["url"])
+        if annotation["type"] == "url_citation":
+            found.append(annotation["url_citation"]["url"])
     return found
 
 

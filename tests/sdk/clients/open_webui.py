@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import aiohttp
-from drive import QUESTION, Outcome, main
+from drive import QUESTION, Outcome, main, urls
 
 
 async def read(cell):
@@ -22,22 +22,22 @@ async def read(cell):
             outcome.id = data.get("id") or outcome.id
             event = data.get("event") or {}
             if event.get("type") in ("source", "citation"):
-                outcome.sources.append(source(event["data"]))
+                outcome.sources += linked(event["data"])
             if data.get("error"):
                 raise ValueError(data["error"])
             for choice in data.get("choices", [])[:1]:
                 delta = choice.get("delta", {})
                 outcome.add(delta.get("content"))
-                outcome.sources += [each["url_citation"]["url"] for each in delta.get("annotations") or []]
+                outcome.sources += urls(delta.get("annotations"))
                 outcome.end = choice.get("finish_reason") or outcome.end
     return outcome
 
 
-def source(data):
-    """What its list of sources needs: a name, and one metadata entry per excerpt."""
+def linked(data):
+    """What its page needs of a source: a name, and metadata for every excerpt. The link is the source's own."""
     if not data["source"]["name"] or len(data["document"]) != len(data["metadata"]):
         raise ValueError(f"a source that cannot be shown: {data}")
-    return data["metadata"][0]["source"]
+    return [data["source"]["url"]] if data["source"].get("url") else []
 
 
 main({"backend": lambda cell: asyncio.run(read(cell))}, "aiohttp")

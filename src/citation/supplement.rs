@@ -61,6 +61,7 @@ fn add(record: &mut Record, found: &Record) -> bool {
         failed_count: found.stats.failed_count,
         dedup_count: found.stats.dedup_count,
         provider: Some(found.provider.clone()),
+        failures: found.rounds.iter().flat_map(|round| &round.failures).cloned().collect(),
         ..Round::default()
     };
     let mut joined = 0;

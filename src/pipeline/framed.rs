@@ -50,7 +50,12 @@ impl Pipeline {
             self.flush();
             self.ends(rest, None, due);
         }
-        if end == End::Clean && !self.waits() {
+        if self.waits() {
+            return;
+        }
+        // References that came after the answer's end.
+        self.store_rest();
+        if end == End::Clean {
             self.end_speech();
         }
     }

@@ -6,6 +6,7 @@ mod cli;
 mod crash;
 mod evidence;
 mod golden;
+mod markers;
 mod net;
 mod process;
 mod promises;

@@ -256,7 +256,7 @@ fn results_have_the_numbers_of_the_citations_they_are_in() {
 #[test]
 fn citations_are_urls_objects_or_names() {
     let frame = r#"{"choices":[],"citations":["https://a.example.com/",{"url":"https://b.example.com/","title":"B"},"handbook.pdf","",7]}"#;
-    let nothing = "failed a reference without title, url and document";
+    let nothing = "failed missing_title_url_and_id";
     let expected =
         ["ref 1 https://a.example.com/", "ref 2 https://b.example.com/ B", "ref 3 handbook.pdf", nothing, nothing];
     assert_eq!(said(&[frame]), expected);

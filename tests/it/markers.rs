@@ -1,0 +1,320 @@
+//! Markers rewritten inside the upstream's own frames: only the text changes, whatever its split over deltas.
+
+use bytes::Bytes;
+use citetap::{
+    marker::{self, Source, Sources, Style},
+    pipeline::{End, Inject, Settings, whole, whole::Passed},
+    profile::Manner,
+    provider::{self, Kind, Signal, Sink},
+    sse::{Cut, Event, Splitter},
+};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::support::{bytewise, context, fixtures, settings};
+
+fn rewritten(kind: Kind, style: Style, chunks: Vec<Bytes>, end: End) -> Passed {
+    let manner = Manner { markers: style, ..Manner::default() };
+    whole::pass(context(kind), Settings { manner, ..settings(Inject::Final) }, chunks, end, true)
+}
+
+fn link(kind: Kind, stream: &str) -> String {
+    let passed = rewritten(kind, Style::Link, vec![Bytes::from(stream.to_owned())], End::Clean);
+    let bytewise = rewritten(kind, Style::Link, bytewise(stream.as_bytes()), End::Clean);
+    assert_eq!(passed.out(), bytewise.out());
+    String::from_utf8(passed.relayed()).unwrap()
+}
+
+/// The frames of a stream.
+fn frames(stream: &[u8]) -> Vec<&[u8]> {
+    let (mut splitter, mut frames, mut at) = (Splitter::default(), Vec::new(), 0);
+    while let Some(Cut::Frame(len) | Cut::Glue(len)) = splitter.advance(&stream[at..]) {
+        frames.push(&stream[at..at + len]);
+        at += len;
+    }
+    frames
+}
+
+/// What a client of the dialect reads: the answer in pieces, and whole where it is sent so.
+#[derive(Default)]
+struct Client {
+    text: String,
+    answer: Option<String>,
+    thinking: String,
+}
+
+impl Sink for Client {
+    fn signal(&mut self, signal: Signal<'_>) {
+        match signal {
+            Signal::Text(piece, _) => self.text += piece,
+            Signal::Answer(whole, _) => self.answer = Some(whole.to_owned()),
+            Signal::Thinking(piece) => self.thinking += piece,
+            _ => {}
+        }
+    }
+}
+
+fn read(kind: Kind, stream: &[u8]) -> Client {
+    let (mut adapter, mut client) = (provider::adapter(kind), Client::default());
+    for frame in frames(stream) {
+        let _ = adapter.frame(&Event::read(frame), &mut client);
+    }
+    client
+}
+
+struct Cards(u32);
+
+impl Sources for Cards {
+    fn find(&self, number: u32) -> Option<Source<'_>> {
+        const URLS: [&str; 4] = [
+            "https://s1.example.com/",
+            "https://s2.example.com/",
+            "https://s3.example.com/",
+            "https://s4.example.com/",
+        ];
+        let url = URLS.get(usize::try_from(number).ok()?.checked_sub(1)?)?;
+        (number <= self.0).then_some(Source { number, url: Some(url), title: Some("T"), content: None })
+    }
+}
+
+fn doubao_cards(count: u32) -> String {
+    let cards: Vec<Value> = (1..=count)
+        .map(|n| json!({"text_card": {"index": n, "title": "T", "url": format!("https://s{n}.example.com/")}}))
+        .collect();
+    let frame = json!({"message_id": "12", "patch_op": [{"patch_object": 1, "patch_value": {"content_block": [
+        {"block_type": 10025, "block_id": "b", "content": {"search_query_result_block": {"results": cards}}}]}}]});
+    format!("event: STREAM_CHUNK\ndata: {frame}\n\n")
+}
+
+/// The four carriers of Doubao's text, the spoken copy, and thinking.
+fn doubao_text(carrier: u8, text: &str) -> String {
+    let block = json!([{"block_type": 10000, "block_id": "t", "content": {"text_block": {"text": text}}}]);
+    match carrier {
+        0 => format!("event: CHUNK_DELTA\ndata: {}\n\n", json!({"text": text})),
+        1 => format!(
+            "id: 7\nevent: STREAM_CHUNK\ndata: {}\n\n",
+            json!({"message_id": "12", "patch_op": [{"patch_object": 1, "patch_type": 1, "patch_value": {"content_block": block}}]})
+        ),
+        2 => format!(
+            "event: STREAM_MSG_NOTIFY\ndata: {}\n\n",
+            json!({"content": {"content_block": block}, "meta": {"message_id": "12", "user_type": 2}})
+        ),
+        3 => {
+            let ops = json!([{"patch_object": 102, "patch_value": json!({"content": json!({"text": text}).to_string()}).to_string()}]).to_string();
+            format!("event: STREAM_CHUNK\ndata: {}\n\n", json!({"patch_op": ops}))
+        }
+        _ => format!(
+            "event: STREAM_CHUNK\ndata: {}\n\n",
+            json!({"patch_op": [{"patch_object": 102, "patch_value": {"content": text}}]})
+        ),
+    }
+}
+
+const END: &str = "event: SSE_REPLY_END\ndata: {\"end_type\":1}\n\n";
+
+#[test]
+fn every_text_of_doubao_is_rewritten_and_nothing_else() {
+    for carrier in 0..5 {
+        let stream = |text: &str| {
+            let spoken = json!({"message_id": "12", "patch_op": [{"patch_object": 111, "patch_value": {"tts_content": "甲[1]"}}]});
+            doubao_cards(2) + &doubao_text(carrier, text) + &format!("event: STREAM_CHUNK\ndata: {spoken}\n\n") + END
+        };
+        let out = link(Kind::Doubao, &stream("火灾[1]。`x[1]` \"[2]\" [9]"));
+        assert_eq!(
+            out,
+            stream("火灾[[1]](https://s1.example.com/)。`x[1]` \"[[2]](https://s2.example.com/)\" [9]"),
+            "carrier {carrier}"
+        );
+    }
+}
+
+#[test]
+fn thinking_is_left_alone() {
+    let thinking = json!({"patch_op": [{"patch_object": 1, "patch_value": {"content_block": [{"block_type": 10040, "block_id": "th"}]}}]});
+    let thought = json!({"patch_op": [{"patch_object": 1, "patch_value": {"content_block": [
+        {"block_type": 10000, "parent_id": "th", "block_id": "x", "content": {"text_block": {"text": "so [1]"}}}]}}]});
+    let stream = doubao_cards(1)
+        + &format!("event: STREAM_CHUNK\ndata: {thinking}\n\nevent: STREAM_CHUNK\ndata: {thought}\n\n")
+        + END;
+    assert_eq!(link(Kind::Doubao, &stream), stream);
+}
+
+#[test]
+fn a_marker_that_is_split_goes_where_it_began() {
+    let stream = |pieces: &[&str]| {
+        let texts: String = pieces
+            .iter()
+            .zip([0, 1, 3, 0].iter().cycle())
+            .map(|(piece, carrier)| doubao_text(*carrier, piece))
+            .collect();
+        doubao_cards(3) + &texts + END
+    };
+    assert_eq!(
+        link(Kind::Doubao, &stream(&["火灾[", "cit", "ation:2", "]。"])),
+        stream(&["火灾[[2]](https://s2.example.com/)", "", "", "。"])
+    );
+    // What only looked like one comes out as it came.
+    let other = stream(&["a [", "x", "] b [", "99", "] ["]);
+    assert_eq!(link(Kind::Doubao, &other), other);
+}
+
+#[test]
+fn frames_between_the_halves_keep_their_place() {
+    let beat = "event: SSE_HEARTBEAT\ndata: {}\n\n: note\n\n";
+    let stream = |a: &str, b: &str| doubao_cards(1) + &doubao_text(0, a) + beat + &doubao_text(0, b) + beat + END;
+    assert_eq!(link(Kind::Doubao, &stream("a[", "1]b")), stream("a[[1]](https://s1.example.com/)", "b"));
+}
+
+#[test]
+fn samanthas_three_layers_are_opened_and_closed_again() {
+    let frame = |kind: u32, content: Value| {
+        let inner = json!({"conversation_id": "77", "message": {"id": "12", "content_type": kind, "content": content.to_string()}, "is_finish": false});
+        format!("data: {}\n\n", json!({"event_type": 2001, "event_id": "0", "event_data": inner.to_string()}))
+    };
+    let stream = |text: &str| {
+        let results = json!({"results": [{"text_card": {"index": 1, "title": "T", "url": "https://s1.example.com/"}}]});
+        frame(10_025, results)
+            + &frame(2001, json!({"text": text}))
+            + &frame(2008, json!({"think": "[1]"}))
+            + "data: {\"event_type\":2003,\"event_data\":\"{}\"}\n\n"
+    };
+    assert_eq!(link(Kind::Doubao, &stream("中\\\"[1]\n")), stream("中\\\"[[1]](https://s1.example.com/)\n"));
+}
+
+#[test]
+fn tencents_deltas_spans_and_whole_answer_are_rewritten() {
+    let stream = |delta: &str, answer: &str| {
+        let references = json!({"completion_id": "c", "processes": {"stage": "s"}, "delta_content": "",
+            "additional_content": {"reference_chunks": [{"target_id": "t1", "title": "T", "url": "https://s1.example.com/", "content": "x"}]}});
+        let text = json!({"completion_id": "c", "processes": {}, "delta_content": delta, "content": ""});
+        let finish = json!({"completion_id": "c", "delta_content": "", "content": answer, "is_stop": true, "finish_reason": "stop",
+            "additional_content": {"reference_docs": [
+                {"target_id": "t1", "title": "T", "url": "https://s1.example.com/"}, {"target_id": "t2", "title": "U", "url": "https://s2.example.com/"}]}});
+        format!("data:{references}\n\ndata:{text}\n\nevent:finish\ndata:{finish}\n\n")
+    };
+    let span = "<span id=\"ai-qa-ref\">1</span>";
+    let linked = "[[1]](https://s1.example.com/)";
+    // The second document comes with the finish: too late for the delta, in time for the answer.
+    let out = link(Kind::Tencent, &stream(&format!("a{span}, b[2] and so on"), &format!("a{span}, b[2]")));
+    assert_eq!(
+        out,
+        stream(&format!("a{linked}, b[2] and so on"), &format!("a{linked}, b[[2]](https://s2.example.com/)"))
+    );
+}
+
+#[test]
+fn an_answer_that_was_not_streamed_is_rewritten_in_its_document() {
+    let json = |text: &str| {
+        let data = json!({"code": 0, "request_id": "r", "data": {"content": text, "session_id": "s",
+            "additional_content": {"reference_docs": [{"target_id": "t1", "title": "T", "url": "https://s1.example.com/"}]}}});
+        format!(" {data}\n")
+    };
+    let manner = Manner { markers: Style::Link, ..Manner::default() };
+    let settings = Settings { manner, whole: true, ..settings(Inject::Final) };
+    for chunks in [vec![Bytes::from(json("a[1]"))], bytewise(json("a[1]").as_bytes())] {
+        let passed = whole::pass(context(Kind::Tencent), settings.clone(), chunks, End::Clean, true);
+        assert_eq!(String::from_utf8(passed.out()).unwrap(), json("a[[1]](https://s1.example.com/)"));
+        assert_eq!(passed.tally.markers, 1);
+        assert!(passed.record.unwrap().citations[0].cited);
+    }
+}
+
+/// What cannot be edited goes out as it came, and so does what was held for it.
+#[test]
+fn frames_that_cannot_be_edited_stay_whole() {
+    let two_lines = "event: CHUNK_DELTA\ndata: {\"text\":\ndata: \"[1]\"}\n\n";
+    let stream = doubao_cards(1) + two_lines + END;
+    assert_eq!(link(Kind::Doubao, &stream), stream);
+    let cut = doubao_cards(1) + &doubao_text(0, "a [") + "event: CHUNK_DELTA\ndata: {\"te";
+    let passed = rewritten(Kind::Doubao, Style::Link, vec![Bytes::from(cut.clone())], End::Cut);
+    assert_eq!(String::from_utf8(passed.relayed()).unwrap(), cut);
+}
+
+#[test]
+fn what_waits_for_a_marker_is_bounded() {
+    let beats = ": x\n\n".repeat(40_000);
+    let stream = doubao_cards(1) + &doubao_text(0, "a[") + &beats + &doubao_text(0, "1]") + END;
+    let passed = rewritten(Kind::Doubao, Style::Link, vec![Bytes::from(stream.clone())], End::Clean);
+    assert_eq!(String::from_utf8(passed.relayed()).unwrap(), stream, "its beginning has gone out already");
+}
+
+/// Every capture: the record is that of the unchanged stream, and with `keep` nothing changes.
+#[test]
+fn captures_give_the_same_record_in_every_style() {
+    for (folder, kind) in
+        [("doubao", Kind::Doubao), ("samantha", Kind::Doubao), ("tencent", Kind::Tencent), ("openai", Kind::OpenAi)]
+    {
+        for entry in std::fs::read_dir(fixtures().join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if !name.ends_with(".sse") || name.matches('.').count() != 1 {
+                continue;
+            }
+            let input = Bytes::from(std::fs::read(&path).unwrap());
+            let end = if name == "cut.sse" { End::Cut } else { End::Clean };
+            let plain = rewritten(kind, Style::Keep, vec![input.clone()], end);
+            for style in [Style::Link, Style::Sup, Style::Footnote, Style::Strip] {
+                let changed = rewritten(kind, style, vec![input.clone()], end);
+                assert_eq!(changed.record, plain.record, "{name}");
+                assert_eq!(frames(&changed.relayed()).len(), frames(&plain.relayed()).len(), "{name}");
+                let (was, is) = (read(kind, &input), read(kind, &changed.relayed()));
+                assert_eq!(is.thinking, was.thinking, "{name}");
+                if is.text == was.text && is.answer == was.answer {
+                    assert_eq!(changed.relayed(), input, "{name}");
+                    assert_eq!(changed.tally.markers, 0, "{name}");
+                }
+            }
+        }
+    }
+}
+
+fn piece() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "[a-z ]{0,4}",
+        "[\\[\\]1-5,`(){}\\\\]{0,6}",
+        Just("火灾[1]。".to_owned()),
+        Just("[citation:".to_owned()),
+        Just("2]".to_owned()),
+        Just("【3】".to_owned()),
+        Just("[1][2]".to_owned()),
+        Just("\n\n".to_owned()),
+        any::<String>(),
+    ]
+}
+
+fn style() -> impl Strategy<Value = Style> {
+    prop::sample::select(vec![Style::Link, Style::Sup, Style::Footnote, Style::Strip])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    /// What a client collects is the rewriting of the whole text, for every text, split, carrier and chunking.
+    #[test]
+    fn the_deltas_add_up_to_the_rewriting_of_the_whole(
+        pieces in prop::collection::vec((piece(), 0_u8..5), 0..8), style in style(), places in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+    ) {
+        let texts: String = pieces.iter().map(|(text, carrier)| doubao_text(*carrier, text)).collect();
+        let stream = doubao_cards(3) + &texts + END;
+        // As a client reads it: of the fourth carrier JSON text is opened.
+        let text = read(Kind::Doubao, stream.as_bytes()).text;
+        let (expected, marks) = marker::rewrite(&text, style, &Cards(3));
+        let whole = rewritten(Kind::Doubao, style, vec![Bytes::from(stream.clone())], End::Clean);
+        let got = read(Kind::Doubao, &whole.relayed()).text;
+        prop_assert_eq!(&got, &expected);
+        if marks.is_empty() {
+            prop_assert_eq!(whole.relayed(), stream.as_bytes());
+        }
+        let mut cuts: Vec<usize> = places.iter().map(|place| place.index(stream.len())).collect();
+        cuts.sort_unstable();
+        let mut chunks = Vec::new();
+        let mut from = 0;
+        for cut in cuts.into_iter().chain([stream.len()]) {
+            chunks.push(Bytes::copy_from_slice(&stream.as_bytes()[from..cut]));
+            from = cut;
+        }
+        let other = rewritten(Kind::Doubao, style, chunks, End::Clean);
+        prop_assert_eq!(other.out(), whole.out());
+        prop_assert_eq!(other.record, whole.record);
+    }
+}

@@ -6,7 +6,18 @@ import uuid
 from urllib.parse import quote
 
 import expect
-from matrix import BY_ID, BY_TASK, CELL_TIMEOUT, CLIENTS, COLUMNS, CONTROL, DIRECT, FAIL_AT_CONTROL, NOT_YET
+from matrix import (
+    BY_ID,
+    BY_TASK,
+    CELL_TIMEOUT,
+    CLIENTS,
+    COLUMNS,
+    CONTROL,
+    DIRECT,
+    FAIL_AT_CONTROL,
+    NOT_YET,
+    Column,
+)
 
 
 class Cell:
@@ -37,6 +48,8 @@ class Cell:
             "model": self.route.model,
             "whole": self.column.whole,
             "task": self.task,
+            # Whether every source is marked in the text, by its number.
+            "marked": self.column.key in ("openai", "links") and self.route.capture != "openai",
         }
 
     def sources(self):
@@ -57,7 +70,8 @@ def planned(only):
                 continue
             if only not in f"{client.env} {client.script} {client.name} {client.label} {column.key}":
                 continue
-            found += [Cell(client, column, route) for route in column.routes if route.dialect in client.speaks]
+            routes = [route for route in column.routes if route.dialect in client.speaks]
+            found += [Cell(client, column, route) for route in routes if client.headers or not route.headers]
     return found
 
 
@@ -67,20 +81,20 @@ def control(only):
 
 
 def direct(cells):
-    """The counterparts of those that are relayed as they come."""
-    routes = {route.capture: route for route in DIRECT.routes}
-    found = []
+    """The counterparts, once for each client and upstream, of those that are relayed in the upstream's dialect."""
+    found = {}
     for cell in cells:
-        if cell.column.key == "native" and cell.route.capture in routes:
-            cell.direct = Cell(cell.client, DIRECT, routes[cell.route.capture])
-            found.append(cell.direct)
-    return found
+        capture = cell.route.capture
+        if capture in DIRECT and not cell.column.whole:
+            key = (cell.client, capture)
+            cell.direct = found.setdefault(key, Cell(cell.client, Column("direct", ()), DIRECT[capture]))
+    return list(found.values())
 
 
 def judge(cell, bases):
-    expected = expect.of(cell.route.capture)
+    expected = expect.of(cell.route.capture, cell.route.links)
     cell.problems = list(of_the_text(cell, expected))
-    if cell.direct and list(of_the_text(cell.direct, expected)):
+    if cell.direct and list(of_the_text(cell.direct, expect.of(cell.route.capture))):
         cell.own_fault = True
         cell.problems = list(unlike(cell.outcome, cell.direct.outcome))
     elif not (cell.outcome or {}).get("error"):

@@ -2,7 +2,8 @@
 
 import json
 import pathlib
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -52,9 +53,27 @@ def openai(path):
     )
 
 
-def of(capture):
-    """Raises FileNotFoundError where there is no such capture."""
+def demo_openai(path):
+    """The demo's answer has its sources as Perplexity's do."""
+    found = list(frames(path))
+    text = "".join(choice["delta"].get("content") or "" for frame in found for choice in frame["choices"])
+    return Expected(text, next(frame["citations"] for frame in found if "citations" in frame))
+
+
+def linked(expected):
+    """With every marker as `[[1]](url)`: the captures have `[1]` and `<span id="ai-qa-ref">1</span>`."""
+
+    def link(marker):
+        number = int(marker[1] or marker[2])
+        return f"[[{number}]]({expected.urls[number - 1]})"
+
+    text = re.sub(r'\[(\d+)\]|<span id="ai-qa-ref">(\d+)</span>', link, expected.text)
+    return replace(expected, text=text)
+
+
+def of(capture, links=False):
     if capture.startswith("openai/"):
         return openai(ROOT / "tests/fixtures" / f"{capture}.sse")
-    path = ROOT / "src/replay/captures" / f"{capture}.sse"
-    return tencent(path) if capture == "tencent" else doubao(path)
+    read = {"tencent": tencent, "openai": demo_openai}.get(capture, doubao)
+    expected = read(ROOT / "src/replay/captures" / f"{capture}.sse")
+    return linked(expected) if links else expected

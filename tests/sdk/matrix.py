@@ -27,6 +27,8 @@ class Route:
     path: str
     headers: dict = field(default_factory=dict)
     model: str = "any"
+    # Whether markers in its text are rewritten as links.
+    links: bool = False
 
 
 @dataclass(frozen=True)
@@ -36,11 +38,12 @@ class Column:
     whole: bool = False
 
 
-def demo(capture, dialect, profile, path):
-    return Route(capture, dialect, "demo", f"/{capture}{path}", {"x-citetap-profile": profile})
-
-
-DEMO_CAPTURES = ("doubao", "doubao-en", "tencent")
+# The paths of the demo's routes as their own clients call them.
+DEMO = {
+    "doubao": "/doubao/chat/completion",
+    "doubao-en": "/doubao-en/chat/completion",
+    "tencent": "/tencent/cgi-bin/v1/ai/qa",
+}
 
 # Captures of upstreams that speak as OpenAI does, each in its own way of citing.
 OPENAI_LIKE = (
@@ -57,45 +60,50 @@ OPENAI_LIKE = (
     "zhipu",
 )
 
+OPENAI_HEADER = {"x-citetap-profile": "openai"}
+LINK_HEADER = {"x-citetap-markers": "link"}
+
+
+def web(name):
+    return "tencent" if name == "tencent" else "doubao"
+
+
+def profiled(dialect, path=""):
+    return tuple(Route(name, dialect, "demo", f"/{name}{path}", {"x-citetap-profile": dialect}) for name in DEMO)
+
+
+MODELS = {"doubao": "doubao-demo", "tencent": "lexiang-demo"}
+V1 = tuple(Route(name, "openai", "demo", "/v1", model=model) for name, model in MODELS.items())
+
 COLUMNS = (
     Column(
         "native",
         (
-            Route("doubao", "doubao", "demo", "/doubao/chat/completion"),
-            Route("doubao-en", "doubao", "demo", "/doubao-en/chat/completion"),
-            Route("tencent", "tencent", "demo", "/tencent/cgi-bin/v1/ai/qa"),
+            *(Route(name, web(name), "demo", path) for name, path in DEMO.items()),
+            Route("openai", "openai", "demo", "/openai/v1"),
             *(Route(f"openai/{name}", "openai", "serve", f"/openai/{name}") for name in OPENAI_LIKE),
         ),
     ),
     # By header with the demo, by the route's own key with `serve`.
+    Column("openai", (*profiled("openai"), Route("doubao", "openai", "serve", "/profile/openai/doubao"))),
     Column(
-        "openai",
+        "links",
         (
-            *(demo(capture, "openai", "openai", "") for capture in DEMO_CAPTURES),
-            Route("doubao", "openai", "serve", "/profile/openai/doubao"),
+            *(Route(name, web(name), "demo", path, LINK_HEADER, links=True) for name, path in DEMO.items()),
+            *(Route(name, "openai", "demo", f"/{name}", OPENAI_HEADER | LINK_HEADER, links=True) for name in DEMO),
+            Route("openai", "openai", "demo", "/openai/v1", LINK_HEADER, links=True),
         ),
     ),
-    Column(
-        "v1",
-        (
-            Route("doubao", "openai", "demo", "/v1", model="doubao-demo"),
-            Route("tencent", "openai", "demo", "/v1", model="lexiang-demo"),
-        ),
-    ),
-    Column(
-        "v1-whole",
-        (
-            Route("doubao", "openai", "demo", "/v1", model="doubao-demo"),
-            Route("tencent", "openai", "demo", "/v1", model="lexiang-demo"),
-        ),
-        whole=True,
-    ),
-    Column("ai-sdk", tuple(demo(capture, "ai-sdk", "ai-sdk", "/api/chat") for capture in DEMO_CAPTURES)),
-    Column("open-webui", tuple(demo(capture, "open-webui", "open-webui", "") for capture in DEMO_CAPTURES)),
+    Column("v1", V1),
+    Column("v1-whole", V1, whole=True),
+    Column("ai-sdk", profiled("ai-sdk", "/api/chat")),
+    Column("open-webui", profiled("open-webui")),
 )
 
 # The same upstreams without citetap: what a client cannot read there, it need not read here.
-DIRECT = Column("direct", tuple(Route(f"openai/{name}", "openai", "player", f"/openai/{name}") for name in OPENAI_LIKE))
+DIRECT = {
+    name: Route(name, "openai", "player", f"/{name}") for name in ("openai", *(f"openai/{name}" for name in OPENAI_LIKE))
+}
 
 # An event that is no chunk, in a stream of chunks and without citetap: what clients must not be given. These fail at
 # it, and a run in which they do not would see nothing.
@@ -124,8 +132,9 @@ class Client:
     name: str
     speaks: tuple
     at: str
-    # Whether it can ask for an answer in one piece.
+    # Whether it can ask for an answer in one piece, and send headers.
     whole: bool = False
+    headers: bool = True
 
 
 def openai_python(env):
@@ -181,6 +190,6 @@ CLIENTS = (
     Client(
         "`fetch`, eventsource-parser {eventsource-parser}", "node", "sse_js.mjs", "parser", WEB, "`citations` event"
     ),
-    Client("`EventSource` (Node {node})", "node", "sse_js.mjs", "source", WEB, "`citations` event"),
+    Client("`EventSource` (Node {node})", "node", "sse_js.mjs", "source", WEB, "`citations` event", headers=False),
     Client("Python, `data:` lines only", "openai", "naive_py.py", "lines", WEB, "`citations` key"),
 )

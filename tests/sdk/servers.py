@@ -29,9 +29,12 @@ data: [DONE]
 
 
 def captures():
-    found = {"/control/": CONTROL, "/doubao/": (ROOT / "src/replay/captures/doubao.sse").read_bytes()}
+    found = {"/control/": CONTROL}
     for name in OPENAI_LIKE:
         found[f"/openai/{name}/"] = (ROOT / "tests/fixtures/openai" / f"{name}.sse").read_bytes()
+    # After those, as the first prefix that fits is taken.
+    for name in ("doubao", "openai"):
+        found[f"/{name}/"] = (ROOT / "src/replay/captures" / f"{name}.sse").read_bytes()
     return found
 
 

@@ -8,8 +8,8 @@ from matrix import CLIENTS, COLUMNS, NOT_YET
 BEGIN, END = "<!-- clients: made by tests/sdk/run -->", "<!-- clients: end -->"
 
 HEADS = {
-    "README.md": {"client": "client", "at": "sources in", "v1": "`/v1`", "v1-whole": "`/v1`, whole"},
-    "README.zh-CN.md": {"client": "客户端", "at": "来源在", "v1": "`/v1`", "v1-whole": "`/v1`，非流式"},
+    "README.md": {"client": "client", "at": "sources in", "links": "`link`", "v1": "`/v1`", "v1-whole": "`/v1`, whole"},
+    "README.zh-CN.md": {"client": "客户端", "at": "来源在", "links": "`link`", "v1": "`/v1`", "v1-whole": "`/v1`，非流式"},
 }
 
 CHINESE = {

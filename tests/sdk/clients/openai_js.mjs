@@ -10,8 +10,11 @@ const connect = (Sdk, cell) =>
 const loop = (Sdk) => async (cell) => {
   const request = { model: cell.model, messages: question };
   const outcome = new Outcome();
-  const { completions } = connect(Sdk, cell).chat;
+  const client = connect(Sdk, cell);
+  const { completions } = client.chat;
   if (cell.whole) {
+    const { data: models } = await client.models.list();
+    if (!models.some(({ id }) => id === cell.model)) throw new Error("the model is not listed");
     const answer = await completions.create(request);
     const [{ message, finish_reason }] = answer.choices;
     return { ...outcome, text: message.content, end: finish_reason, sources: urls(message.annotations), id: answer.id };

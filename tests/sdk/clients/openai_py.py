@@ -9,19 +9,34 @@ def connect(cell):
 
 
 def loop(cell):
-    client, outcome = connect(cell), Outcome(sources=[])
+    client, outcome, annotations = connect(cell), Outcome(sources=[]), []
     if cell["whole"]:
         return whole(client, cell)
     for chunk in client.chat.completions.create(model=cell["model"], messages=QUESTION, stream=True):
         # Naive on purpose: an empty `choices` would end it here.
         outcome.add(chunk.choices[0].delta.content)
-        outcome.sources += urls(getattr(chunk.choices[0].delta, "annotations", None))
+        annotations += getattr(chunk.choices[0].delta, "annotations", None) or []
         outcome.end = chunk.choices[0].finish_reason or outcome.end
         outcome.id = chunk.id
+    outcome.sources = urls(annotations)
+    if cell["marked"]:
+        place(outcome.text, annotations)
     return outcome
 
 
+def place(text, annotations):
+    """Where an annotation says its marker is, counted in code points, there is that marker."""
+    for number, annotation in enumerate(annotations, 1):
+        cited = annotation["url_citation"]
+        marker = text[cited["start_index"] : cited["end_index"]]
+        forms = (f"[{number}]", f'<span id="ai-qa-ref">{number}</span>', f"[[{number}]]({cited['url']})")
+        if marker not in forms:
+            raise ValueError(f"annotation {number} is at {marker!r}")
+
+
 def whole(client, cell):
+    if cell["model"] not in [model.id for model in client.models.list()]:
+        raise ValueError("the model is not listed")
     answer = client.chat.completions.create(model=cell["model"], messages=QUESTION)
     choice = answer.choices[0]
     return Outcome(choice.message.content, choice.finish_reason, urls(choice.message.annotations), answer.id)

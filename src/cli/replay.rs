@@ -13,11 +13,8 @@ use super::{Failure, export, print, table};
 use crate::{
     citation::{Record, export::Format},
     config::{self, Inject, Manner, Profile, Provider, Style},
-    pipeline::{
-        Budget, Context, End, Settings, Supplement,
-        whole::{self, Passed},
-    },
-    replay::{self, Capture, MAX_CAPTURE},
+    pipeline::whole::Passed,
+    replay::{self, Captured, MAX_CAPTURE, Reading, Records},
 };
 
 #[derive(clap::Args)]
@@ -25,12 +22,16 @@ use crate::{
     after_help = "Examples:\n  citetap replay answer.sse --output bibtex\n  curl -sN https://chat.example.com/… | citetap replay - --output json"
 )]
 pub struct Args {
-    /// A capture: raw SSE, `curl -N` output, one JSON payload per line, or HAR; - reads standard input
+    /// A capture: raw SSE, `curl -N` output, one JSON payload per line, one JSON body, or HAR; - reads standard input
     file: PathBuf,
 
     /// What the upstream speaks
-    #[arg(short, long, value_name = "NAME", default_value = "auto", value_parser = PossibleValuesParser::new(Provider::NAMES))]
+    #[arg(short, long, value_name = "NAME", default_value = "auto", value_parser = PossibleValuesParser::new(Provider::READ_NAMES))]
     provider: String,
+
+    /// Of a HAR file with several streams only this one, from 1
+    #[arg(long, value_name = "N")]
+    entry: Option<usize>,
 
     /// What to print [default: a table on a terminal, else json]
     #[arg(short, long, value_enum)]
@@ -41,7 +42,7 @@ pub struct Args {
     diff: bool,
 
     /// What relative links are relative to
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = config::plain_url)]
     link_base: Option<Url>,
 
     #[command(flatten)]
@@ -83,30 +84,80 @@ impl Output {
 }
 
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let capture = read(&args.file)?;
-    if capture.skipped > 0 {
-        let _ = writeln!(io::stderr(), "citetap: {} lines of the capture are no part of the stream", capture.skipped);
+    let mut captured = read(&args.file)?;
+    tell_skipped(&captured);
+    if let Some(entry) = args.entry {
+        captured = captured.only(entry).map_err(|which| failure(args, &format!("--entry is {which}")))?;
     }
-    let passed = pass(args, &capture);
-    if args.diff {
-        return print(diff(&passed).as_bytes());
-    }
+    let list = captured.is_har() && args.entry.is_none() && !args.diff;
+    let passed = reading(args).pass(captured).map_err(|seen| nothing(args, &format!(" in {seen}")))?;
     let default = if io::stdout().is_terminal() { Output::Table } else { Output::Json };
     let output = args.output.unwrap_or(default);
+    let found = Records::of(&passed);
+    match output {
+        Output::Json | Output::Table if list && found.records.is_empty() => Err(nothing(args, "")),
+        Output::Json if list => {
+            let json = serde_json::to_string_pretty(&found).unwrap_or_default();
+            print(format!("{json}\n").as_bytes())
+        }
+        Output::Table if list => {
+            let tables: Vec<String> = found.records.iter().map(|record| shown(record)).collect();
+            print(tables.join("\n").as_bytes())
+        }
+        output => one(args, output, choose(args, &passed)?),
+    }
+}
+
+fn one(args: &Args, output: Output, passed: &Passed) -> Result<(), Failure> {
+    if args.diff {
+        return print(diff(passed).as_bytes());
+    }
     match (output, &passed.record) {
         (Output::Sse, _) => print(&passed.out()),
-        (_, None) => Err(nothing(args)),
+        (_, None) => Err(nothing(args, "")),
         (Output::Table, Some(record)) => print(shown(record).as_bytes()),
         (_, Some(record)) => print(export::rendered(record, output.format(), &args.how).as_bytes()),
     }
 }
 
-fn nothing(args: &Args) -> Failure {
-    let hint = if args.provider == "auto" { "; no frame told which provider it is, try --provider" } else { "" };
-    Failure::Other(format!("{}: no message of an assistant was found{hint}", args.file.display()))
+/// What can only be printed of one stream: of the only one, or of the only one with a message.
+fn choose<'a>(args: &Args, passed: &'a [Passed]) -> Result<&'a Passed, Failure> {
+    let told: Vec<(usize, &Passed)> = (1..).zip(passed).filter(|(_, passed)| passed.record.is_some()).collect();
+    match (passed, told.as_slice()) {
+        ([only], _) => Ok(only),
+        (_, [(_, only)]) => Ok(only),
+        (_, []) => Err(nothing(args, "")),
+        (_, several) => {
+            let numbers: Vec<String> = several.iter().map(|(number, _)| number.to_string()).collect();
+            let numbers = numbers.join(", ");
+            Err(failure(args, &format!("the streams {numbers} have a message; choose one with --entry")))
+        }
+    }
 }
 
-fn read(path: &Path) -> Result<Capture, Failure> {
+fn failure(args: &Args, what: &str) -> Failure {
+    Failure::Other(format!("{}: {what}", args.file.display()))
+}
+
+fn nothing(args: &Args, seen: &str) -> Failure {
+    let hint = if args.provider == "auto" { "; no frame told which provider it is, try --provider" } else { "" };
+    failure(args, &format!("no message of an assistant was found{seen}{hint}"))
+}
+
+fn tell_skipped(captured: &Captured) {
+    let Captured::Streams(streams) = captured else { return };
+    let skipped: usize = streams.iter().map(|capture| capture.skipped).sum();
+    let what = match (captured.is_har(), skipped) {
+        (_, 0) => return,
+        (true, 1) => "entry of the HAR file is",
+        (true, _) => "entries of the HAR file are",
+        (false, 1) => "line of the capture is",
+        (false, _) => "lines of the capture are",
+    };
+    let _ = writeln!(io::stderr(), "citetap: {skipped} {what} no part of the stream");
+}
+
+fn read(path: &Path) -> Result<Captured, Failure> {
     let named = |error: String| Failure::Other(format!("{}: {error}", path.display()));
     let limit = MAX_CAPTURE as u64 + 1;
     let mut bytes = Vec::new();
@@ -119,37 +170,22 @@ fn read(path: &Path) -> Result<Capture, Failure> {
     replay::read(&bytes).map_err(|error| named(error.to_string()))
 }
 
-fn pass(args: &Args, capture: &Capture) -> Passed {
-    let context = Context {
-        route: "replay".to_owned(),
+fn reading(args: &Args) -> Reading {
+    Reading {
+        route: "replay",
         // clap has checked all names.
-        provider: args.provider.parse().unwrap_or(Provider::Auto),
+        kind: Provider::read_as(&args.provider).unwrap_or(Provider::Auto),
         link_base: args.link_base.clone(),
-        nonce: uuid::Uuid::new_v4().simple().to_string(),
-        created: jiff::Timestamp::now(),
-        fallback_id: uuid::Uuid::now_v7().to_string(),
-        task: None,
-        rules: config::default_rules(),
-    };
-    let settings = Settings {
         inject: args.inject.parse().unwrap_or_default(),
-        emit_empty: false,
         manner: Manner {
             profile: args.profile.parse().unwrap_or_default(),
             markers: args.markers.parse().unwrap_or_default(),
             ..Manner::default()
         },
-        supplement: Supplement::Off,
-        whole: false,
+        // As on a route.
         frame_cap: 4 << 20,
-        budget: Budget::new(MAX_CAPTURE),
-    };
-    // Nothing is stored here, and the events say so.
-    let mut passed = whole::pass(context, settings, [capture.sse.clone()], End::Clean, false);
-    if let Some(record) = &mut passed.record {
-        record.stored = false;
+        rules: config::default_rules(),
     }
-    passed
 }
 
 fn shown(record: &Record) -> String {

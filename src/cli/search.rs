@@ -3,13 +3,13 @@
 use std::{
     io::{self, IsTerminal, Write},
     path::PathBuf,
+    sync::Arc,
 };
 
 use super::{Failure, print, table};
 use crate::{
-    citation::Record,
     config,
-    supplement::{self, Ask, Depth, Query, Tavily, TimeRange, Topic},
+    supplement::{self, Ask, Depth, Found, Query, Tavily, TimeRange, Topic},
 };
 
 #[derive(clap::Args)]
@@ -81,20 +81,22 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let query = Query::new(ask, &search).map_err(Failure::Other)?;
     let service = Tavily::new(&search, connect).ok_or_else(|| Failure::Other(supplement::NO_KEY.to_owned()))?;
     let progress = Progress::start("searching …");
-    let context = supplement::context(rules);
+    let context = supplement::context(Arc::clone(&rules));
     let found = match service.search(&query).await {
         Ok(answer) => supplement::record(context, &query, answer),
         Err(error) => Err(error),
     };
     drop(progress);
     let (record, dropped) = found.map_err(|error| Failure::Other(error.to_string()))?;
+    let found = Found::new(record, &rules);
+    let found = found.ok_or_else(|| Failure::Other("the search service's answer is no search response".to_owned()))?;
     let default = if io::stdout().is_terminal() { Output::Table } else { Output::Json };
     match args.output.unwrap_or(default) {
         Output::Json => {
-            let json = serde_json::to_string_pretty(&record).unwrap_or_default();
+            let json = serde_json::to_string_pretty(&found).unwrap_or_default();
             print(format!("{json}\n").as_bytes())
         }
-        Output::Table => print(shown(&record, dropped).as_bytes()),
+        Output::Table => print(shown(&found, dropped).as_bytes()),
     }
 }
 
@@ -120,7 +122,8 @@ impl Drop for Progress {
     }
 }
 
-fn shown(record: &Record, dropped: u32) -> String {
+fn shown(found: &Found, dropped: u32) -> String {
+    let record = &found.record;
     let mut out = String::new();
     if !record.citations.is_empty() {
         let mut rows = vec![["", "score", "title", "site", "url"].map(str::to_owned).to_vec()];
@@ -146,5 +149,15 @@ fn shown(record: &Record, dropped: u32) -> String {
         out += &format!(", {dropped} outside the domains");
     }
     out.push('\n');
+    if let Some(verdict) = &found.corroboration {
+        let s = if verdict.unique_domains == 1 { "" } else { "s" };
+        out += &format!(
+            "confidence {:.2}: {} domain{s}, average score {:.2}{}\n",
+            verdict.confidence,
+            verdict.unique_domains,
+            verdict.average_score,
+            if verdict.official_confirmed { ", worded as an official statement" } else { "" }
+        );
+    }
     out
 }

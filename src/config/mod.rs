@@ -35,6 +35,7 @@ pub use crate::pipeline::{inject::Inject, supplement::Supplement};
 pub use crate::profile::{Manner, Profile};
 pub use crate::provider::Kind as Provider;
 use crate::supplement::{Depth, Topic, query::Pointer};
+pub use url_check::plain_url;
 
 pub use error::{ConfigError, ConfigErrors, Origin};
 pub use flags::Flags;

@@ -23,10 +23,15 @@ const RESERVED: &[&str] = &[
     "version",
 ];
 
-/// http or https with a host, and nothing that a log or a relayed request should not carry.
+const EXPECTED: &str = "expected a URL such as https://api.example.com/path";
+
 pub(super) fn http_url(entry: &Entry) -> Checked<Url> {
-    const EXPECTED: &str = "expected a URL such as https://api.example.com/path";
-    let text = entry.text().ok_or(EXPECTED)?;
+    plain_url(entry.text().ok_or(EXPECTED)?)
+}
+
+/// http or https with a host, and nothing that a log or a relayed request should not carry. The error says what would
+/// be right.
+pub fn plain_url(text: &str) -> Result<Url, String> {
     // The URL standard repairs `https:host` and drops tabs and newlines; here that is a slip to be shown.
     let plain = text.contains("://") && !text.contains(|c: char| c.is_whitespace() || c.is_control());
     let url = Url::parse(text).ok().filter(|_| plain).ok_or(EXPECTED)?;

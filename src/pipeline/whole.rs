@@ -91,6 +91,11 @@ fn drain(pipeline: &mut Pipeline, passed: &mut Passed, stored: bool, supply: &Su
 /// The record of one JSON document, which is not stored. `None`: nothing in it is a message or a search of
 /// that provider. It is complete unless it says that it failed, as there is no more of it to come.
 pub fn document(context: Context, json: Bytes) -> Option<Box<Record>> {
+    pass_document(context, json).record
+}
+
+/// The same, with the bytes.
+pub fn pass_document(context: Context, json: Bytes) -> Passed {
     let settings = Settings {
         inject: Inject::Off,
         emit_empty: false,
@@ -100,7 +105,10 @@ pub fn document(context: Context, json: Bytes) -> Option<Box<Record>> {
         frame_cap: json.len(),
         budget: Budget::new(json.len()),
     };
-    let passed = pass(context, settings, [json], End::Clean, false);
-    let complete = !passed.tally.fault;
-    passed.record.map(|record| Box::new(Record { stored: false, complete, ..*record }))
+    let mut passed = pass(context, settings, [json], End::Clean, false);
+    if let Some(record) = &mut passed.record {
+        record.stored = false;
+        record.complete = !passed.tally.fault;
+    }
+    passed
 }

@@ -1,4 +1,5 @@
-//! Saved streams: raw SSE, what curl printed, JSON payloads line by line, or a HAR file, all read as SSE bytes.
+//! Saved streams: raw SSE, what curl printed, JSON payloads line by line, or a HAR file, all read as SSE bytes; and
+//! documents that were never a stream.
 
 use std::fmt;
 
@@ -7,21 +8,35 @@ use memchr::{memchr_iter, memmem};
 use serde::de::IgnoredAny;
 
 use super::{curl, har};
+use crate::provider::json;
 
 /// A longer capture is refused: it is held in memory, more than once while it is read.
 pub const MAX_CAPTURE: usize = 64 * 1024 * 1024;
+
+/// Streams of one HAR file; further ones are left out, and counted in `skipped`.
+pub const MAX_STREAMS: usize = 256;
 
 pub(super) const BOM: &[u8] = b"\xEF\xBB\xBF";
 
 /// How much of an unknown file's first line an error repeats, in characters.
 const SHOWN: usize = 40;
 
+/// What a file holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Captured {
+    /// One, except for a HAR file, which may hold several. Never empty.
+    Streams(Vec<Capture>),
+    /// One JSON document, on one line or over several.
+    Document(String),
+}
+
 /// One stream, as the upstream sent it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capture {
     pub sse: Bytes,
     pub format: Format,
-    /// What was left out: curl's own and header lines, lines that are no JSON, HAR entries that are not this stream.
+    /// What was left out: curl's own and header lines, lines that are no JSON; in the first one of a HAR file the entries
+    /// that are no stream.
     pub skipped: usize,
 }
 
@@ -73,16 +88,8 @@ impl CaptureError {
     }
 }
 
-/// Reads the (first) stream of a capture. Further streams of a HAR file count as skipped: [`read_all`] gives them.
-pub fn read(bytes: &[u8]) -> Result<Capture, CaptureError> {
-    let mut all = read_all(bytes)?.into_iter();
-    let mut first = all.next().ok_or(CaptureError::Empty)?;
-    first.skipped += all.len();
-    Ok(first)
-}
-
-/// Reads every stream of a capture: one, except for a HAR file, which may hold several. Never empty.
-pub fn read_all(bytes: &[u8]) -> Result<Vec<Capture>, CaptureError> {
+/// Reads a file of any of these kinds.
+pub fn read(bytes: &[u8]) -> Result<Captured, CaptureError> {
     if bytes.len() > MAX_CAPTURE {
         return Err(CaptureError::TooLarge { len: bytes.len() });
     }
@@ -96,19 +103,29 @@ pub fn read_all(bytes: &[u8]) -> Result<Vec<Capture>, CaptureError> {
         return Err(CaptureError::NotRecognised { seen });
     }
     if curl::is_curl(text) {
-        return curl::read(text).map(|capture| vec![capture]);
+        return curl::read(text).map(Captured::one);
     }
     if start.starts_with(b"{") || start.starts_with(b"[") {
-        return match har::read(start)? {
-            Some(captures) => Ok(captures),
-            None => json_lines(start).map(|capture| vec![capture]),
+        if let Some(captures) = har::read(start)? {
+            return Ok(Captured::Streams(captures));
+        }
+        let document = String::from_utf8_lossy(start);
+        return match json::with_parsed(document.trim(), |_| ()) {
+            Some(()) => Ok(Captured::Document(document.trim().to_owned())),
+            None => json_lines(start).map(Captured::one),
         };
     }
     if is_sse(text) {
         let sse = Bytes::copy_from_slice(bytes);
-        return Ok(vec![Capture { sse, format: Format::Sse, skipped: 0 }]);
+        return Ok(Captured::one(Capture { sse, format: Format::Sse, skipped: 0 }));
     }
     Err(CaptureError::NotRecognised { seen: describe(start) })
+}
+
+impl Captured {
+    fn one(capture: Capture) -> Self {
+        Self::Streams(vec![capture])
+    }
 }
 
 /// True if the first line that says something is a field or a comment, or if any line is `data:`.
@@ -144,7 +161,7 @@ fn json_lines(text: &[u8]) -> Result<Capture, CaptureError> {
             sse.extend_from_slice(line);
             sse.extend_from_slice(b"\n\n");
         } else if sse.is_empty() {
-            // The first line decides: this is JSON over several lines, or none at all.
+            // The first line decides: this is JSON that breaks off, or none at all.
             return Err(CaptureError::NotRecognised { seen: describe_json(text) });
         } else {
             skipped += 1;
@@ -160,7 +177,7 @@ fn is_payload(line: &[u8]) -> bool {
 
 fn describe_json(text: &[u8]) -> String {
     match serde_json::from_slice::<IgnoredAny>(text) {
-        Ok(_) => "one JSON document over several lines, which is no HAR file".to_owned(),
+        Ok(_) => "one JSON document that is too deep".to_owned(),
         Err(err) if err.is_eof() => format!("JSON that breaks off at line {} column {}", err.line(), err.column()),
         Err(_) => describe(text),
     }
@@ -169,7 +186,7 @@ fn describe_json(text: &[u8]) -> String {
 impl fmt::Display for CaptureError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const ACCEPTED: &str = "raw SSE, the output of `curl -N` (also with `-i` or `-v`), one JSON payload per line, \
-                                or a HAR file";
+                                one JSON document, or a HAR file";
         match self {
             Self::Empty => write!(f, "the capture is empty; accepted are {ACCEPTED}"),
             Self::TooLarge { len } => {

@@ -4,19 +4,33 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use serde_json::json;
 
-use super::capture::{Capture, CaptureError, Format, MAX_CAPTURE, read, read_all};
+use super::capture::{self, Capture, CaptureError, Captured, Format, MAX_CAPTURE, MAX_STREAMS};
 
 type Test = Result<(), Box<dyn Error>>;
 
 const SSE: &str =
     "id: 0\r\nevent: SSE_ACK\r\ndata: {\"t\":\"搜索 2 个关键词\"}\r\n\r\n: 心跳\n\ndata:{\"a\":[1]}\n\ndata: cut";
 
+fn read_all(bytes: &[u8]) -> Result<Vec<Capture>, CaptureError> {
+    match capture::read(bytes)? {
+        Captured::Streams(streams) => Ok(streams),
+        Captured::Document(text) => panic!("a document: {text}"),
+    }
+}
+
+/// The only stream.
+fn read(bytes: &[u8]) -> Result<Capture, CaptureError> {
+    let mut all = read_all(bytes)?;
+    assert_eq!(all.len(), 1);
+    Ok(all.remove(0))
+}
+
 fn curl(head: &str, body: &str) -> Result<Capture, CaptureError> {
     read(format!("{head}{body}").as_bytes())
 }
 
 fn error_text(bytes: impl AsRef<[u8]>) -> String {
-    read(bytes.as_ref()).map_or_else(|err| err.to_string(), |capture| format!("no error: {capture:?}"))
+    capture::read(bytes.as_ref()).map_or_else(|err| err.to_string(), |capture| format!("no error: {capture:?}"))
 }
 
 #[test]
@@ -108,6 +122,20 @@ fn json_lines_become_frames() -> Test {
 }
 
 #[test]
+fn one_json_value_is_a_document_however_it_is_written() -> Test {
+    for (text, document) in [
+        ("{\n  \"a\": \"标题\"\n}\n", "{\n  \"a\": \"标题\"\n}"),
+        ("\u{feff} {\"a\":1}", "{\"a\":1}"),
+        ("[\n1,\n2\n]", "[\n1,\n2\n]"),
+        ("{\"lone\":\"\\ud800\"}", "{\"lone\":\"\\ud800\"}"),
+    ] {
+        assert_eq!(capture::read(text.as_bytes())?, Captured::Document(document.to_owned()));
+    }
+    assert_eq!(read(b"{\"a\":1}\n{\"b\":2}")?.format, Format::JsonLines, "two are lines");
+    Ok(())
+}
+
+#[test]
 fn har_streams_are_found_plain_and_in_base64() -> Test {
     let entry = |mime: &str, text: &str, encoding: Option<&str>| json!({"request": {}, "response": {"content": {"mimeType": mime, "text": text, "encoding": encoding}}});
     let har = json!({"log": {"version": "1.2", "entries": [
@@ -121,8 +149,12 @@ fn har_streams_are_found_plain_and_in_base64() -> Test {
         let all = read_all(json.as_bytes())?;
         assert_eq!(all.len(), 2);
         assert!(all.iter().all(|capture| capture.sse == SSE.as_bytes() && capture.format == Format::Har));
-        let first = read(json.as_bytes())?;
-        assert_eq!((first.sse.as_ref(), first.skipped), (SSE.as_bytes(), 4));
+        assert_eq!(all.iter().map(|capture| capture.skipped).collect::<Vec<_>>(), [3, 0]);
+    }
+    for (streams, skipped) in [(MAX_STREAMS, 0), (MAX_STREAMS + 2, 2)] {
+        let entries = vec![entry("text/event-stream", SSE, None); streams];
+        let all = read_all(json!({"log": {"entries": entries}}).to_string().as_bytes())?;
+        assert_eq!((all.len(), all[0].skipped), (MAX_STREAMS, skipped));
     }
     for len in 0..9 {
         let text = format!("data: {}", "x".repeat(len));
@@ -147,8 +179,8 @@ fn chromes_event_messages_stand_in_for_a_missing_body() -> Test {
 
 #[test]
 fn errors_say_what_was_seen_and_what_is_accepted() {
-    const ACCEPTED: &str =
-        "raw SSE, the output of `curl -N` (also with `-i` or `-v`), one JSON payload per line, or a HAR file";
+    const ACCEPTED: &str = "raw SSE, the output of `curl -N` (also with `-i` or `-v`), one JSON payload per line, one JSON document, \
+         or a HAR file";
     for empty in ["", "\u{feff}", " \r\n\n"] {
         assert_eq!(error_text(empty), format!("the capture is empty; accepted are {ACCEPTED}"));
     }
@@ -157,7 +189,6 @@ fn errors_say_what_was_seen_and_what_is_accepted() {
     let cases = [
         (html.into(), "text that starts with `<!DOCTYPE html><html lang=\"zh\"><title>四〇…`"),
         (b"\x1F\x8B\x08\x00".to_vec(), "bytes that are not text"),
-        (b"{\n  \"a\": 1\n}".to_vec(), "one JSON document over several lines, which is no HAR file"),
         (b"{\"log\":{\"entries\":[{".to_vec(), "JSON that breaks off at line 1 column 20"),
         (b"{oops}".to_vec(), "text that starts with `{oops}`"),
         (

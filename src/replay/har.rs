@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::capture::{Capture, CaptureError, Format};
+use super::capture::{Capture, CaptureError, Format, MAX_STREAMS};
 
 #[derive(Deserialize)]
 struct Har {
@@ -66,7 +66,7 @@ pub(super) fn read(json: &[u8]) -> Result<Option<Vec<Capture>>, CaptureError> {
             Some(text) => text.into_bytes(),
             None => from_messages(&entry.messages.unwrap_or_default()),
         };
-        if !sse.is_empty() {
+        if !sse.is_empty() && captures.len() < MAX_STREAMS {
             captures.push(Capture { sse: sse.into(), format: Format::Har, skipped: 0 });
         }
     }

@@ -205,7 +205,7 @@ async fn list(
 }
 
 /// `2026-01-13T09:18:07Z`, `2026-01-13` (its first instant in UTC), or milliseconds since the epoch.
-fn time(name: &str, text: &str) -> Result<i64, Problem> {
+pub(super) fn time(name: &str, text: &str) -> Result<i64, Problem> {
     if let Ok(ms) = text.parse::<i64>() {
         return Ok(ms);
     }

@@ -19,6 +19,7 @@ mod request;
 mod search;
 mod stall;
 mod stalled;
+mod stats;
 mod supplement;
 mod tasks;
 
@@ -105,6 +106,7 @@ impl App {
                 .merge(normalize::router(app.clone()))
                 .merge(render::router(app.clone()))
                 .merge(search::router(app.clone()))
+                .merge(stats::router(app.clone()))
                 .merge(tasks::router(app.clone())),
             reading: Semaphore::new(tasks::MAX_AT_ONCE),
             search: Tavily::new(&config.search, config.timeouts.connect),
@@ -162,7 +164,7 @@ impl App {
 
 /// Paths that a tenant asks; they win over a route with prefix `/`.
 fn is_api(path: &str) -> bool {
-    matches!(path, "/citations" | "/normalize" | "/render" | "/search" | "/tasks")
+    matches!(path, "/citations" | "/normalize" | "/render" | "/search" | "/stats" | "/tasks")
         || path.starts_with("/citations/")
         || path.starts_with("/tasks/")
 }

@@ -1,6 +1,6 @@
-//! `POST /search`: a search through the configured service, as a record. Nothing is kept.
+//! `POST /search`: a search through the configured service, as a bundle, a verdict and a record. Nothing is kept.
 
-use std::sync::Weak;
+use std::{sync::Weak, time::Duration};
 
 use axum::{Router, body::Body, extract::State, response::Response, routing::post};
 use http::StatusCode;
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     citation::Record,
-    supplement::{self, Ask, Query, SearchError, Tavily},
+    supplement::{self, Ask, Found, Query, SearchError, Tavily},
     telemetry::ResultLabel,
 };
 
@@ -38,7 +38,9 @@ async fn search(State(state): State<Weak<App>>, body: Body) -> Result<Response, 
         .try_acquire()
         .map_err(|_| Problem::busy(format!("{MAX_AT_ONCE} searches are under way already")))?;
     let record = find(&app, service, &query).await.map_err(problem)?;
-    Ok(plain_json(StatusCode::OK, serde_json::to_vec(&record).unwrap_or_default()))
+    let unreadable = || problem(SearchError::Unreadable("it is no search response"));
+    let found = Found::new(record, &app.config.rules).ok_or_else(unreadable)?;
+    Ok(plain_json(StatusCode::OK, serde_json::to_vec(&found).unwrap_or_default()))
 }
 
 /// One search, counted, whoever asks for it.
@@ -62,14 +64,25 @@ fn problem(error: SearchError) -> Problem {
     match error {
         SearchError::KeyRefused => Problem::search(StatusCode::BAD_GATEWAY, "search-key-refused", detail),
         SearchError::RateLimited(rest) => {
-            let seconds = rest.map_or(1, |rest| u32::try_from(rest.as_secs()).unwrap_or(u32::MAX).max(1));
-            Problem::search(StatusCode::SERVICE_UNAVAILABLE, "search-rate-limited", detail).retry_after(seconds)
+            let problem = Problem::search(StatusCode::SERVICE_UNAVAILABLE, "search-rate-limited", detail);
+            problem.retry_after(rest.map_or(1, seconds))
         }
         SearchError::QuotaUsedUp => Problem::search(StatusCode::SERVICE_UNAVAILABLE, "search-quota", detail),
         SearchError::Refused(_) => Problem::search(StatusCode::BAD_REQUEST, "search-refused", detail),
         SearchError::Timeout(_) => Problem::search(StatusCode::GATEWAY_TIMEOUT, "search-timeout", detail),
         SearchError::Unreachable(_) => Problem::search(StatusCode::BAD_GATEWAY, "search-unreachable", detail),
-        SearchError::Status(_) => Problem::search(StatusCode::BAD_GATEWAY, "search-failed", detail),
+        SearchError::Status(_, rest) => {
+            let problem = Problem::search(StatusCode::BAD_GATEWAY, "search-failed", detail);
+            match rest {
+                Some(rest) => problem.retry_after(seconds(rest)),
+                None => problem,
+            }
+        }
         SearchError::Unreadable(_) => Problem::search(StatusCode::BAD_GATEWAY, "search-unreadable", detail),
     }
+}
+
+/// Whole ones, and never none.
+fn seconds(rest: Duration) -> u32 {
+    u32::try_from(rest.as_secs()).unwrap_or(u32::MAX).max(1)
 }

@@ -13,8 +13,9 @@ use self::{
     progress::MAX_SOURCES,
 };
 use super::{
-    Cursor, Entry, Filter, Fut, Page, Store, StoreError,
+    Cursor, Entry, Filter, Fut, Page, StatsFilter, StatsReport, Store, StoreError, day_of,
     page::Pager,
+    stats::{self, Sums},
     task::{Advance, Advanced, Progress},
 };
 
@@ -88,6 +89,30 @@ impl Store for MemoryStore {
                 pager.push(held.entry.clone(), held.weight);
             }
             Ok(pager.finish())
+        })
+    }
+
+    /// Added up anew each time: there are [`MAX_RECORDS`] at most.
+    fn stats<'a>(&'a self, tenant: &'a str, filter: &'a StatsFilter) -> Fut<'a, Result<StatsReport, StoreError>> {
+        Box::pin(async move {
+            let days = stats::days(filter);
+            let asked = |held: &Held| {
+                let provider = filter.provider.as_ref();
+                day_of(held.entry.created_ms) < days.end
+                    && provider.is_none_or(|provider| held.entry.record.provider == *provider)
+            };
+            let all = Filter::default();
+            // Adding up takes a while, and writes must not wait for it.
+            let held: Vec<_> = {
+                let inner = self.read()?;
+                let since = inner.newest(tenant, &all).take_while(|held| day_of(held.entry.created_ms) >= days.start);
+                since.filter(|held| asked(held)).cloned().collect()
+            };
+            let mut sums = Sums::default();
+            for held in held {
+                sums.add(tenant, held.entry.created_ms, &held.entry.record.provider, &held.tally, 1);
+            }
+            Ok(sums.report(filter))
         })
     }
 

@@ -7,6 +7,7 @@ pub mod writer;
 
 mod cursor;
 mod page;
+mod stats;
 mod terms;
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,7 @@ use task::{Advance, Advanced, Progress};
 
 pub use memory::MemoryStore;
 pub use sqlite::SqliteStore;
+pub use stats::{Counts, DayStats, STATS_DAYS_MAX, STATS_TOP_MAX, Site, SiteStats, StatsFilter, StatsReport, day_of};
 pub use writer::{Writer, WriterStats};
 
 /// Entries on a page when the filter names no limit.
@@ -83,6 +85,8 @@ pub trait Store: Send + Sync + 'static {
         provider: Option<&'a str>,
     ) -> Fut<'a, Result<Option<Entry>, StoreError>>;
     fn list<'a>(&'a self, tenant: &'a str, filter: &'a Filter) -> Fut<'a, Result<Page, StoreError>>;
+    /// What the tenant's records add up to, those of this moment: what is replaced, deleted or swept counts no more.
+    fn stats<'a>(&'a self, tenant: &'a str, filter: &'a StatsFilter) -> Fut<'a, Result<StatsReport, StoreError>>;
     /// How many records went.
     fn delete<'a>(
         &'a self,

@@ -1,7 +1,11 @@
 //! Records in one SQLite file: write-ahead log, every commit synced, one writer, a few readers.
 
+mod daily;
+#[cfg(test)]
+mod daily_tests;
 mod error;
 mod query;
+mod report;
 mod row;
 mod schema;
 mod tasks;
@@ -15,18 +19,21 @@ use std::{
 
 use futures_util::TryStreamExt as _;
 use sqlx::{
-    Connection as _, Sqlite, SqliteConnection, Transaction,
+    AssertSqlSafe, Connection as _, Sqlite, SqliteConnection, Transaction,
     sqlite::{SqlitePool, SqlitePoolOptions},
 };
 use tokio::sync::Mutex;
 
 use self::{
+    daily::{Before, COUNTED},
     error::engine,
+    report::Reader,
     row::{NewRow, read},
 };
 use super::{
-    Cursor, Entry, Filter, Fut, Page, Store, StoreError,
+    Cursor, Entry, Filter, Fut, Page, StatsFilter, StatsReport, Store, StoreError,
     page::Pager,
+    stats::Sums,
     task::{Advance, Advanced, Progress},
 };
 use crate::citation::bundle::task_id;
@@ -113,10 +120,13 @@ impl Store for SqliteStore {
             // Before the lock: making text of large records takes longer than writing it.
             let rows = entries.iter().map(NewRow::new).collect::<Result<Vec<_>, _>>()?;
             self.write(async |tx: &mut Transaction<'_, Sqlite>| {
+                let mut before = Before::read(tx, &rows).await.map_err(engine)?;
+                let mut sums = Sums::default();
                 for row in rows {
-                    row.upsert(tx).await.map_err(engine)?;
+                    let known = before.replace(&row, &mut sums);
+                    row.upsert(tx, known).await.map_err(engine)?;
                 }
-                Ok(())
+                daily::apply(tx, &sums).await.map_err(engine)
             })
             .await
         })
@@ -165,6 +175,15 @@ impl Store for SqliteStore {
         })
     }
 
+    fn stats<'a>(&'a self, tenant: &'a str, filter: &'a StatsFilter) -> Fut<'a, Result<StatsReport, StoreError>> {
+        Box::pin(async move {
+            let mut tx = self.readers.begin().await.map_err(engine)?;
+            let report = Reader { conn: &mut tx, tenant, filter }.report().await.map_err(engine)?;
+            tx.commit().await.map_err(engine)?;
+            Ok(report)
+        })
+    }
+
     fn delete<'a>(
         &'a self,
         tenant: &'a str,
@@ -173,9 +192,10 @@ impl Store for SqliteStore {
     ) -> Fut<'a, Result<u64, StoreError>> {
         Box::pin(async move {
             self.write(async |tx: &mut Transaction<'_, Sqlite>| {
-                let query = "DELETE FROM record WHERE tenant = ?1 AND id = ?2 AND (?3 IS NULL OR provider = ?3)";
-                let query = sqlx::query(query).bind(tenant).bind(id).bind(provider);
-                Ok(query.execute(&mut **tx).await.map_err(engine)?.rows_affected())
+                let query = "tenant = ?1 AND id = ?2 AND (?3 IS NULL OR provider = ?3)";
+                let query = format!("DELETE FROM record WHERE {query} RETURNING {COUNTED}");
+                let query = sqlx::query(AssertSqlSafe(query)).bind(tenant).bind(id).bind(provider);
+                daily::remove(tx, query).await.map_err(engine)
             })
             .await
         })
@@ -228,10 +248,10 @@ impl Store for SqliteStore {
             loop {
                 let step = self
                     .write(async |tx: &mut Transaction<'_, Sqlite>| {
-                        let query =
-                            "DELETE FROM record WHERE n IN (SELECT n FROM record WHERE created_ms < ?1 LIMIT ?2)";
-                        let query = sqlx::query(query).bind(before_ms).bind(SWEEP_STEP);
-                        Ok(query.execute(&mut **tx).await.map_err(engine)?.rows_affected())
+                        let query = "n IN (SELECT n FROM record WHERE created_ms < ?1 LIMIT ?2)";
+                        let query = format!("DELETE FROM record WHERE {query} RETURNING {COUNTED}");
+                        let query = sqlx::query(AssertSqlSafe(query)).bind(before_ms).bind(SWEEP_STEP);
+                        daily::remove(tx, query).await.map_err(engine)
                     })
                     .await?;
                 gone += step;

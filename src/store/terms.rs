@@ -14,14 +14,7 @@ const SEPARATOR: char = '\u{1f}';
 /// Every hostname cited, and each parent domain of it down to two labels.
 pub(super) fn domains(record: &Record) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for hostname in record.citations.iter().filter_map(|citation| citation.hostname.as_deref()) {
-        if hostname.len() > MAX_HOSTNAME || hostname.contains(char::is_control) {
-            continue;
-        }
-        let hostname = plain(hostname);
-        if hostname.is_empty() {
-            continue;
-        }
+    for hostname in record.citations.iter().filter_map(|citation| hostname(citation.hostname.as_deref()?)) {
         let mut rest = hostname.as_str();
         // An address has dots but no parents.
         if hostname.parse::<IpAddr>().is_err() {
@@ -33,6 +26,12 @@ pub(super) fn domains(record: &Record) -> BTreeSet<String> {
         found.insert(hostname);
     }
     found
+}
+
+/// A hostname in the spelling that it is found by; `None` if it cannot be one.
+pub(super) fn hostname(text: &str) -> Option<String> {
+    let possible = text.len() <= MAX_HOSTNAME && !text.contains(char::is_control);
+    possible.then(|| plain(text)).filter(|hostname| !hostname.is_empty())
 }
 
 /// A domain as somebody asks for it, in the spelling of [`domains`]: people type `Bücher.example`, URLs carry punycode.

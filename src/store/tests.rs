@@ -1,16 +1,21 @@
 //! What every engine must do, run over each of them.
 
 mod lists;
+mod stats;
 mod tasks;
 
 use std::sync::Arc;
 
 use serde_json::{Map, json};
 
-use self::lists::{a_page_is_bounded, filters_select, hostile_text_is_only_text, pages_to_the_end};
-use self::tasks::{
-    a_closed_store_has_no_tasks, a_cursor_moves_on_and_never_back, a_tasks_records_oldest_first, cursors_are_bounded,
-    cursors_belong_to_a_tenant_and_a_task, cursors_go_with_their_task, of_commits_at_once_the_furthest_wins,
+use self::{
+    lists::{a_page_is_bounded, filters_select, hostile_text_is_only_text, pages_to_the_end},
+    stats::{days_are_utcs_and_bounded, what_counts_and_what_does_not},
+    tasks::{
+        a_closed_store_has_no_tasks, a_cursor_moves_on_and_never_back, a_tasks_records_oldest_first,
+        cursors_are_bounded, cursors_belong_to_a_tenant_and_a_task, cursors_go_with_their_task,
+        of_commits_at_once_the_furthest_wins,
+    },
 };
 use super::*;
 use crate::citation::record::{Citation, CitationType, Origin, RecordType, Stats, Status};
@@ -86,6 +91,8 @@ conformance!(
     pages_to_the_end,
     a_page_is_bounded,
     hostile_text_is_only_text,
+    what_counts_and_what_does_not,
+    days_are_utcs_and_bounded,
     deletes,
     sweeps,
     many_writers_at_once,
@@ -245,6 +252,7 @@ async fn a_closed_store_says_so(store: Arc<dyn Store>) {
     assert_eq!(store.sweep(9).await, Err(StoreError::Closed));
     assert_eq!(store.ping().await, Err(StoreError::Closed));
     assert!(matches!(store.list("t", &Filter::default()).await, Err(StoreError::Closed)));
+    assert_eq!(store.stats("t", &StatsFilter::default()).await, Err(StoreError::Closed));
 }
 
 /// The ids of the whole list, however many pages it takes.

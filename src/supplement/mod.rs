@@ -1,6 +1,7 @@
 //! Searches of our own: what is asked of a search service, within the domains that an event type enforces,
 //! and the record that its answer becomes.
 
+mod found;
 pub mod query;
 pub mod tavily;
 
@@ -11,11 +12,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    citation::{Record, Rules, record::Status},
+    citation::{
+        Record, Rules,
+        record::{Round, Status},
+    },
     config::Search,
     pipeline::{Context, whole},
     provider::Kind,
 };
+pub use found::Found;
 pub use tavily::Tavily;
 
 /// What to do about a missing key.
@@ -224,8 +229,8 @@ pub enum SearchError {
     Timeout(Duration),
     /// No connection, or one that broke.
     Unreachable(String),
-    /// Any other status; redirects are not followed.
-    Status(u16),
+    /// Any other status, and how long the service wants to be left alone; redirects are not followed.
+    Status(u16, Option<Duration>),
     /// An answer that is no search response.
     Unreadable(&'static str),
 }
@@ -240,7 +245,7 @@ impl SearchError {
             Self::Refused(_) => "refused",
             Self::Timeout(_) => "timeout",
             Self::Unreachable(_) => "unreachable",
-            Self::Status(_) => "status",
+            Self::Status(..) => "status",
             Self::Unreadable(_) => "unreadable",
         }
     }
@@ -260,7 +265,7 @@ impl fmt::Display for SearchError {
                 write!(f, "the search service did not answer within {} s (search.timeout)", after.as_secs_f64())
             }
             Self::Unreachable(why) => write!(f, "the search service could not be asked: {why}"),
-            Self::Status(status) => write!(f, "the search service answered with status {status}"),
+            Self::Status(status, _) => write!(f, "the search service answered with status {status}"),
             Self::Unreadable(why) => write!(f, "the search service's answer could not be read: {why}"),
         }
     }
@@ -315,6 +320,12 @@ pub fn record(context: Context, query: &Query, answer: Bytes) -> Result<(Box<Rec
     // The service may leave it out, and a record of a search names what was searched.
     if record.queries.is_empty() {
         record.queries.push(query.query.clone());
+        if record.rounds.is_empty() {
+            record.rounds.push(Round { round: 1, ..Round::default() });
+        }
+        for round in &mut record.rounds {
+            round.queries.push(query.query.clone());
+        }
     }
     Ok((record, dropped))
 }

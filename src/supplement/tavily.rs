@@ -29,6 +29,8 @@ const MAX_ERROR: usize = 64 * 1024;
 const MAX_WORDS: usize = 200;
 /// Before the one retry, where the service does not say how long.
 const REST: Duration = Duration::from_millis(250);
+/// Who wants to be left alone for longer is not asked again: the error says for how long.
+const MAX_REST: Duration = Duration::from_secs(5);
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("citetap/", env!("CARGO_PKG_VERSION")));
 
@@ -49,7 +51,8 @@ impl Tavily {
         Some(Self { client: Client::new(connect), endpoint, authorization, timeout: search.timeout })
     }
 
-    /// The service's answer, which is a search response. One retry on 429 and 5xx, all within the timeout.
+    /// The service's answer, which is a search response. One retry on 429 and 5xx, after the rest that the service
+    /// wants, all within the timeout.
     pub async fn search(&self, query: &Query) -> Result<Bytes, SearchError> {
         let body = Bytes::from(serde_json::to_vec(query).unwrap_or_default());
         let deadline = Instant::now() + self.timeout;
@@ -63,12 +66,11 @@ impl Tavily {
             answer => return answer,
         };
         let rest = match &error {
-            SearchError::RateLimited(rest) => rest.unwrap_or(REST),
-            SearchError::Status(500..) => REST,
+            SearchError::RateLimited(rest) | SearchError::Status(500.., rest) => rest.unwrap_or(REST),
             _ => return Err(error),
         };
         // Whoever would wake up too late need not sleep.
-        if Instant::now().checked_add(rest).is_none_or(|awake| awake >= deadline) {
+        if rest > MAX_REST || Instant::now().checked_add(rest).is_none_or(|awake| awake >= deadline) {
             return Err(error);
         }
         sleep(rest).await;
@@ -103,7 +105,7 @@ impl Tavily {
                 let body = body.map(|body| body.to_bytes()).unwrap_or_default();
                 SearchError::Refused(self.words(&body))
             }
-            other => SearchError::Status(other),
+            other => SearchError::Status(other, retry_after(answer.headers())),
         }
     }
 

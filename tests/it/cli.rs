@@ -66,6 +66,8 @@ fn wrong_usage_exits_2_and_says_how() {
         &["replay", "x", "--output", "yaml"],
         &["replay", "x", "--diff", "--output", "json"],
         &["replay", "x", "--provider", "nobody"],
+        &["replay", "x", "--entry", "one"],
+        &["replay", "x", "--link-base", "ftp://a.example"],
         &["demo", "--listen", "here"],
         &["completions", "basic"],
         &["check", "--nonsense"],
@@ -261,8 +263,12 @@ fn replay_reads_standard_input_curl_har_and_json_lines() {
     let curl = format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n{text}");
     let har = json!({"log": {"version": "1.2", "entries": [{"request": {"url": "https://example.com/chat"},
         "response": {"status": 200, "content": {"mimeType": "text/event-stream", "text": text}}}]}});
-    for input in [text.clone(), curl, har.to_string()] {
-        let record = run(citetap(dir.path(), &["replay", "-"]), input.clone()).json();
+    for (input, args) in [
+        (text.clone(), &["replay", "-"][..]),
+        (curl, &["replay", "-"]),
+        (har.to_string(), &["replay", "-", "--entry", "1"]),
+    ] {
+        let record = run(citetap(dir.path(), args), input.clone()).json();
         assert_eq!(timeless(record), timeless(golden("doubao/seed.sse")), "{}", &input[..40]);
     }
     // Payloads alone: the names of the events are lost, so the provider has to be told, and the finish is unknown.
@@ -274,14 +280,73 @@ fn replay_reads_standard_input_curl_har_and_json_lines() {
 }
 
 #[test]
+fn replay_reads_one_json_body_on_one_line_or_several() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, provider, sources) in
+        [("tavily/general.json", "tavily", 4), ("tencent/whole.json", "tencent", 2), ("mcp/tool-block.json", "mcp", 2)]
+    {
+        let body: Value = serde_json::from_slice(&std::fs::read(fixtures().join(name)).unwrap()).unwrap();
+        for input in [body.to_string(), format!("{body:#}\n")] {
+            for args in [&["replay", "-"][..], &["replay", "-", "--provider", provider]] {
+                let record = run(citetap(dir.path(), args), input.clone()).json();
+                assert_eq!((&record["provider"], &record["complete"]), (&json!(provider), &json!(true)), "{name}");
+                assert_eq!(record["citations"].as_array().unwrap().len(), sources, "{name}");
+            }
+            let passed = run(citetap(dir.path(), &["replay", "-", "--output", "sse"]), input.clone());
+            assert_eq!(passed.out, input.trim(), "nothing is added to it");
+        }
+    }
+}
+
+#[test]
+fn replay_of_a_har_file_shows_all_its_streams_or_the_one_that_is_chosen() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = |name: &str| std::fs::read_to_string(capture(name)).unwrap();
+    let entry = |mime: &str, text: String| json!({"response": {"content": {"mimeType": mime, "text": text}}});
+    let har = json!({"log": {"entries": [
+        entry("text/html", "<p>".to_owned()),
+        entry("text/event-stream", text("doubao/seed.sse")),
+        entry("text/event-stream", "data: {\"tick\":1}\n\n".to_owned()),
+        entry("text/event-stream", text("tencent/full.sse")),
+    ]}})
+    .to_string();
+    let replay = |args: &[&str]| run(citetap(dir.path(), &[&["replay", "-"], args].concat()), har.clone());
+    let all = replay(&[]);
+    assert_eq!(all.err, "citetap: 1 entry of the HAR file is no part of the stream\n");
+    let all = all.json();
+    let providers: Vec<&Value> = all["records"].as_array().unwrap().iter().map(|one| &one["provider"]).collect();
+    assert_eq!((providers, &all["skipped"]), (vec![&json!("doubao"), &json!("tencent")], &json!(1)));
+    let tables = replay(&["--output", "table"]).out;
+    assert_eq!(tables.matches("message ").count(), 2, "{tables}");
+    assert!(tables.contains("\n\nmessage "), "{tables}");
+
+    assert_eq!(replay(&["--entry", "3"]).json()["provider"], "tencent");
+    assert!(replay(&["--entry", "1", "--output", "bibtex"]).out.starts_with("@online{"));
+    assert_eq!(replay(&["--entry", "2", "--output", "sse"]).out, "data: {\"tick\":1}\n\n");
+    for args in [&["--output", "bibtex"][..], &["--output", "sse"], &["--diff"]] {
+        let ran = replay(args);
+        assert_eq!((ran.code, ran.out.as_str()), (1, ""));
+        assert!(ran.err.contains("the streams 1, 3 have a message; choose one with --entry"), "{}", ran.err);
+    }
+    for (entry, why) in [("2", "no message"), ("4", "--entry is a number from 1 to 3"), ("0", "--entry is a number")] {
+        let ran = replay(&["--entry", entry]);
+        assert_eq!(ran.code, 1);
+        assert!(ran.err.contains(why), "{}", ran.err);
+    }
+}
+
+#[test]
 fn replay_of_what_is_no_capture_fails_and_says_why() {
     let missing = plain(&["replay", "no-such-file.sse"]);
     assert_eq!((missing.code, missing.out.as_str()), (1, ""));
     assert!(missing.err.starts_with("citetap: no-such-file.sse: "), "{}", missing.err);
     let dir = tempfile::tempdir().unwrap();
-    for (input, why) in
-        [(&b"hello"[..], "not a capture"), (b"", "empty"), (b"\xff\xfe\0\0", ""), (b"{\"a\":\n1}", "not a capture")]
-    {
+    for (input, why) in [
+        (&b"hello"[..], "not a capture"),
+        (b"", "empty"),
+        (b"\xff\xfe\0\0", ""),
+        (b"{\"a\":\n1}", "one JSON document with the keys a"),
+    ] {
         let ran = run(citetap(dir.path(), &["replay", "-"]), input);
         assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{ran:?}");
         assert!(ran.err.starts_with("citetap: -: ") && ran.err.contains(why), "{}", ran.err);

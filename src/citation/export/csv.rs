@@ -32,7 +32,8 @@ pub fn table(sources: &[Source<'_>]) -> String {
     out
 }
 
-fn row(out: &mut String, cells: [&str; HEADER.len()]) {
+/// Adds one row of any table.
+pub fn row<const N: usize>(out: &mut String, cells: [&str; N]) {
     for (place, cell) in cells.into_iter().enumerate() {
         if place > 0 {
             out.push(',');

@@ -15,6 +15,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 
+pub use csv::row as csv_row;
 pub use html::{POLICY as HTML_POLICY, escaped};
 use source::Source;
 

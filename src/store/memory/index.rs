@@ -10,7 +10,7 @@ use std::{
 use super::progress::Readers;
 use crate::{
     citation::bundle::task_id,
-    store::{Cursor, Entry, Filter, terms},
+    store::{Cursor, Entry, Filter, stats::Tally, terms},
 };
 
 /// Four orders over the same records. Keys share their text, so an index costs pointers only.
@@ -42,6 +42,7 @@ pub(super) struct Held {
     task: Arc<str>,
     search: String,
     domains: BTreeSet<String>,
+    pub(super) tally: Tally,
     pub(super) weight: usize,
 }
 
@@ -118,7 +119,7 @@ impl Index {
             .take_while(move |held| held.entry.tenant == tenant && *held.task == *task)
     }
 
-    pub(super) fn newest(&self, tenant: &str, filter: &Filter) -> impl Iterator<Item = &Held> {
+    pub(super) fn newest(&self, tenant: &str, filter: &Filter) -> impl Iterator<Item = &Arc<Held>> {
         let place = |ms, provider: &str, id: &str| (Arc::from(tenant), Reverse(ms), Arc::from(provider), Arc::from(id));
         let start: Bound<Place> = match &filter.cursor {
             Some(cursor) => Bound::Excluded(place(cursor.created_ms, &cursor.provider, &cursor.id)),
@@ -126,7 +127,7 @@ impl Index {
         };
         self.newest_first
             .range((start, Bound::Unbounded))
-            .map(|(_, held)| &**held)
+            .map(|(_, held)| held)
             .take_while(move |held| held.entry.tenant == tenant)
     }
 }
@@ -137,7 +138,7 @@ impl Held {
         let domains = terms::domains(&entry.record);
         let weight = terms::weight(entry) + search.len();
         let task = task_id(&entry.record).as_ref().into();
-        Self { entry: entry.clone(), task, search, domains, weight }
+        Self { entry: entry.clone(), task, search, domains, tally: Tally::of(&entry.record), weight }
     }
 
     pub(super) fn age(&self) -> Age {

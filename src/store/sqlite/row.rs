@@ -6,7 +6,7 @@ use sqlx::{Row as _, Sqlite, Transaction, sqlite::SqliteRow};
 use super::error::engine;
 use crate::{
     citation::{bundle::task_id, record::Record},
-    store::{Entry, StoreError, terms},
+    store::{Entry, StoreError, stats::Tally, terms},
 };
 
 /// The value carries its key.
@@ -17,9 +17,9 @@ struct Body<'a> {
 }
 
 #[derive(Deserialize)]
-struct OwnedBody {
+pub(super) struct OwnedBody {
     tenant: String,
-    record: Record,
+    pub(super) record: Record,
 }
 
 pub(super) struct NewRow<'a> {
@@ -28,6 +28,8 @@ pub(super) struct NewRow<'a> {
     search: String,
     /// A JSON array: one statement for any number of them.
     domains: String,
+    tally: Tally,
+    tally_json: String,
 }
 
 impl<'a> NewRow<'a> {
@@ -35,21 +37,40 @@ impl<'a> NewRow<'a> {
         let json = |text: Result<String, serde_json::Error>| {
             text.map_err(|_| StoreError::Engine("sqlite: a record cannot be written as JSON".to_owned()))
         };
+        let tally = Tally::of(&entry.record);
         Ok(Self {
             entry,
             body: json(serde_json::to_string(&Body { tenant: &entry.tenant, record: &entry.record }))?,
             search: terms::search_text(&entry.record),
             domains: json(serde_json::to_string(&terms::domains(&entry.record)))?,
+            tally_json: json(serde_json::to_string(&tally))?,
+            tally,
         })
     }
 
-    pub(super) async fn upsert(self, tx: &mut Transaction<'_, Sqlite>) -> Result<(), sqlx::Error> {
+    /// Tenant, provider, id.
+    pub(super) fn key(&self) -> (&'a str, &'a str, &'a str) {
+        (&self.entry.tenant, &self.entry.record.provider, &self.entry.record.message_id)
+    }
+
+    pub(super) fn created_ms(&self) -> i64 {
+        self.entry.created_ms
+    }
+
+    /// What the record adds to the sums.
+    pub(super) fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// `known`: there is a record of this key.
+    pub(super) async fn upsert(self, tx: &mut Transaction<'_, Sqlite>, known: bool) -> Result<(), sqlx::Error> {
         let Entry { tenant, created_ms, record } = self.entry;
         let n: i64 = sqlx::query_scalar(
-            "INSERT INTO record (tenant, provider, id, created_ms, conversation, body, search, task)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+            "INSERT INTO record (tenant, provider, id, created_ms, conversation, body, search, task, tally)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
              ON CONFLICT (tenant, provider, id) DO UPDATE SET created_ms = excluded.created_ms,
-             conversation = excluded.conversation, body = excluded.body, search = excluded.search, task = excluded.task
+             conversation = excluded.conversation, body = excluded.body, search = excluded.search, task = excluded.task,
+             tally = excluded.tally
              RETURNING n",
         )
         .bind(tenant)
@@ -60,9 +81,12 @@ impl<'a> NewRow<'a> {
         .bind(self.body)
         .bind(self.search)
         .bind(task_id(record).as_ref())
+        .bind(self.tally_json)
         .fetch_one(&mut **tx)
         .await?;
-        sqlx::query("DELETE FROM record_domain WHERE record = ?1").bind(n).execute(&mut **tx).await?;
+        if known {
+            sqlx::query("DELETE FROM record_domain WHERE record = ?1").bind(n).execute(&mut **tx).await?;
+        }
         sqlx::query("INSERT INTO record_domain (record, domain, tenant, created_ms) SELECT ?1, value, ?2, ?3 FROM json_each(?4)")
             .bind(n)
             .bind(tenant)

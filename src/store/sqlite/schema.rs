@@ -13,15 +13,32 @@ use sqlx::{
 
 use tokio::time::{Instant, sleep};
 
-use super::error::{DAMAGED, is_busy, opening, refused};
+use super::{
+    daily,
+    error::{DAMAGED, is_busy, opening, refused},
+};
 use crate::store::StoreError;
 
 /// In the file's header (`citp`): tells our files from other programs'.
 pub(super) const APPLICATION_ID: i32 = 0x6369_7470;
 
 /// Applied in order; a file's `user_version` says how many it has. Never edit one that was released.
-pub(super) const MIGRATIONS: [&str; 2] =
-    [include_str!("../migrations/0001_records.sql"), include_str!("../migrations/0002_tasks.sql")];
+pub(super) const MIGRATIONS: [Migration; 3] = [
+    Migration { sql: include_str!("../migrations/0001_records.sql"), fill: Fill::Nothing },
+    Migration { sql: include_str!("../migrations/0002_tasks.sql"), fill: Fill::Nothing },
+    Migration { sql: include_str!("../migrations/0003_daily.sql"), fill: Fill::Daily },
+];
+
+pub(super) struct Migration {
+    pub(super) sql: &'static str,
+    fill: Fill,
+}
+
+/// What a migration makes of the records that are there, beyond what SQL can say.
+enum Fill {
+    Nothing,
+    Daily,
+}
 
 /// How long one statement waits for another process's lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -174,7 +191,11 @@ async fn migrate(conn: &mut SqliteConnection, path: &Path) -> Result<(), StoreEr
     let done = version(&mut tx, path).await?;
     if done < MIGRATIONS.len() {
         for migration in &MIGRATIONS[done..] {
-            sqlx::raw_sql(*migration).execute(&mut *tx).await.map_err(fail)?;
+            sqlx::raw_sql(migration.sql).execute(&mut *tx).await.map_err(fail)?;
+            match migration.fill {
+                Fill::Nothing => {}
+                Fill::Daily => daily::count_all(&mut tx).await.map_err(fail)?,
+            }
         }
         // Pragmas take no parameters; both values are our own numbers.
         let stamp = format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {};", MIGRATIONS.len());

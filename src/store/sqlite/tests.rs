@@ -205,6 +205,9 @@ async fn a_put_that_is_dropped_half_way_leaves_nothing_half_done() {
         let filter = Filter { provider: Some("dropped".to_owned()), limit: 1000, ..Filter::default() };
         let found = store.list("t", &filter).await.unwrap().entries.len();
         assert!(found == 0 || found == 100, "{found}");
+        let sums = StatsFilter { days: 0..1, provider: Some("dropped".to_owned()), ..StatsFilter::default() };
+        let counted = store.stats("t", &sums).await.unwrap().days.first().map_or(0, |day| day.counts.messages);
+        assert_eq!(counted, found as i64);
         store.ping().await.unwrap();
     }
 }
@@ -283,7 +286,7 @@ async fn a_file_of_the_first_schema_gets_its_tasks() {
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&path).create_if_missing(true);
     let mut old = options.connect().await.unwrap();
     let stamp = format!("PRAGMA application_id = {}; PRAGMA user_version = 1;", schema::APPLICATION_ID);
-    sqlx::raw_sql(schema::MIGRATIONS[0]).execute(&mut old).await.unwrap();
+    sqlx::raw_sql(schema::MIGRATIONS[0].sql).execute(&mut old).await.unwrap();
     sqlx::raw_sql(sqlx::AssertSqlSafe(stamp)).execute(&mut old).await.unwrap();
     let conversations = [Some("talk"), Some("talk"), Some(""), None, Some("会话"), Some("a b"), None, None];
     for (n, conversation) in (0_i64..).zip(conversations) {

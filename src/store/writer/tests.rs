@@ -7,7 +7,7 @@ use tokio::{
 
 use super::*;
 use crate::store::{
-    Cursor, Filter, Fut, MemoryStore, Page,
+    Cursor, Filter, Fut, MemoryStore, Page, StatsFilter, StatsReport,
     task::{Position, Progress},
     tests::entry,
 };
@@ -80,6 +80,10 @@ impl Store for Faulty {
 
     fn list<'a>(&'a self, tenant: &'a str, filter: &'a Filter) -> Fut<'a, Result<Page, StoreError>> {
         self.inner.list(tenant, filter)
+    }
+
+    fn stats<'a>(&'a self, tenant: &'a str, filter: &'a StatsFilter) -> Fut<'a, Result<StatsReport, StoreError>> {
+        self.inner.stats(tenant, filter)
     }
 
     fn delete<'a>(

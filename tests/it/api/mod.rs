@@ -8,6 +8,7 @@ mod one;
 mod ops;
 mod render;
 mod search;
+mod stats;
 mod tasks;
 mod tenants;
 

@@ -47,13 +47,13 @@ async fn a_capture_of_any_kind_gives_the_record_of_its_stream() {
     let sse = fixture("doubao/seed.sse");
     let expected = without_scores(golden("doubao/seed.citations.json"));
     let curl = [&b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"[..], &sse].concat();
-    let har = json!({"log": {"entries": [{"request": {"url": "https://x.example/"}, "response": {"status": 200,
-        "content": {"mimeType": "text/event-stream", "text": String::from_utf8(sse.clone()).unwrap()}}}]}});
+    let har = har(&[&sse]);
     for (body, query) in [
         (sse.clone(), ""),
+        (sse.clone(), "?entry=1"),
         (sse, "?provider=doubao"),
         (curl, "?provider=auto"),
-        (serde_json::to_vec_pretty(&har).unwrap(), ""),
+        (serde_json::to_vec_pretty(&har).unwrap(), "?entry=1"),
     ] {
         let record = without_scores(record(normalize(&proxy, query, body).await).await);
         for key in ["messageId", "provider", "complete", "citations", "stats", "queries"] {
@@ -62,6 +62,70 @@ async fn a_capture_of_any_kind_gives_the_record_of_its_stream() {
     }
     let list = proxy.get("/citations").await.json().await;
     assert_eq!(list["items"], json!([]), "nothing is kept");
+}
+
+/// A HAR file of these streams, and of other traffic.
+fn har(streams: &[&[u8]]) -> Value {
+    let entry = |mime: &str, text: &str| {
+        json!({"request": {"url": "https://x.example/"}, "response": {"status": 200,
+        "content": {"mimeType": mime, "text": text}}})
+    };
+    let mut entries = vec![entry("text/html", "<p>")];
+    entries.extend(streams.iter().map(|sse| entry("text/event-stream", std::str::from_utf8(sse).unwrap())));
+    json!({"log": {"version": "1.2", "entries": entries}})
+}
+
+#[tokio::test]
+async fn a_har_file_gives_the_records_of_all_its_streams() {
+    let (_upstream, proxy) = answering(&[]).await;
+    let (doubao, tencent) = (fixture("doubao/seed.sse"), fixture("tencent/full.sse"));
+    let other = &b"data: {\"tick\":1}\n\n"[..];
+    let several = har(&[&doubao, other, &tencent, &doubao]).to_string();
+    let answer = normalize(&proxy, "", several.clone()).await.json().await;
+    let of =
+        |key: &str| answer["records"].as_array().unwrap().iter().map(|record| record[key].clone()).collect::<Vec<_>>();
+    assert_eq!(of("provider"), ["doubao", "tencent", "doubao"]);
+    assert_eq!(of("messageId")[0], "35730705466983426");
+    assert_eq!(of("stored"), [false, false, false]);
+    let nonces: std::collections::BTreeSet<String> = of("nonce").iter().map(Value::to_string).collect();
+    assert_eq!((nonces.len(), &answer["skipped"]), (3, &json!(1)));
+    // One stream is a list as well: the shape goes by what was sent.
+    let one = normalize(&proxy, "", har(&[&tencent]).to_string()).await.json().await;
+    assert_eq!((one["records"].as_array().unwrap().len(), &one["skipped"]), (1, &json!(0)));
+
+    let third = record(normalize(&proxy, "?entry=3", several.clone()).await).await;
+    assert_eq!(third["provider"], "tencent");
+    normalize(&proxy, "?entry=2", several.clone()).await.is_problem(422, "unreadable").await;
+    for entry in ["0", "5"] {
+        let problem = normalize(&proxy, &format!("?entry={entry}"), several.clone()).await;
+        let problem = problem.is_problem(400, "bad-request").await;
+        assert_eq!(problem["detail"], "entry is a number from 1 to 4: so many streams are in the capture");
+    }
+    let problem = normalize(&proxy, "", har(&[other]).to_string()).await.is_problem(422, "unreadable").await;
+    assert!(problem["detail"].as_str().unwrap().contains("no message of a known provider"), "{problem}");
+}
+
+#[tokio::test]
+async fn relative_links_are_relative_to_what_is_said() {
+    let (_upstream, proxy) = answering(&[]).await;
+    let urls = async |query: &str, name: &str| {
+        let record = record(normalize(&proxy, query, fixture(name)).await).await;
+        let urls = record["citations"].as_array().unwrap().iter().map(|one| one["url"].clone());
+        urls.collect::<Vec<Value>>()
+    };
+    for name in ["tencent/full.sse", "tencent/whole.json"] {
+        let bare = urls("", name).await;
+        let based = urls("?link_base=https://lexiangla.example/a/", name).await;
+        assert!(bare.contains(&Value::Null), "{name} has relative links: {bare:?}");
+        for (bare, based) in bare.iter().zip(&based) {
+            let based = based.as_str().unwrap_or_default();
+            assert!(bare == based || based.starts_with("https://lexiangla.example/"), "{bare} {based}");
+        }
+    }
+    for base in ["ftp://a.example", "a.example", "javascript:alert(1)", "https://u:p@a.example", ""] {
+        let refused = normalize(&proxy, &format!("?link_base={base}"), "{}").await.is_problem(400, "bad-request").await;
+        assert!(refused["detail"].as_str().unwrap().starts_with("link_base: "), "{refused}");
+    }
 }
 
 #[tokio::test]

@@ -51,8 +51,8 @@ async fn search(proxy: &Proxy, body: Value) -> Answer {
     Client::h1(proxy.addr).await.send(post("/search", body.to_string())).await
 }
 
-fn urls(record: &Value) -> Vec<&str> {
-    record["citations"].as_array().unwrap().iter().map(|one| one["url"].as_str().unwrap()).collect()
+fn urls(found: &Value) -> Vec<&str> {
+    found["record"]["citations"].as_array().unwrap().iter().map(|one| one["url"].as_str().unwrap()).collect()
 }
 
 #[tokio::test]
@@ -65,13 +65,14 @@ async fn a_search_is_a_record_that_is_not_stored() {
     );
     let answer = answer.await;
     assert_eq!((answer.status, answer.header("cache-control")), (StatusCode::OK, Some("no-store")));
-    let record = answer.json().await;
+    let found = answer.json().await;
+    let record = &found["record"];
     assert_eq!((&record["provider"], &record["route"]), (&json!("tavily"), &json!("search")));
     assert_eq!((&record["complete"], &record["stored"]), (&json!(true), &json!(false)));
     assert_eq!(uuid::Uuid::parse_str(record["messageId"].as_str().unwrap()).unwrap().get_version_num(), 7);
     assert_eq!((&record["queries"], &record["metadata"]), (&json!(["q"]), &json!({"requestId": "req-1"})));
     assert_eq!(record["citations"][1]["scores"]["relevance"], 0.8);
-    assert_eq!(urls(&record).len(), 4);
+    assert_eq!(urls(&found).len(), 4);
     assert_eq!(proxy.get("/citations").await.json().await["items"], json!([]));
 
     let seen = tavily.requests().remove(0);
@@ -90,12 +91,46 @@ async fn a_search_is_a_record_that_is_not_stored() {
 }
 
 #[tokio::test]
+async fn a_search_comes_with_its_bundle_and_how_far_its_sources_agree() {
+    let (_tavily, proxy) = searching(ok(), "", "").await;
+    let found = search(&proxy, json!({"query": "price of coin"})).await.json().await;
+    let keys: Vec<&String> = found.as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["bundle", "corroboration", "record"]);
+    let (bundle, record) = (&found["bundle"], &found["record"]);
+    assert_eq!((&bundle["task_id"], &bundle["executed_at"]), (&record["messageId"], &record["createdAt"]));
+    assert_eq!((&bundle["query_id"], &bundle["query_text"]), (&json!("q1"), &json!("q")), "as the service says");
+    assert_eq!((&bundle["provider"], &bundle["query_intent"]), (&json!("tavily"), &json!("general")));
+    assert_eq!(
+        bundle["stats"],
+        json!({"total_returned": 4, "kept_after_filter": 4, "filtered_count": 0, "failed_count": 0, "dedup_count": 0})
+    );
+    for (result, citation) in bundle["results"].as_array().unwrap().iter().zip(record["citations"].as_array().unwrap())
+    {
+        assert_eq!((&result["url"], &result["title"]), (&citation["url"], &citation["title"]));
+        assert_eq!((&result["score_final"], &result["status"]), (&citation["scores"]["final"], &json!("ok")));
+    }
+    assert_eq!(found["corroboration"], record["corroboration"]);
+    assert_eq!(found["corroboration"]["multiSource"], true);
+
+    // A service that found nothing, and does not repeat the query.
+    let nothing = Script::json(r#"{"results":[],"response_time":1}"#);
+    let (_tavily, proxy) = searching(nothing, "", "").await;
+    let found = search(&proxy, json!({"query": "price of coin"})).await.json().await;
+    assert_eq!((&found["corroboration"], &found["bundle"]["results"]), (&Value::Null, &json!([])));
+    let bundle = &found["bundle"];
+    assert_eq!((&bundle["query_text"], &bundle["query_intent"]), (&json!("price of coin"), &json!("market")));
+}
+
+#[tokio::test]
 async fn results_outside_the_domains_of_an_event_type_are_dropped_and_counted() {
     let (tavily, proxy) = searching(ok(), "", DOMAINS).await;
     let sent =
         |n: usize| serde_json::from_slice::<Value>(&tavily.requests()[n].body).unwrap()["include_domains"].clone();
-    let record = search(&proxy, json!({"query": "q", "event_type": "hack"})).await.json().await;
-    assert_eq!(urls(&record), ["https://coin.example/1", "https://www.coin.example/2"]);
+    let found = search(&proxy, json!({"query": "q", "event_type": "hack"})).await.json().await;
+    assert_eq!(urls(&found), ["https://coin.example/1", "https://www.coin.example/2"]);
+    assert_eq!(found["bundle"]["results"].as_array().unwrap().len(), 2);
+    assert_eq!(found["corroboration"]["uniqueDomains"], 1);
+    let record = &found["record"];
     assert_eq!(record["metadata"]["droppedOutsideDomains"], 2);
     assert_eq!(record["metadata"]["eventType"], "hack");
     assert_eq!((&record["stats"]["totalReturned"], &record["stats"]["keptAfterFilter"]), (&json!(2), &json!(2)));
@@ -103,14 +138,14 @@ async fn results_outside_the_domains_of_an_event_type_are_dropped_and_counted() 
 
     // A request may narrow the list, never leave it.
     let narrow = json!({"query": "q", "event_type": "hack", "include_domains": ["www.coin.example", "other.example"]});
-    let record = search(&proxy, narrow).await.json().await;
-    assert_eq!(urls(&record), ["https://www.coin.example/2"]);
+    let found = search(&proxy, narrow).await.json().await;
+    assert_eq!(urls(&found), ["https://www.coin.example/2"]);
     assert_eq!(sent(1), json!(["www.coin.example"]));
     let leave = json!({"query": "q", "event_type": "hack", "include_domains": ["other.example"]});
     search(&proxy, leave).await.is_problem(400, "bad-request").await;
 
-    let record = search(&proxy, json!({"query": "q", "event_type": "any"})).await.json().await;
-    assert_eq!(urls(&record).len(), 4, "an empty list enforces nothing");
+    let found = search(&proxy, json!({"query": "q", "event_type": "any"})).await.json().await;
+    assert_eq!(urls(&found).len(), 4, "an empty list enforces nothing");
     let problem = search(&proxy, json!({"query": "q", "event_type": "hck"})).await.is_problem(400, "bad-request").await;
     assert_eq!(problem["detail"], "event_type is one of any, hack");
     let metrics = proxy.get("/metrics").await.whole().await.text();
@@ -163,20 +198,54 @@ async fn each_failure_of_the_service_is_a_problem_of_its_own_without_the_key() {
     }
 }
 
+/// An error that wants this rest.
+fn resting(status: u16, after: &str) -> Script {
+    error(status, json!({})).header(header::RETRY_AFTER, HeaderValue::from_str(after).unwrap())
+}
+
 #[tokio::test]
 async fn one_retry_after_the_rest_that_the_service_wants() {
-    let limited = error(429, json!({})).header(header::RETRY_AFTER, HeaderValue::from_static("1"));
-    for (script, least) in [(limited.then(ok()), 1000), (error(500, json!({})).then(ok()), 200)] {
-        let (tavily, proxy) = searching(script, "", "").await;
+    // A date has whole seconds, so that one in two seconds is more than one away.
+    let soon = jiff::fmt::rfc2822::DateTimePrinter::new();
+    let soon = soon.timestamp_to_rfc9110_string(&(jiff::Timestamp::now() + Duration::from_secs(2))).unwrap();
+    for (first, least, most) in [
+        // First, as its time is running.
+        (resting(500, &soon), 1000, 5000),
+        (resting(429, "1"), 1000, 5000),
+        (resting(503, "1"), 1000, 5000),
+        (resting(429, "0"), 0, 900),
+        (resting(502, "Tue, 11 Nov 2025 09:00:00 GMT"), 0, 900),
+        (resting(503, "in a while"), 250, 5000),
+        (error(500, json!({})), 250, 5000),
+    ] {
+        let (tavily, proxy) = searching(first.then(ok()), "", "").await;
         let began = Instant::now();
-        let record = search(&proxy, json!({"query": "q"})).await.json().await;
-        assert_eq!(urls(&record).len(), 4);
-        assert!(began.elapsed() >= Duration::from_millis(least));
+        let found = search(&proxy, json!({"query": "q"})).await.json().await;
+        assert_eq!(urls(&found).len(), 4);
+        let took = began.elapsed();
+        assert!(took >= Duration::from_millis(least) && took < Duration::from_millis(most), "{took:?} of {least}");
         assert_eq!(tavily.requests().len(), 2);
     }
     let (tavily, proxy) = searching(error(500, json!({})).then(Script::hang()), "timeout = \"600ms\"", "").await;
     search(&proxy, json!({"query": "q"})).await.is_problem(504, "search-timeout").await;
     assert_eq!(tavily.requests().len(), 2, "the timeout holds for both");
+}
+
+#[tokio::test]
+async fn a_long_rest_is_told_and_not_waited_for() {
+    for (status, kind, after) in
+        [(429, "search-rate-limited", "6"), (503, "search-failed", "6"), (503, "search-failed", "18446744073709551615")]
+    {
+        // There would be time enough.
+        let (tavily, proxy) = searching(resting(status, after).then(ok()), "timeout = \"60s\"", "").await;
+        let began = Instant::now();
+        let answer = search(&proxy, json!({"query": "q"})).await;
+        assert!(began.elapsed() < Duration::from_secs(4));
+        let told: u64 = answer.header("retry-after").unwrap().parse().unwrap();
+        assert_eq!(told, after.parse::<u64>().unwrap().min(u32::MAX.into()));
+        answer.is_problem(if status == 429 { 503 } else { 502 }, kind).await;
+        assert_eq!(tavily.requests().len(), 1);
+    }
 }
 
 #[tokio::test]
@@ -282,7 +351,9 @@ async fn the_command_line_searches_without_a_route() {
             .await;
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     assert!(ran.out.contains("1  0.90   一     coin.example      https://coin.example/1"), "{}", ran.out);
-    assert!(ran.out.ends_with("2 results, 0 duplicates, 0 unusable, 2 outside the domains\n"), "{}", ran.out);
+    let ends =
+        "2 results, 0 duplicates, 0 unusable, 2 outside the domains\nconfidence 0.71: 1 domain, average score 0.71\n";
+    assert!(ran.out.ends_with(ends), "{}", ran.out);
 }
 
 #[tokio::test]

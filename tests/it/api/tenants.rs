@@ -59,6 +59,7 @@ async fn without_a_known_key_nothing_is_told() {
     for headers in wrong {
         for (method, path) in [
             (Method::GET, "/citations"),
+            (Method::GET, "/stats"),
             (Method::GET, "/citations/m-1"),
             (Method::GET, "/citations/m-1/events"),
             (Method::DELETE, "/citations/m-1"),
@@ -104,6 +105,10 @@ async fn nobody_reads_lists_deletes_or_watches_what_is_anothers() {
     assert_eq!(listed["items"].as_array().unwrap().len(), 0);
     let listed = ask(&proxy, Method::GET, "/citations", ALPHA).await.json().await;
     assert_eq!(listed["items"].as_array().unwrap().len(), 1);
+    for (headers, messages) in [(BETA, 0), (ALPHA, 1)] {
+        let sums = ask(&proxy, Method::GET, "/stats", headers).await.json().await;
+        assert_eq!(sums["totals"]["messages"], messages);
+    }
     assert_eq!(ask(&proxy, Method::GET, "/citations/m-1", ALPHA).await.status, 200, "not deleted");
 }
 

@@ -9,7 +9,7 @@ use citetap::{
     replay::{Script, Scripted, Step, Upstream},
     server::App,
     store::{
-        Cursor, Entry, Filter, Fut, MemoryStore, Page, Store, StoreError,
+        Cursor, Entry, Filter, Fut, MemoryStore, Page, StatsFilter, StatsReport, Store, StoreError,
         task::{Advance, Advanced, Progress},
     },
     upstream,
@@ -52,6 +52,10 @@ impl Store for Behind {
 
     fn list<'a>(&'a self, tenant: &'a str, filter: &'a Filter) -> Fut<'a, Result<Page, StoreError>> {
         self.inner.list(tenant, filter)
+    }
+
+    fn stats<'a>(&'a self, tenant: &'a str, filter: &'a StatsFilter) -> Fut<'a, Result<StatsReport, StoreError>> {
+        self.inner.stats(tenant, filter)
     }
 
     fn delete<'a>(

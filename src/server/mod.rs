@@ -11,6 +11,7 @@ mod listen;
 mod live;
 mod normalize;
 mod ops;
+mod outgoing;
 pub mod problem;
 mod relay;
 mod search;
@@ -34,8 +35,8 @@ use tower::ServiceExt;
 pub use body::AnyBody;
 pub use listen::{Signals, run};
 use live::Live;
+use outgoing::Outgoing;
 use problem::Problem;
-use relay::RequestBody;
 
 use crate::{
     config::{Config, Route},
@@ -53,7 +54,7 @@ pub struct App {
     pub store: Arc<dyn Store>,
     pub writer: Writer,
     pub metrics: Metrics,
-    client: Client<RequestBody>,
+    client: Client<Outgoing>,
     live: Live,
     budget: Arc<Budget>,
     stalls: stalled::Stalls,
@@ -78,7 +79,7 @@ impl App {
         Ok(Self::new(config, store, client))
     }
 
-    pub fn new(config: Config, store: Arc<dyn Store>, client: Client<RequestBody>) -> Arc<Self> {
+    pub fn new(config: Config, store: Arc<dyn Store>, client: Client<Outgoing>) -> Arc<Self> {
         let writer = Writer::spawn(Arc::clone(&store), config.records.queue);
         let metrics = Metrics::new(writer.clone(), store.name());
         Arc::new_cyclic(|app| Self {

@@ -23,6 +23,7 @@ use hyper::body::Incoming;
 use super::{
     AnyBody, App, auth, foreign,
     keeper::{Place, Watch},
+    outgoing::Outgoing,
     problem::Problem,
 };
 use crate::{
@@ -69,27 +70,40 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: SocketAddr) 
     if body.size_hint().lower() > limit {
         return Err(Problem::body_too_large(limit));
     }
-    let host = route.upstream.host_str().unwrap_or_default();
     let target = upstream::target(&route.upstream, rest, head.uri.query())
         .map_err(|_| Problem::bad_request("the path is no path"))?;
 
     let trusted = is_trusted(&app, peer.ip());
     upstream::request_headers(&mut head.headers, trusted, &route.request_headers);
     let over = Arc::new(AtomicBool::new(false));
-    let mut outgoing = Request::new(RequestBody { inner: body, left: limit, over: Arc::clone(&over) });
+    let body = RequestBody { inner: body, left: limit, over: Arc::clone(&over) };
+    let mut outgoing = Request::new(Outgoing::Relayed(body));
     let head_only = head.method == Method::HEAD;
     *outgoing.method_mut() = head.method;
     *outgoing.uri_mut() = target;
     *outgoing.headers_mut() = head.headers;
 
-    let mut watch = Watch::new(
-        place,
-        tenant,
-        route.name.clone(),
-        uuid::Uuid::now_v7(),
-        began,
-        jiff::Timestamp::now().as_millisecond(),
-    );
+    let mut watch = watch(place, tenant, route, began);
+    let answer = send(&app, route, outgoing, &over, &mut watch).await?;
+    if wants.manner.profile != Profile::Native && answer.status().as_u16() >= 400 {
+        return Ok(foreign::error(answer).await);
+    }
+    Ok(respond(&app, route, answer, watch, wants, head_only))
+}
+
+pub(super) fn watch(place: Place, tenant: String, route: &Route, began: Instant) -> Watch {
+    Watch::new(place, tenant, route.name.clone(), uuid::Uuid::now_v7(), began, jiff::Timestamp::now().as_millisecond())
+}
+
+/// Sends the request on and waits for the head of its answer. `over` says that the client sent too much.
+pub(super) async fn send(
+    app: &App,
+    route: &Route,
+    outgoing: Request<Outgoing>,
+    over: &AtomicBool,
+    watch: &mut Watch,
+) -> Result<Response<Incoming>, Problem> {
+    let host = route.upstream.host_str().unwrap_or_default();
     let first_byte = app.config.timeouts.first_byte;
     let answer = tokio::select! {
         answer = tokio::time::timeout(first_byte, app.client.send(outgoing)) => answer,
@@ -97,30 +111,23 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: SocketAddr) 
     };
     let answer = match answer {
         Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(_)) if over.load(Ordering::Relaxed) => Err(Problem::body_too_large(limit)),
+        Ok(Err(_)) if over.load(Ordering::Relaxed) => Err(Problem::body_too_large(app.config.limits.request_body)),
         Ok(Err(fault)) => Err(Problem::upstream_unreachable(host, fault)),
         Err(_) => Err(Problem::upstream_timeout(host, first_byte)),
     };
-    let answer = match answer {
-        Ok(answer) => answer,
-        Err(problem) => {
-            let status = problem.status.as_u16();
-            count(&app, route, status);
-            tracing::warn!(request = %watch.request, route = route.name, status, why = problem.detail(), "upstream failed");
-            return Err(problem);
-        }
-    };
-    watch.first_byte = began.elapsed();
+    let answer = answer.inspect_err(|problem| {
+        let status = problem.status.as_u16();
+        count(app, route, status);
+        tracing::warn!(request = %watch.request, route = route.name, status, why = problem.detail(), "upstream failed");
+    })?;
+    watch.first_byte = watch.began.elapsed();
     watch.status = answer.status().as_u16();
     app.metrics
         .first_byte
         .get_or_create(&RouteLabel { route: route.name.clone() })
         .observe(watch.first_byte.as_secs_f64());
-    count(&app, route, watch.status);
-    if wants.manner.profile != Profile::Native && answer.status().as_u16() >= 400 {
-        return Ok(foreign::error(answer).await);
-    }
-    Ok(respond(&app, route, answer, watch, wants, head_only))
+    count(app, route, watch.status);
+    Ok(answer)
 }
 
 /// The upstream's answer, through the tap where it is a stream.
@@ -129,60 +136,92 @@ fn respond(
     route: &Route,
     answer: Response<Incoming>,
     watch: Watch,
-    wants: Wants,
+    mut wants: Wants,
     head_only: bool,
 ) -> Response<AnyBody> {
-    let (mut head, body) = answer.into_parts();
-    upstream::response_headers(&mut head.headers, &route.response_headers);
-    let readable = if head_only { None } else { readable(app, route, wants.manner, head.status, &head.headers) };
-    let nonce = uuid::Uuid::new_v4().simple().to_string();
-    let context = readable.map(|_| Context {
-        route: route.name.clone(),
-        provider: route.provider,
-        link_base: route.link_base.clone(),
-        nonce: nonce.clone(),
-        created: jiff::Timestamp::now(),
-        fallback_id: watch.request.to_string(),
-        rules: Arc::clone(&app.config.rules),
-    });
-    let Wants { inject, mut manner } = wants;
-    if readable == Some(Readable::Whole) {
-        manner.form = manner.profile.form_of_whole();
+    let mut answer = Answer::new(route, answer);
+    if !head_only {
+        answer.look(app, route, wants.manner.profile != Profile::Native);
     }
-    if let Some(readable) = readable {
-        let changed = manner != Manner::default() || (readable == Readable::Stream && inject != Inject::Off);
-        if changed {
-            OF_THE_BYTES.iter().for_each(|name| drop(head.headers.remove(*name)));
-        }
-        for (name, value) in manner.profile.headers(manner.form) {
-            head.headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
-        }
-        if readable == Readable::Stream {
-            stream_headers(&mut head.headers, &nonce);
-        }
+    if answer.readable == Some(Readable::Whole) {
+        wants.manner.form = wants.manner.profile.form_of_whole();
     }
-    if let Ok(id) = HeaderValue::from_str(&watch.request.to_string()) {
-        head.headers.insert(REQUEST, id);
+    answer.tapped(app, route, watch, wants).map(|body| AnyBody::Relayed(app.stalls.guard(body)))
+}
+
+/// An upstream's answer whose body has not been read yet.
+pub(super) struct Answer {
+    pub head: http::response::Parts,
+    pub readable: Option<Readable>,
+    body: Incoming,
+}
+
+impl Answer {
+    pub fn new(route: &Route, answer: Response<Incoming>) -> Self {
+        let (mut head, body) = answer.into_parts();
+        upstream::response_headers(&mut head.headers, &route.response_headers);
+        Self { head, readable: None, body }
     }
-    let settings = Settings {
-        inject,
-        emit_empty: route.emit_empty,
-        manner,
-        whole: readable == Some(Readable::Whole),
-        frame_cap: app.config.limits.frame,
-        budget: Arc::clone(&app.budget),
-    };
-    let timeouts = &app.config.timeouts;
-    let clocks = Clocks {
-        idle: timeouts.upstream_idle,
-        heartbeat: timeouts.heartbeat,
-        deadline: timeouts.total.map(|total| tokio::time::Instant::from_std(watch.began) + total),
-    };
-    let cut = app.cut.clone().cancelled_owned();
-    let body = TapBody::new(body, Pipeline::new(context, settings), watch, clocks, cut);
-    head.version = Version::default();
-    head.extensions.clear();
-    Response::from_parts(head, AnyBody::Relayed(app.stalls.guard(body)))
+
+    /// Can it be tapped? `documents`: one JSON document also where the route names no provider.
+    pub fn look(&mut self, app: &App, route: &Route, documents: bool) {
+        self.readable = readable(app, route, documents, self.head.status, &self.head.headers);
+    }
+
+    /// As the client gets it.
+    pub fn tapped(
+        self,
+        app: &Arc<App>,
+        route: &Route,
+        watch: Watch,
+        wants: Wants,
+    ) -> Response<TapBody<Incoming, Watch>> {
+        let Self { mut head, readable, body } = self;
+        let Wants { inject, manner } = wants;
+        let nonce = uuid::Uuid::new_v4().simple().to_string();
+        let context = readable.map(|_| Context {
+            route: route.name.clone(),
+            provider: route.provider,
+            link_base: route.link_base.clone(),
+            nonce: nonce.clone(),
+            created: jiff::Timestamp::now(),
+            fallback_id: watch.request.to_string(),
+            rules: Arc::clone(&app.config.rules),
+        });
+        if let Some(readable) = readable {
+            let changed = manner != Manner::default() || (readable == Readable::Stream && inject != Inject::Off);
+            if changed {
+                OF_THE_BYTES.iter().for_each(|name| drop(head.headers.remove(*name)));
+            }
+            for (name, value) in manner.profile.headers(manner.form) {
+                head.headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+            }
+            if readable == Readable::Stream {
+                stream_headers(&mut head.headers, &nonce);
+            }
+        }
+        if let Ok(id) = HeaderValue::from_str(&watch.request.to_string()) {
+            head.headers.insert(REQUEST, id);
+        }
+        let settings = Settings {
+            inject,
+            emit_empty: route.emit_empty,
+            manner,
+            whole: readable == Some(Readable::Whole),
+            frame_cap: app.config.limits.frame,
+            budget: Arc::clone(&app.budget),
+        };
+        let timeouts = &app.config.timeouts;
+        let clocks = Clocks {
+            idle: timeouts.upstream_idle,
+            heartbeat: timeouts.heartbeat,
+            deadline: timeouts.total.map(|total| tokio::time::Instant::from_std(watch.began) + total),
+        };
+        let cut = app.cut.clone().cancelled_owned();
+        head.version = Version::default();
+        head.extensions.clear();
+        Response::from_parts(head, TapBody::new(body, Pipeline::new(context, settings), watch, clocks, cut))
+    }
 }
 
 fn stream_headers(headers: &mut HeaderMap, nonce: &str) {
@@ -195,7 +234,7 @@ fn stream_headers(headers: &mut HeaderMap, nonce: &str) {
 
 /// What the tap can read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Readable {
+pub(super) enum Readable {
     Stream,
     /// One JSON document: an answer that was not streamed, or an error. Looked at, never added to.
     Whole,
@@ -203,7 +242,7 @@ enum Readable {
 
 /// Only a 200 is a stream, only identity-coded bytes can be read, and only an event stream has events.
 /// Where the route names its provider, an answer without a type is taken for one.
-fn readable(app: &App, route: &Route, manner: Manner, status: StatusCode, headers: &HeaderMap) -> Option<Readable> {
+fn readable(app: &App, route: &Route, documents: bool, status: StatusCode, headers: &HeaderMap) -> Option<Readable> {
     let skip = |reason| {
         app.metrics.tap_skipped.get_or_create(&ReasonLabel { reason }).inc();
         None
@@ -221,9 +260,7 @@ fn readable(app: &App, route: &Route, manner: Manner, status: StatusCode, header
     let essence = kind.as_bytes().split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
     if essence.eq_ignore_ascii_case(b"text/event-stream") {
         Some(Readable::Stream)
-    } else if essence.eq_ignore_ascii_case(b"application/json")
-        && (route.provider != Provider::Auto || manner.profile != Profile::Native)
-    {
+    } else if essence.eq_ignore_ascii_case(b"application/json") && (route.provider != Provider::Auto || documents) {
         Some(Readable::Whole)
     } else {
         skip("not_a_stream")
@@ -236,7 +273,7 @@ fn count(app: &App, route: &Route, status: u16) {
 }
 
 /// What a proxy must not pass on, whatever the route.
-fn check(head: &http::request::Parts) -> Result<(), Problem> {
+pub(super) fn check(head: &http::request::Parts) -> Result<(), Problem> {
     let hosts = head.headers.get_all(header::HOST).iter().count();
     if hosts > 1 || (hosts == 0 && head.version == Version::HTTP_11) {
         return Err(Problem::bad_request("a request has exactly one Host header"));
@@ -248,13 +285,13 @@ fn check(head: &http::request::Parts) -> Result<(), Problem> {
 
 /// What the client gets: as the route says, or as the request asks.
 #[derive(Debug, Clone, Copy)]
-struct Wants {
-    inject: Inject,
-    manner: Manner,
+pub(super) struct Wants {
+    pub inject: Inject,
+    pub manner: Manner,
 }
 
 impl Wants {
-    fn of(headers: &HeaderMap, route: &Route) -> Result<Self, Problem> {
+    pub fn of(headers: &HeaderMap, route: &Route) -> Result<Self, Problem> {
         let Route { inject, manner, .. } = route;
         Ok(Self {
             inject: asked(headers, &INJECT, *inject, "x-citetap-inject is final, live or off")?,
@@ -306,7 +343,7 @@ fn has_dot_segments(path: &str) -> bool {
     })
 }
 
-fn is_trusted(app: &App, peer: IpAddr) -> bool {
+pub(super) fn is_trusted(app: &App, peer: IpAddr) -> bool {
     app.config.trusted_proxies.iter().any(|net| net.contains(&peer.to_canonical()))
 }
 

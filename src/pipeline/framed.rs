@@ -166,6 +166,9 @@ impl Pipeline {
             Voice::Relay => self.emit(json),
             Voice::Rewrite(rewrite) => {
                 let json = rewrite.document(json, heard, &tap.sources());
+                if self.wants_event() {
+                    return self.commit(json);
+                }
                 self.phase = Phase::Done;
                 self.store_rest();
                 self.emit(json);

@@ -26,7 +26,7 @@ use bytes::Bytes;
 use crate::{
     citation::Record,
     marker::Style,
-    profile::{self, Form, Manner, native},
+    profile::{self, Form, Manner, annotate, native},
     sse::{Cut, Eol, Event, Splitter, encode},
 };
 use heard::Heard;
@@ -34,6 +34,7 @@ pub use hold::Budget;
 use hold::Hold;
 pub use inject::{End, Inject};
 use rewrite::Rewrite;
+pub use speak::Failure;
 use speak::Speak;
 pub use tap::Context;
 use tap::{Read, Tap};
@@ -158,8 +159,10 @@ impl Pipeline {
     /// Without a context it is a passthrough.
     pub fn new(context: Option<Context>, settings: Settings) -> Self {
         let hold = Hold::new(Arc::clone(&settings.budget), settings.frame_cap);
+        let annotates = settings.whole && settings.manner.changes_documents();
         let voice = match (&context, profile::speaker(settings.manner), settings.manner.markers) {
-            (None, ..) | (_, None, Style::Keep) => Voice::Relay,
+            (None, ..) => Voice::Relay,
+            (_, None, Style::Keep) if !annotates => Voice::Relay,
             (_, Some(speaker), style) => Voice::Speak(Box::new(Speak::new(speaker, style))),
             (_, None, style) => Voice::Rewrite(Box::new(Rewrite::new(style))),
         };
@@ -211,6 +214,21 @@ impl Pipeline {
     /// What is known of the message so far: for those who ask while it streams.
     pub fn tap(&self) -> Option<&Tap> {
         self.tap.as_ref()
+    }
+
+    /// What the model is called until the upstream names it.
+    pub fn name_model(&mut self, name: &str) {
+        if let Some(tap) = &mut self.tap {
+            tap.name_model(name);
+        }
+    }
+
+    /// What a client of another dialect was told in the place of an answer, or of its end.
+    pub fn failure(&self) -> Option<&Failure> {
+        match &self.voice {
+            Voice::Speak(speak) => speak.failure.as_ref(),
+            Voice::Relay | Voice::Rewrite(_) => None,
+        }
     }
 
     /// May what comes out be more than what goes in?
@@ -456,7 +474,8 @@ impl Pipeline {
 
     /// Our event may still come.
     fn injecting(&self) -> bool {
-        self.phase == Phase::Due && self.settings.inject != Inject::Off && !self.settings.whole
+        let takes = !self.settings.whole || self.settings.manner.changes_documents();
+        self.phase == Phase::Due && self.settings.inject != Inject::Off && takes
     }
 
     fn wants_event(&self) -> bool {
@@ -518,6 +537,12 @@ impl Pipeline {
         let native = |positions: &_| native::frame(record, &tap.envelope(), positions, self.eol.unwrap_or_default());
         let event = match &mut self.voice {
             Voice::Relay => native(tap.positions()),
+            Voice::Rewrite(rewrite) if self.settings.whole => {
+                let json = std::mem::take(&mut self.resume);
+                let annotated = annotate::document(&json, record, &rewrite.positions).map(Bytes::from);
+                rewrite.pass(Out::Bytes(annotated.unwrap_or(json)));
+                return self.drain();
+            }
             Voice::Rewrite(rewrite) => {
                 // It keeps its place behind frames that wait.
                 let event = native(&rewrite.positions);
@@ -574,5 +599,7 @@ impl Pipeline {
     }
 }
 
+#[cfg(test)]
+mod document_tests;
 #[cfg(test)]
 mod tests;

@@ -79,7 +79,7 @@ impl Rewrite {
                     self.rewriter.push(&text, sources, &mut ignored, &mut marks);
                     waiting.pieces.push(Piece { at, text, range, swaps: Vec::new() });
                 }
-                Heard::Answer { text, at } => {
+                Heard::Answer { text, at } if self.style != Style::Keep => {
                     let (whole, rewritten) = marker::rewrite(&text, self.style, sources);
                     if !rewritten.is_empty() {
                         waiting.wholes.push((at, whole));
@@ -132,7 +132,7 @@ impl Rewrite {
     fn mark(&mut self, marks: &[Mark]) {
         for mark in marks {
             self.positions.note(mark);
-            if self.swap(mark) {
+            if self.style != Style::Keep && self.swap(mark) {
                 self.rewritten += 1;
             }
         }

@@ -19,6 +19,15 @@ pub struct Speak {
     /// A piece of the answer came: the whole answer, sent once more at the end, is nothing new.
     texted: bool,
     pub rewritten: u64,
+    /// What the client was told of a failure.
+    pub failure: Option<Failure>,
+}
+
+/// Why there is no answer, or no more of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    pub code: Option<String>,
+    pub message: String,
 }
 
 impl Speak {
@@ -31,6 +40,7 @@ impl Speak {
             open: false,
             texted: false,
             rewritten: 0,
+            failure: None,
         }
     }
 
@@ -92,7 +102,11 @@ impl Speak {
             _ => None,
         });
         match (fault, reason) {
-            (Some((code, message)), None) => speaker.fault(code, message.unwrap_or(NO_WORDS), out),
+            (Some((code, message)), None) => {
+                let message = message.unwrap_or(NO_WORDS);
+                speaker.fault(code, message, out);
+                self.failure = Some(Failure { code: code.map(ToOwned::to_owned), message: message.to_owned() });
+            }
             (_, reason) => speaker.finish(reason.unwrap_or_default(), out),
         }
     }
@@ -103,6 +117,7 @@ impl Speak {
             self.speaker.open(opening, out);
         }
         self.speaker.fault(None, message, out);
+        self.failure = Some(Failure { code: None, message: message.to_owned() });
     }
 
     pub fn end(&mut self, out: &mut Vec<u8>) {

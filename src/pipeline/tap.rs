@@ -2,7 +2,7 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use jiff::Timestamp;
@@ -41,6 +41,8 @@ pub struct Tap {
     adapter: Box<dyn Adapter>,
     seen: Seen,
     context: Context,
+    /// The id that a client was told in another dialect. It counts from then on, also where the upstream's comes later.
+    told: OnceLock<String>,
 }
 
 /// What the frames said so far.
@@ -75,7 +77,7 @@ impl Tap {
 
     pub(super) fn with(adapter: Box<dyn Adapter>, context: Context) -> Self {
         let seen = Seen { ledger: Ledger::new(context.link_base.clone()), ..Seen::default() };
-        Self { adapter, seen, context }
+        Self { adapter, seen, context, told: OnceLock::new() }
     }
 
     /// Reads a frame; what it said is kept in `heard`, where somebody wants it.
@@ -115,7 +117,12 @@ impl Tap {
 
     /// The id under which the message is found; `None` until it is known.
     pub fn message_id(&self) -> Option<String> {
-        self.seen.message.as_deref().map(|id| path_id(id).0)
+        self.told.get().cloned().or_else(|| self.seen.message.as_deref().map(path_id))
+    }
+
+    /// What the model is called until the upstream names it.
+    pub fn name_model(&mut self, name: &str) {
+        self.seen.model.get_or_insert_with(|| text::line(name, 256).0);
     }
 
     /// Where the markers stand in the text as it came.
@@ -130,9 +137,9 @@ impl Tap {
 
     /// Calls `say` with what is known of the message.
     pub fn open(&self, say: impl FnOnce(&Opening<'_>)) {
-        let id = self.message_id();
+        let id = self.message_id().unwrap_or_else(|| self.context.fallback_id.clone());
         say(&Opening {
-            id: id.as_deref().unwrap_or(&self.context.fallback_id),
+            id: self.told.get_or_init(|| id),
             model: self.seen.model.as_deref().unwrap_or(&self.context.route),
             created: self.context.created.as_second(),
         });
@@ -148,15 +155,10 @@ impl Tap {
         let rules = &self.context.rules;
         let view = self.seen.ledger.view(&rules.scores, self.context.created);
         let mut metadata = Map::new();
-        let message_id = match self.seen.message.as_deref().map(path_id) {
-            Some((id, original)) => {
-                if let Some(original) = original {
-                    metadata.insert("originalMessageId".to_owned(), Value::String(original));
-                }
-                id
-            }
-            None => self.context.fallback_id.clone(),
-        };
+        let message_id = self.message_id().unwrap_or_else(|| self.context.fallback_id.clone());
+        if let Some(original) = self.seen.message.as_deref().filter(|original| **original != *message_id) {
+            metadata.insert("originalMessageId".to_owned(), Value::String(text::line(original, 1024).0));
+        }
         Record {
             kind: RecordType::Citations,
             version: 1,
@@ -202,12 +204,9 @@ impl Sources for Known<'_> {
     }
 }
 
-/// An id that is not plain becomes `x-` and a hash; the original is kept beside it.
-fn path_id(id: &str) -> (String, Option<String>) {
-    if is_plain_id(id) {
-        return (id.to_owned(), None);
-    }
-    (format!("x-{}", source_id(id)), Some(text::line(id, 1024).0))
+/// An id that is not plain becomes `x-` and a hash.
+fn path_id(id: &str) -> String {
+    if is_plain_id(id) { id.to_owned() } else { format!("x-{}", source_id(id)) }
 }
 
 impl Sink for Seen {

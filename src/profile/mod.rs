@@ -1,6 +1,7 @@
 //! How a record and an answer are put on the wire: in the upstream's own dialect ([`native`]), or in one
 //! that frontends already speak.
 
+pub mod annotate;
 pub mod native;
 pub mod openai;
 pub mod shapes;
@@ -87,9 +88,17 @@ pub enum Form {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Manner {
     pub profile: Profile,
-    /// Of a dialect that is not the upstream's.
+    /// Of a dialect that is not the upstream's. In its own dialect [`Form::Whole`] means that sources are added to an
+    /// answer that was not streamed.
     pub form: Form,
     pub markers: Style,
+}
+
+impl Manner {
+    /// Does an answer that was not streamed become another?
+    pub fn changes_documents(self) -> bool {
+        self.profile != Profile::Native || self.form == Form::Whole
+    }
 }
 
 /// What a speaker knows of the message when it begins.

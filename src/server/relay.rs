@@ -143,7 +143,7 @@ fn respond(
     if !head_only {
         answer.look(app, route, wants.manner.profile != Profile::Native);
     }
-    if answer.readable == Some(Readable::Whole) {
+    if answer.readable == Some(Readable::Whole) && wants.manner.profile != Profile::Native {
         wants.manner.form = wants.manner.profile.form_of_whole();
     }
     answer.tapped(app, route, watch, wants).map(|body| AnyBody::Relayed(app.stalls.guard(body)))

@@ -10,7 +10,7 @@ use super::{
     error::{ConfigError, Place},
     input::{self, MAX_VALUE_BYTES, Refusal},
     layer::Settings,
-    suggest,
+    mapping, suggest,
     value::{Entry, Value},
 };
 
@@ -30,6 +30,8 @@ const SIDECAR: &[(&str, &str)] = &[
     ("CITETAP_PROFILE", "profile"),
     ("CITETAP_MARKERS", "markers"),
     ("CITETAP_INJECT", "inject"),
+    ("CITETAP_MODELS", mapping::MODELS),
+    ("CITETAP_REQUEST", mapping::REQUEST),
 ];
 
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@
 //! is also the list of known keys, so a key, its default and its comment are written once.
 //!
 //! `toml` parses; `layer` flattens into dotted keys that remember their origin; `env` and `flags` add theirs;
-//! `resolve`, `route`, `rules` and `tenant` check. Errors are collected, not thrown: an operator mends a file in one go.
+//! `resolve`, `route`, `mapping`, `rules` and `tenant` check. Errors are collected, not thrown: an operator mends a file in one go.
 
 mod check;
 mod env;
@@ -13,6 +13,7 @@ mod flags;
 mod input;
 mod layer;
 mod load;
+mod mapping;
 mod resolve;
 mod route;
 mod rules;
@@ -29,6 +30,7 @@ use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc, time::Duration
 use http::{HeaderName, HeaderValue};
 use url::Url;
 
+pub use crate::mapping::Mapping;
 pub use crate::marker::Style;
 pub use crate::pipeline::inject::Inject;
 pub use crate::profile::{Manner, Profile};
@@ -146,6 +148,8 @@ pub struct Route {
     pub manner: Manner,
     pub inject: Inject,
     pub emit_empty: bool,
+    /// The OpenAI requests that it answers; `None`: only what comes under its prefix.
+    pub mapping: Option<Mapping>,
     pub request_headers: HeaderRules,
     pub response_headers: HeaderRules,
 }

@@ -91,6 +91,13 @@ impl Hold {
         true
     }
 
+    /// All of it, and its share of the budget for whoever holds it now.
+    pub fn freeze(mut self) -> (Bytes, Share) {
+        let bytes = std::mem::take(&mut self.bytes).freeze();
+        let share = Share { budget: Arc::clone(&self.budget), n: bytes.len() };
+        (bytes, share)
+    }
+
     /// All of it; nothing is held afterwards.
     pub fn take(&mut self) -> Bytes {
         self.budget.give(self.bytes.len());

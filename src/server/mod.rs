@@ -4,6 +4,7 @@
 pub mod auth;
 mod body;
 mod citations;
+mod facade;
 mod foreign;
 mod formats;
 mod keeper;
@@ -65,6 +66,8 @@ pub struct App {
     cut: CancellationToken,
     /// Turns at `/normalize`.
     normalizing: Semaphore,
+    /// In seconds since the epoch.
+    started: i64,
     /// `None` without a key.
     search: Option<Tavily>,
     searching: Semaphore,
@@ -91,6 +94,7 @@ impl App {
             streams: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
             cut: CancellationToken::new(),
+            started: jiff::Timestamp::now().as_second(),
             normalizing: Semaphore::new(normalize::MAX_AT_ONCE),
             api: citations::router(app.clone())
                 .merge(normalize::router(app.clone()))
@@ -128,6 +132,10 @@ impl App {
         }
         if is_api(path) {
             return self.api(request).await;
+        }
+        let routes = self.routes();
+        if facade::answers(&routes, path) {
+            return facade::answer(self, &routes, request, peer).await;
         }
         relay::relay(self, request, peer).await
     }

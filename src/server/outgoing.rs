@@ -2,7 +2,6 @@
 
 use std::{
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -10,10 +9,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
 use super::relay::RequestBody;
-use crate::pipeline::{
-    body::BoxError,
-    hold::{Budget, Share},
-};
+use crate::pipeline::{body::BoxError, hold::Share};
 
 /// A body of our own goes out in pieces of this size, so that it is held, and counted as held, until it was taken.
 const PIECE: usize = 64 * 1024;
@@ -30,10 +26,8 @@ pub struct Own {
 }
 
 impl Own {
-    /// `None`: too much is held already.
-    pub fn new(bytes: Bytes, budget: &Arc<Budget>) -> Option<Self> {
-        let share = Share::of(budget, bytes.len())?;
-        Some(Self { rest: bytes, _share: share })
+    pub fn new(bytes: Bytes, share: Share) -> Self {
+        Self { rest: bytes, _share: share }
     }
 }
 

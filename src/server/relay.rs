@@ -41,7 +41,7 @@ const PROFILE: HeaderName = HeaderName::from_static("x-citetap-profile");
 const MARKERS: HeaderName = HeaderName::from_static("x-citetap-markers");
 const NONCE: HeaderName = HeaderName::from_static("x-citetap-nonce");
 /// Also the id of a message that names none.
-const REQUEST: HeaderName = HeaderName::from_static("x-citetap-request");
+pub(super) const REQUEST: HeaderName = HeaderName::from_static("x-citetap-request");
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 /// Said of the upstream's bytes, and untrue once ours are among them.
 const OF_THE_BYTES: [&str; 6] = ["content-length", "content-md5", "digest", "content-digest", "repr-digest", "etag"];
@@ -196,8 +196,13 @@ impl Answer {
             for (name, value) in manner.profile.headers(manner.form) {
                 head.headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
             }
+            if (readable == Readable::Stream || manner.changes_documents())
+                && let Ok(nonce) = HeaderValue::from_str(&nonce)
+            {
+                head.headers.insert(NONCE, nonce);
+            }
             if readable == Readable::Stream {
-                stream_headers(&mut head.headers, &nonce);
+                stream_headers(&mut head.headers);
             }
         }
         if let Ok(id) = HeaderValue::from_str(&watch.request.to_string()) {
@@ -224,10 +229,7 @@ impl Answer {
     }
 }
 
-fn stream_headers(headers: &mut HeaderMap, nonce: &str) {
-    if let Ok(nonce) = HeaderValue::from_str(nonce) {
-        headers.insert(NONCE, nonce);
-    }
+fn stream_headers(headers: &mut HeaderMap) {
     headers.entry(BUFFERING).or_insert(HeaderValue::from_static("no"));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, no-transform"));
 }
@@ -321,7 +323,7 @@ fn asked<T: FromStr>(headers: &HeaderMap, name: &HeaderName, otherwise: T, what:
 }
 
 /// The route with the longest prefix, which ends at a slash or at the path's end, and what follows it.
-fn find<'r, 'p>(routes: &'r [Route], path: &'p str) -> Option<(&'r Route, &'p str)> {
+pub(super) fn find<'r, 'p>(routes: &'r [Route], path: &'p str) -> Option<(&'r Route, &'p str)> {
     routes.iter().find_map(|route| {
         if route.prefix == "/" {
             return Some((route, path));

@@ -4,6 +4,7 @@
 mod api;
 mod cli;
 mod crash;
+mod facade;
 mod golden;
 mod net;
 mod process;

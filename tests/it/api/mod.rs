@@ -7,7 +7,7 @@ mod normalize;
 mod one;
 mod ops;
 mod search;
-mod tenants;
+pub mod tenants;
 
 use std::time::Duration;
 

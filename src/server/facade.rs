@@ -104,13 +104,15 @@ fn with_allow(answered: Result<Response<AnyBody>, Problem>, methods: &'static st
 
 fn models(app: &App, routes: &[Route], mut request: Request<Incoming>) -> Result<Response<AnyBody>, Problem> {
     tenant(app, request.headers_mut())?;
-    let all = mappings(routes).flat_map(|(route, mapping)| mapping.models.iter().map(move |model| (route, model)));
-    let shown = |(route, model): (&Route, &String)| json!({ "id": model, "object": "model", "created": app.started, "owned_by": route.name });
+    let all = mappings(routes).flat_map(|(route, mapping)| mapping.models.iter().map(move |model| (model, route)));
+    let mut all: Vec<(&String, &Route)> = all.collect();
+    all.sort_unstable_by_key(|(model, _)| *model);
+    let shown = |(model, route): (&String, &Route)| json!({ "id": model, "object": "model", "created": app.started, "owned_by": route.name });
     let body = match model_in(request.uri().path()) {
-        None => json!({ "object": "list", "data": all.map(shown).collect::<Vec<_>>() }),
+        None => json!({ "object": "list", "data": all.into_iter().map(shown).collect::<Vec<_>>() }),
         Some(asked) => {
             let asked = percent_decode_str(asked).decode_utf8_lossy();
-            let found = all.into_iter().find(|(_, model)| **model == asked);
+            let found = all.into_iter().find(|(model, _)| **model == asked);
             shown(found.ok_or_else(|| unknown_model(routes, &asked))?)
         }
     };
@@ -122,10 +124,11 @@ fn models(app: &App, routes: &[Route], mut request: Request<Incoming>) -> Result
 }
 
 fn unknown_model(routes: &[Route], asked: &str) -> Problem {
-    let mut known: Vec<&str> =
-        mappings(routes).flat_map(|(_, mapping)| &mapping.models).map(String::as_str).take(SHOWN_MODELS + 1).collect();
+    let mut known: Vec<&str> = mappings(routes).flat_map(|(_, mapping)| &mapping.models).map(String::as_str).collect();
+    known.sort_unstable();
     if known.len() > SHOWN_MODELS {
-        known[SHOWN_MODELS] = "…";
+        known.truncate(SHOWN_MODELS);
+        known.push("…");
     }
     Problem::unknown_model(&asked.chars().take(SHOWN_MODEL).collect::<String>(), &known.join(", "))
 }

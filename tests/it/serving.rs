@@ -11,7 +11,7 @@ use http::{HeaderName, HeaderValue, Method};
 use serde_json::Value;
 
 use crate::{
-    net::{Client, eventually, get, request, route, tencent},
+    net::{Client, eventually, get, post, request, route, tencent},
     process::{Running, as_sent, citetap, dead_port, run, shell, the_record},
 };
 
@@ -40,7 +40,7 @@ async fn the_demo_prints_lines_that_work_as_pasted() {
     assert_ne!(demo.addr.port(), 0, "the port that was taken, not the one that was asked for");
     let printed = demo.out().join("\n");
     let lines: Vec<&str> = printed.lines().filter_map(|line| Some(&line[line.find("curl ")?..])).collect();
-    assert_eq!(lines.len(), 5, "{printed}");
+    assert_eq!(lines.len(), 7, "{printed}");
 
     let doubao = the_record(&shell(lines[0]));
     let tencent = the_record(&shell(lines[1]));
@@ -48,9 +48,21 @@ async fn the_demo_prints_lines_that_work_as_pasted() {
     assert!(tencent.stored && tencent.complete && !tencent.citations.is_empty(), "{tencent:?}");
     let kept: Record = serde_json::from_slice(&shell(lines[2])).unwrap();
     assert_eq!(as_sent(kept), as_sent(doubao), "what was streamed is what is kept");
-    let english = the_record(&shell(lines[3]));
+    let chunks = String::from_utf8(shell(lines[3])).unwrap();
+    assert!(chunks.contains("\"url_citation\"") && chunks.ends_with("data: [DONE]\n\n"), "{chunks}");
+    assert!(chunks.contains(&format!("\"id\":\"{}\"", tencent.message_id)), "{chunks}");
+    let models: Value = serde_json::from_slice(&shell(lines[4])).unwrap();
+    for model in models["data"].as_array().unwrap() {
+        let body = serde_json::json!({"model": model["id"], "messages": [{"role": "user", "content": "?"}]});
+        let said = Client::h1(demo.addr).await.send(post("/v1/chat/completions", body.to_string())).await.json().await;
+        let message = &said["choices"][0]["message"];
+        assert!(message["content"].as_str().is_some_and(|text| text.chars().count() > 20), "{said}");
+        assert!(message["annotations"].as_array().is_some_and(|sources| sources.len() > 2), "{said}");
+        assert_eq!((&said["model"], &said["citetap"]["stored"]), (&model["id"], &true.into()));
+    }
+    let english = the_record(&shell(lines[5]));
     assert!(english.stored && !english.citations.is_empty());
-    let all: Value = serde_json::from_slice(&shell(lines[4])).unwrap();
+    let all: Value = serde_json::from_slice(&shell(lines[6])).unwrap();
     assert_eq!(all["items"].as_array().unwrap().len(), 3);
     assert!(dir.path().join("citetap-demo.db").exists(), "the store it speaks of");
 

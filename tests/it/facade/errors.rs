@@ -42,9 +42,7 @@ async fn an_unknown_model_is_told_those_that_there_are() {
     let message = error["message"].as_str().unwrap();
     let (before, known) = message.split_once("; models: ").unwrap();
     assert_eq!(before, "there is no model \"gpt-\\\"9\"");
-    let mut known: Vec<&str> = known.split(", ").collect();
-    known.sort_unstable();
-    assert_eq!(known, ["filled", "lexiang", "named", "org/filled:2", "plain"]);
+    assert_eq!(known, "filled, lexiang, named, org/filled:2, plain");
     failed(proxy.get("/v1/models/gpt-9").await, 404, "model_not_found").await;
     assert_eq!(upstream.request_count(), 0);
 }
@@ -54,13 +52,12 @@ async fn models_are_listed() {
     let (_upstream, proxy) = facade(vec![], "").await;
     let list = proxy.get("/v1/models").await.json().await;
     assert_eq!(list["object"], "list");
-    let mut models: Vec<(&str, &str)> = list["data"]
+    let models: Vec<(&str, &str)> = list["data"]
         .as_array()
         .unwrap()
         .iter()
         .map(|m| (m["id"].as_str().unwrap(), m["owned_by"].as_str().unwrap()))
         .collect();
-    models.sort_unstable();
     assert_eq!(
         models,
         [("filled", "tmpl"), ("lexiang", "kb"), ("named", "bot"), ("org/filled:2", "tmpl"), ("plain", "oai")]

@@ -87,7 +87,10 @@ async fn a_document_of_the_upstream_is_told_as_the_client_wants_it() {
     let json = std::fs::read(crate::support::fixtures().join("tencent/whole.json")).unwrap();
     let id = "c3f7bdf537c46724392c4428e47e04c1";
     let (_upstream, proxy) = facade(vec![(LEXIANG, Script::json(json))], "").await;
-    let said = chat(&proxy, asking("lexiang", false)).await.json().await;
+    let answer = chat(&proxy, asking("lexiang", false)).await;
+    let nonce = answer.header("x-citetap-nonce").map(str::to_owned);
+    let said = answer.json().await;
+    assert_eq!(said["citetap"]["nonce"].as_str(), nonce.as_deref());
     assert_eq!((&said["id"], said["choices"][0]["message"]["annotations"].as_array().unwrap().len()), (&json!(id), 2));
     let streamed = chunks(&chat(&proxy, asking("lexiang", true)).await.whole().await);
     assert_eq!(text(&streamed), said["choices"][0]["message"]["content"]);

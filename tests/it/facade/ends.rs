@@ -51,6 +51,7 @@ async fn a_document_of_an_openai_upstream_that_is_cut_is_502() {
     let cut = Script::json(&br#"{"id":"c-1","choices":[{"message":{"content":"x"}}]}"#[..]).cut_after(20);
     let (_upstream, proxy) = facade(vec![("/v1", cut)], "").await;
     failed(chat(&proxy, asking("plain", false)).await, 502, "upstream_ended").await;
+    outcome(&proxy, "upstream_cut").await;
 }
 
 #[tokio::test]

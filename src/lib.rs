@@ -8,17 +8,17 @@
 //! |---|---|
 //! | [`cli`] | the commands, one file each |
 //! | [`config`] | what the operator said, resolved to valid values |
-//! | [`server`] | router, relay, the citations API, auth, operators' endpoints |
+//! | [`server`] | router, relay, the citations and tasks API, auth, operators' endpoints |
 //! | [`upstream`] | the HTTP client: header hygiene, timeouts |
 //! | [`sse`] | framing; knows no JSON |
 //! | [`provider`] | what frames mean, one file per wire format |
-//! | [`citation`] | record, ledger, URLs; scores, corroboration, bundles, exports |
+//! | [`citation`] | record, ledger, URLs; scores, corroboration, bundles and their read order, exports |
 //! | [`mapping`] | OpenAI requests as upstreams want them |
 //! | [`marker`] | inline markers in an answer's text |
 //! | [`profile`] | how a record looks on the wire |
 //! | [`pipeline`] | bytes in, the same bytes and our event out |
-//! | [`supplement`] | searches of our own: the search service, and whose domains count |
-//! | [`store`] | where records are kept |
+//! | [`supplement`] | searches of our own: the search service, whose domains count, what a request asks |
+//! | [`store`] | where records and read cursors are kept |
 //! | [`replay`] | captures, and the scripted upstream that plays them |
 //! | [`telemetry`] | every metric and log name, once |
 //!
@@ -46,13 +46,14 @@
 //!
 //! # Deliberately absent
 //!
-//! No task or channel per stream in the data's path; no URL of an upstream taken from a request; no
-//! redirect followed; no decompression; no `unsafe`.
+//! No task or channel per stream in the data's path (a search of our own runs beside it); no URL of an
+//! upstream taken from a request; no redirect followed; no decompression; no `unsafe`.
 //!
 //! # Cancel safety
 //!
 //! Dropping a response body cancels its upstream; what was seen is stored from `Drop`, and writes run in
-//! the store's own task, so they never die with a request.
+//! the store's own task, so they never die with a request. A search beside a stream ends with it, unless the
+//! message was finished: then its answer goes into the store.
 
 pub mod citation;
 pub mod cli;

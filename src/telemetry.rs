@@ -68,6 +68,13 @@ pub struct ResultLabel {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct SupplementLabels {
+    pub route: String,
+    /// `joined`, `late`, `empty`, `failed` or `skipped`.
+    pub outcome: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct BuildLabels {
     pub version: &'static str,
     pub commit: &'static str,
@@ -91,6 +98,8 @@ pub struct Metrics {
     pub commit_wait: Histogram,
     pub searches: Family<ResultLabel, Counter>,
     pub search_dropped: Counter,
+    pub supplements: Family<SupplementLabels, Counter>,
+    pub supplements_skipped: Family<ReasonLabel, Counter>,
 }
 
 fn latency() -> Histogram {
@@ -118,6 +127,8 @@ impl Metrics {
             commit_wait: latency(),
             searches: Family::default(),
             search_dropped: Counter::default(),
+            supplements: Family::default(),
+            supplements_skipped: Family::default(),
         };
         this.registered(writer, store)
     }
@@ -145,6 +156,10 @@ impl Metrics {
         ours.register("searches", "Searches by result", self.searches.clone());
         let help = "Search results outside the domains that were asked for";
         ours.register("search_results_dropped", help, self.search_dropped.clone());
+        let help = "Messages of routes with a supplement, by what became of its search";
+        ours.register("supplements", help, self.supplements.clone());
+        let help = "Messages whose search was not needed or not made, and why";
+        ours.register("supplements_skipped", help, self.supplements_skipped.clone());
         ours.register("build_info", "What is running", build);
         ours.register_collector(Box::new(StoreCollector { writer, store }));
         self

@@ -1,22 +1,26 @@
 //! A record as search result bundles: one per search round, in the snake_case of the retrieval protocol.
 
-use std::collections::BTreeSet;
+use std::{borrow::Cow, collections::BTreeSet};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
     Rules,
-    record::{Citation, Record, Round, Status},
+    record::{Citation, Failure, Record, Round, Status, is_plain_id, path_id},
     text,
+    url::source_id,
 };
 
 /// Between the queries of one round.
 const JOINT: &str = "; ";
 
+/// Before the hash in the `source_id` of a result that failed.
+pub const FAILED_ID: &str = "failed-";
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SearchResultBundle {
-    /// The conversation, or the message where there is none.
+    /// What the client named, else the conversation, else the message.
     pub task_id: String,
     /// `q1`, `q2`, … in the order of the rounds.
     pub query_id: String,
@@ -71,7 +75,7 @@ pub struct SearchResultStats {
     pub kept_after_filter: u32,
     #[serde(default)]
     pub filtered_count: u32,
-    /// Results without title and URL: there is nothing of them to list.
+    /// May be more than are listed: records keep so many only, and old ones none.
     pub failed_count: u32,
     pub dedup_count: u32,
 }
@@ -108,30 +112,43 @@ impl Intents {
     }
 }
 
-/// The task that a record belongs to.
-pub fn task_id(record: &Record) -> &str {
-    record.conversation_id.as_deref().unwrap_or(&record.message_id)
+/// The task that a record belongs to, as an id that can stand in a path.
+pub fn task_id(record: &Record) -> Cow<'_, str> {
+    match (&record.task_id, &record.conversation_id) {
+        (Some(task), _) => Cow::Borrowed(task),
+        (None, Some(conversation)) if is_plain_id(conversation) => Cow::Borrowed(conversation),
+        (None, Some(conversation)) if !conversation.is_empty() => Cow::Owned(path_id(conversation).0),
+        (None, _) => Cow::Borrowed(&record.message_id),
+    }
 }
 
 pub fn bundles(record: &Record, rules: &Rules) -> Vec<SearchResultBundle> {
+    bundles_after(0, record, rules).0
+}
+
+/// The bundles of one message of a task, where the messages before it had so many queries; and how many there are now.
+pub fn bundles_after(before: usize, record: &Record, rules: &Rules) -> (Vec<SearchResultBundle>, usize) {
     let rounds = rounds(record);
     // Numbered before the blank ones go, so that a query keeps its id while the record grows.
     let bundle = |(index, round): (usize, &Round)| {
         let query_text = query_text(record, round);
         let of_round = record.citations.iter().filter(|citation| round_of(citation) == round.round);
-        let results: Vec<SearchResultItem> = of_round.map(|citation| item(record, citation, rules)).collect();
+        let found = of_round.map(|citation| item(record, citation, rules));
+        let failed = round.failures.iter().map(|failure| failed(record, round, failure));
+        let results: Vec<SearchResultItem> = found.chain(failed).collect();
         SearchResultBundle {
-            task_id: task_id(record).to_owned(),
-            query_id: format!("q{}", index + 1),
+            task_id: task_id(record).into_owned(),
+            query_id: format!("q{}", before + index + 1),
             query_intent: rules.intents.of(&query_text).to_owned(),
             query_text,
-            provider: record.provider.clone(),
+            provider: round.provider.as_ref().unwrap_or(&record.provider).clone(),
             executed_at: record.created_at.clone(),
             stats: stats(round, &results),
             results,
         }
     };
-    rounds.iter().enumerate().filter(|(index, round)| !blank(record, round, &rounds[..*index])).map(bundle).collect()
+    let told = rounds.iter().enumerate().filter(|(index, round)| !blank(record, round, &rounds[..*index]));
+    (told.map(bundle).collect(), before + rounds.len())
 }
 
 /// A block that named neither a result nor a query of its own, such as an earlier one sent again under a new id.
@@ -190,8 +207,13 @@ fn item(record: &Record, citation: &Citation, rules: &Rules) -> SearchResultItem
         rules.scores.score(citation, None, then)
     });
     let title = citation.title.as_ref().or(citation.site_name.as_ref()).or(citation.hostname.as_ref());
+    let source_id = match citation.status {
+        // Not the source's own: read in another query, it may be fine.
+        Status::Failed => format!("{FAILED_ID}{}", citation.source_id),
+        Status::Ok | Status::Filtered => citation.source_id.clone(),
+    };
     SearchResultItem {
-        source_id: citation.source_id.clone(),
+        source_id,
         rank: citation.rank,
         url: citation.url.clone().unwrap_or_default(),
         title: title.cloned().unwrap_or_default(),
@@ -213,6 +235,30 @@ fn item(record: &Record, citation: &Citation, rules: &Rules) -> SearchResultItem
                 State::Failed { error_code: code.unwrap_or("unknown").to_owned() }
             }
         },
+    }
+}
+
+/// There is nothing to show of it but that it was there. Its id is no source's, and the same in every reading.
+fn failed(record: &Record, round: &Round, failure: &Failure) -> SearchResultItem {
+    let Record { provider, message_id, .. } = record;
+    let id = failure.id.as_deref().unwrap_or_default();
+    let key = format!("{provider}:{message_id}:{}:{}:{id}", round.round, failure.position);
+    SearchResultItem {
+        source_id: format!("{FAILED_ID}{}", source_id(&key)),
+        rank: failure.position,
+        url: String::new(),
+        title: String::new(),
+        snippet: None,
+        content_text: None,
+        language: None,
+        published_at: None,
+        captured_at: record.created_at.clone(),
+        http_status: None,
+        score_relevance: 0.0,
+        score_freshness: 0.0,
+        score_authority: 0.0,
+        score_final: 0.0,
+        state: State::Failed { error_code: failure.error_code.clone() },
     }
 }
 

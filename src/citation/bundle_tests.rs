@@ -94,6 +94,55 @@ fn a_failure_has_its_code_or_is_no_item() {
 }
 
 #[test]
+fn what_failed_is_listed_with_its_code_and_counted_once() {
+    let mut json = old();
+    json["rounds"] = json!([
+        { "round": 1, "queries": ["甲"], "summary": null, "failedCount": 0, "dedupCount": 2 },
+        { "round": 2, "queries": ["乙"], "summary": null, "failedCount": 3, "dedupCount": 0, "failures": [
+            { "position": 6, "id": "card-6", "errorCode": "missing_title_and_url" },
+            { "position": 7, "errorCode": "not_an_object" }
+        ] }
+    ]);
+    json["stats"]["failedCount"] = 3.into();
+    let record = record(json);
+    let bundles = bundles(&record, &default_rules());
+    let failed: Vec<&SearchResultItem> = bundles[1].results.iter().skip(1).collect();
+    let codes: Vec<_> = failed.iter().map(|item| (item.rank, serde_json::to_value(&item.state).unwrap())).collect();
+    assert_eq!(
+        codes,
+        [
+            (6, json!({ "status": "failed", "error_code": "missing_title_and_url" })),
+            (7, json!({ "status": "failed", "error_code": "not_an_object" })),
+        ]
+    );
+    assert!(failed.iter().all(|item| item.source_id.starts_with(FAILED_ID) && item.score_final == 0.0));
+    assert_ne!(failed[0].source_id, failed[1].source_id);
+    // One was beyond the cap: counted, not listed.
+    let stats = bundles[1].stats;
+    assert_eq!((stats.failed_count, stats.kept_after_filter, stats.total_returned), (3, 1, 4));
+    let kept = serde_json::to_value(&record).unwrap();
+    assert!(kept["rounds"][0].get("failures").is_none(), "none is not said");
+}
+
+#[test]
+fn a_task_is_what_the_client_named_else_the_conversation_else_the_message() {
+    let of = |task: Option<&str>, conversation: Option<&str>| {
+        let mut json = old();
+        json["taskId"] = task.into();
+        json["conversationId"] = conversation.into();
+        let record = record(json);
+        let id = task_id(&record).into_owned();
+        assert_eq!(bundles(&record, &default_rules())[0].task_id, id);
+        id
+    };
+    assert_eq!(of(Some("t-1"), Some("77")), "t-1");
+    assert_eq!(of(None, Some("77")), "77");
+    assert_eq!(of(None, None), "m");
+    assert_eq!(of(None, Some("")), "m", "an empty conversation is none");
+    assert_eq!(of(None, Some("会话 7")), format!("x-{}", source_id("会话 7")), "it stands in a path");
+}
+
+#[test]
 fn nothing_searched_is_no_bundle_and_failures_alone_are_one() {
     let mut json = old();
     json["citations"] = json!([]);

@@ -54,6 +54,8 @@ pub struct Reference<'a> {
     /// Tells documents apart that have no URL.
     pub doc_id: Option<Cow<'a, str>>,
     pub kind: CitationType,
+    /// The upstream says that its answer uses this, be it by the place where it does.
+    pub cited: bool,
     pub metadata: Vec<(&'static str, Value)>,
 }
 
@@ -97,6 +99,18 @@ struct Entry {
     sent_as: Vec<u32>,
     /// The upstream's own relevance.
     score: Option<f64>,
+    /// The upstream says so; markers in the text are counted apart.
+    cited: bool,
+    /// What its id is made of: the provider's name may become known after the first references.
+    identity: Identity,
+}
+
+#[derive(Debug)]
+enum Identity {
+    /// The canonical URL.
+    Page(String),
+    /// The provider's own name for it.
+    Own(String),
 }
 
 impl Ledger {
@@ -152,10 +166,10 @@ impl Ledger {
     }
 
     /// A card that names no source. Sent again, it counts once.
-    pub fn failed(&mut self, id: Option<String>, position: u32) {
-        let key = id.unwrap_or_else(|| format!("{}/{position}", self.rounds.number()));
+    pub fn failed(&mut self, id: Option<&str>, position: u32, code: &str) {
+        let key = id.map_or_else(|| format!("{}/{position}", self.rounds.number()), str::to_owned);
         if self.failed.len() < MAX_FAILED && self.failed.insert(key) {
-            self.rounds.failed();
+            self.rounds.failed(id, position, code);
             self.revision += 1;
         }
     }
@@ -192,11 +206,11 @@ impl Ledger {
         let wanted = reference.number.or(reference.position);
         let number = wanted.filter(|n| self.vacate(*n, reference.number.is_some())).unwrap_or(self.highest + 1);
         let arrival = u32::try_from(index).unwrap_or_default() + 1;
-        let id_of = match (&link, &reference.doc_id, reference.url) {
-            (Some(link), _, _) => link.canonical.clone(),
-            (None, Some(doc), _) => format!("{}:{doc}", self.provider),
-            (None, None, Some(raw)) => format!("{}:{raw}", self.provider),
-            (None, None, None) => format!("{}:{}", self.provider, reference.title.unwrap_or_default()),
+        let identity = match (&link, &reference.doc_id, reference.url) {
+            (Some(link), _, _) => Identity::Page(link.canonical.clone()),
+            (None, Some(doc), _) => Identity::Own(doc.to_string()),
+            (None, None, Some(raw)) => Identity::Own(raw.to_owned()),
+            (None, None, None) => Identity::Own(reference.title.unwrap_or_default().to_owned()),
         };
         let mut entry = Entry {
             citation: Citation {
@@ -211,7 +225,7 @@ impl Ledger {
                 site_name: None,
                 icon_url: None,
                 published_at: None,
-                source_id: links::source_id(&id_of),
+                source_id: String::new(),
                 rank: reference.rank.unwrap_or(arrival),
                 origin: Origin::Upstream,
                 cited: false,
@@ -223,6 +237,8 @@ impl Ledger {
             provisional: reference.number.is_none(),
             sent_as: wanted.into_iter().collect(),
             score: None,
+            cited: false,
+            identity,
         };
         if let Some(wanted) = wanted.filter(|wanted| *wanted != number) {
             entry.citation.metadata.insert("upstreamIndex".to_owned(), wanted.into());
@@ -256,9 +272,9 @@ impl Ledger {
     fn again(&mut self, index: usize, reference: &Reference<'_>, link: Option<Link>, url_key: Option<String>) {
         self.index(index, reference, url_key);
         let Some(entry) = self.entries.get_mut(index) else { return };
-        let before = (entry.citation.clone(), entry.score);
+        let before = (entry.citation.clone(), entry.score, entry.cited);
         self.truncated |= entry.fill(reference, link);
-        let changed = entry.citation != before.0 || entry.score != before.1;
+        let changed = (&entry.citation, entry.score, entry.cited) != (&before.0, before.1, before.2);
         let wanted = reference.number.or(reference.position).filter(|n| !entry.sent_as.contains(n));
         if changed || wanted.is_some() {
             self.revision += 1;
@@ -358,12 +374,17 @@ impl Ledger {
         let judged = |entry: &Entry| {
             let mut citation = entry.citation.clone();
             rules.judge(&mut citation, entry.score, now);
+            citation.cited = entry.cited;
+            citation.source_id = match &entry.identity {
+                Identity::Page(canonical) => links::source_id(canonical),
+                Identity::Own(name) => links::source_id(&format!("{}:{name}", self.provider)),
+            };
             citation
         };
         let mut citations: Vec<Citation> = self.entries.iter().map(judged).collect();
         citations.sort_by_key(|citation| citation.number);
         for citation in &mut citations {
-            citation.cited = marked.contains(&citation.number) || citation.aliases.iter().any(|n| marked.contains(n));
+            citation.cited |= marked.contains(&citation.number) || citation.aliases.iter().any(|n| marked.contains(n));
         }
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let failed = count(self.failed.len());
@@ -378,6 +399,7 @@ impl Ledger {
                 dedup_count: self.duplicates,
                 cited_count: count(citations.iter().filter(|citation| citation.cited).count()),
                 dangling_markers: marked.into_iter().filter(|n| !self.by_number.contains_key(n)).collect(),
+                supplement: None,
             },
             summary: self.summary.clone(),
             queries: self.queries.clone(),
@@ -408,6 +430,7 @@ impl Entry {
             (!text.is_empty()).then_some(text)
         };
         self.score = self.score.or(reference.score);
+        self.cited |= reference.cited;
         let citation = &mut self.citation;
         if citation.url.is_none() {
             match (link, reference.url) {

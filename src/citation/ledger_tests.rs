@@ -4,6 +4,7 @@ use std::{
 };
 
 use super::*;
+use crate::citation::{record::Failure, rounds::MAX_FAILURES};
 
 /// No table, no filter.
 fn rules() -> score::Rules {
@@ -42,6 +43,7 @@ fn doc(url: &'static str) -> Reference<'static> {
         published: None,
         doc_id: None,
         kind: CitationType::Websearch,
+        cited: false,
         metadata: Vec::new(),
     }
 }
@@ -166,9 +168,27 @@ fn failed_cards_count_once_however_often_they_are_sent() {
     let mut ledger = Ledger::new(None);
     for round in ["b1", "b1", "b2"] {
         ledger.round(round, None, &[]);
-        ledger.failed(Some("card-6".to_owned()), 6);
+        ledger.failed(Some("card-6"), 6, "missing_title_and_url");
     }
-    assert_eq!(ledger.plain_view().stats.failed_count, 1);
+    let view = ledger.plain_view();
+    assert_eq!(view.stats.failed_count, 1);
+    let failure =
+        Failure { position: 6, id: Some("card-6".to_owned()), error_code: "missing_title_and_url".to_owned() };
+    assert_eq!(view.rounds.iter().map(|round| round.failures.clone()).collect::<Vec<_>>(), [vec![failure], vec![]]);
+}
+
+#[test]
+fn failures_are_kept_up_to_the_cap_and_counted_over_it() {
+    let mut ledger = Ledger::new(None);
+    for (count, kept) in [(MAX_FAILURES, MAX_FAILURES), (MAX_FAILURES + 1, MAX_FAILURES)] {
+        for position in 1..=count {
+            ledger.round(&(position % 2).to_string(), None, &[]);
+            ledger.failed(Some(&format!("card-{position}")), 1, "not_an_object");
+        }
+        let view = ledger.plain_view();
+        assert_eq!(view.stats.failed_count as usize, count);
+        assert_eq!(view.rounds.iter().map(|round| round.failures.len()).sum::<usize>(), kept);
+    }
 }
 
 #[test]
@@ -194,4 +214,33 @@ fn ten_thousand_references_cost_little() {
         ledger.reference(&Reference { url: Some(url), ..doc("") });
     }
     assert_eq!(ledger.plain_view().stats.kept_after_filter as usize, MAX_CITATIONS);
+}
+
+#[test]
+fn what_the_upstream_says_is_cited_needs_no_marker_and_stays_so() {
+    let cited = |n, url| Reference { cited: true, ..card(n, url) };
+    let mut ledger = of(&[cited(1, "https://a.example.com"), card(2, "https://b.example.com")]);
+    let view = ledger.plain_view();
+    assert_eq!(view.citations.iter().map(|c| c.cited).collect::<Vec<_>>(), [true, false]);
+    assert_eq!(view.stats.cited_count, 1);
+    let before = ledger.revision();
+    ledger.reference(&card(1, "https://a.example.com"));
+    assert_eq!(ledger.revision(), before, "sent again without its place, it is cited all the same");
+    ledger.reference(&cited(2, "https://b.example.com"));
+    assert!(ledger.revision() > before, "what is known to be cited later changes the record");
+    assert_eq!(ledger.plain_view().stats.cited_count, 2);
+}
+
+/// `auto` knows the provider by the frame that has the first references: their ids were made without its name.
+#[test]
+fn the_id_of_a_document_has_the_provider_whenever_that_is_known() {
+    let handbook = Reference { url: None, doc_id: Some("d1".into()), ..doc("") };
+    let (mut early, mut late) = (Ledger::new(None), Ledger::new(None));
+    early.set_provider("p");
+    early.reference(&handbook);
+    late.reference(&handbook);
+    late.set_provider("p");
+    let id = |ledger: &Ledger| ledger.plain_view().citations.remove(0).source_id;
+    assert_eq!(id(&early), links::source_id("p:d1"));
+    assert_eq!(id(&late), id(&early));
 }

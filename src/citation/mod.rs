@@ -1,13 +1,15 @@
 //! Citations: their shape, their URLs, the ledger that numbers them, and what is made of a list of them: scores, a
-//! verdict on how far they agree, bundles for an evidence pipeline, and the formats that they leave in.
+//! verdict on how far they agree, bundles for an evidence pipeline and their read order, and the formats that they leave in.
 
 pub mod bundle;
 pub mod corroborate;
 pub mod export;
 pub mod ledger;
+pub mod reading;
 pub mod record;
 mod rounds;
 pub mod score;
+pub mod supplement;
 pub mod text;
 pub mod url;
 

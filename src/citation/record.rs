@@ -3,12 +3,20 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{corroborate::Corroboration, score::Scores};
+use super::{corroborate::Corroboration, score::Scores, text, url::source_id};
 
 /// Ids that stand in paths as they are: `[A-Za-z0-9._:-]{1,128}`.
 pub fn is_plain_id(id: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b':' | b'-');
     (1..=128).contains(&id.len()) && id.bytes().all(plain)
+}
+
+/// An id that is not plain becomes `x-` and a hash; the original comes with it.
+pub fn path_id(id: &str) -> (String, Option<String>) {
+    if is_plain_id(id) {
+        return (id.to_owned(), None);
+    }
+    (format!("x-{}", source_id(id)), Some(text::line(id, 1024).0))
 }
 
 /// What one message rests on. JSON in the spelling of the citation contract (camelCase).
@@ -23,6 +31,9 @@ pub struct Record {
     /// A string always: upstream ids exceed 2^53.
     pub message_id: String,
     pub conversation_id: Option<String>,
+    /// The task that the client named in `x-task-id`; see [`task_id`](super::bundle::task_id).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<String>,
     pub provider: String,
     pub route: String,
     pub source: String,
@@ -33,7 +44,7 @@ pub struct Record {
     pub stored: bool,
     /// A cap cut something: the list, or a field of it.
     pub truncated: bool,
-    /// References came after the finish and joined the stored record only.
+    /// References came after the finish, the upstream's or a search's, and joined the stored record only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub late: bool,
     /// Repeats the response header `x-citetap-nonce`, so that nobody can forge our event.
@@ -87,7 +98,7 @@ pub struct Citation {
     /// The upstream's own rank, else the order of arrival.
     pub rank: u32,
     pub origin: Origin,
-    /// The answer's text names this number or one of its aliases.
+    /// The answer's text names this number or one of its aliases, or the upstream says that it uses this source.
     pub cited: bool,
     pub status: Status,
     /// Always there, but for records that were kept before there were scores.
@@ -130,6 +141,25 @@ pub struct Round {
     pub summary: Option<String>,
     pub failed_count: u32,
     pub dedup_count: u32,
+    /// Who was asked, where it was not the upstream that searched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// What is known of those that failed; fewer than counted beyond the cap, and none in the event.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<Failure>,
+}
+
+/// A result that names no source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Failure {
+    /// Its place in its list, from 1.
+    pub position: u32,
+    /// What tells it from others, where the upstream gave it that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Stable, such as `missing_title_and_url`.
+    pub error_code: String,
 }
 
 /// `total_returned` = `kept_after_filter` + `filtered_count` + `failed_count` + `dedup_count`, always.
@@ -146,4 +176,19 @@ pub struct Stats {
     pub cited_count: u32,
     /// Numbers in the answer's text that no citation has.
     pub dangling_markers: Vec<u32>,
+    /// What became of our own search beside the upstream; absent where there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub supplement: Option<Supplemented>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Supplemented {
+    /// Its sources are among the citations.
+    Joined,
+    /// It found nothing that the upstream had not named.
+    Empty,
+    Failed,
+    /// It had not answered when this was written; the stored record follows.
+    Pending,
 }

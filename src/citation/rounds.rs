@@ -2,12 +2,16 @@
 
 use super::{
     ledger::{MAX_ROUNDS, MAX_TITLE},
-    record::Round,
+    record::{Failure, Round},
     text,
 };
 
 /// Queries kept over all rounds, where a query that is asked again counts again.
 pub const MAX_ROUND_QUERIES: usize = 256;
+/// Failures kept over all rounds; further ones are only counted.
+pub const MAX_FAILURES: usize = 1000;
+/// Of the upstream's id of what failed.
+const MAX_FAILURE_ID: usize = 128;
 
 #[derive(Debug, Default)]
 pub(super) struct Rounds {
@@ -17,6 +21,7 @@ pub(super) struct Rounds {
     named: Vec<(String, Round)>,
     current: usize,
     queries: usize,
+    failures: usize,
 }
 
 impl Rounds {
@@ -48,8 +53,15 @@ impl Rounds {
         u32::try_from(self.current).unwrap_or_default()
     }
 
-    pub fn failed(&mut self) {
-        self.current().failed_count += 1;
+    pub fn failed(&mut self, id: Option<&str>, position: u32, code: &str) {
+        let keep = self.failures < MAX_FAILURES;
+        self.failures += usize::from(keep);
+        let round = self.current();
+        round.failed_count += 1;
+        if keep {
+            let id = id.map(|id| text::line(id, MAX_FAILURE_ID).0);
+            round.failures.push(Failure { position, id, error_code: code.to_owned() });
+        }
     }
 
     pub fn duplicate(&mut self) {

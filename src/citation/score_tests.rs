@@ -42,6 +42,7 @@ fn reference(url: Option<&str>) -> Reference<'_> {
         published: None,
         doc_id: None,
         kind: CitationType::Websearch,
+        cited: false,
         metadata: Vec::new(),
     }
 }

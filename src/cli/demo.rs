@@ -74,6 +74,7 @@ fn configuration(args: &Args, upstream: &str) -> String {
         ("doubao", "doubao", "doubao-demo", doubao),
         ("tencent", "tencent", "lexiang-demo", lexiang),
         ("doubao-en", "auto", "doubao-demo-en", doubao),
+        ("openai", "openai", "openai-demo", ""),
     ] {
         toml += &format!(
             "[[routes]]\nname = \"{name}\"\nprefix = \"/{name}\"\nupstream = \"{upstream}/{name}\"\n\
@@ -92,7 +93,8 @@ fn welcome(listen: SocketAddr, args: &Args) -> String {
         "citetap {version} demo on http://{host}, in front of a scripted upstream. Nothing leaves this machine.\n\n\
          Watch an answer stream, with one \"event: citations\" before its finish:\n\n  \
          curl -N http://{host}/doubao/chat/completion -d '{{}}'\n  \
-         curl -N http://{host}/tencent/cgi-bin/v1/ai/qa -d '{{}}'\n\n\
+         curl -N http://{host}/tencent/cgi-bin/v1/ai/qa -d '{{}}'\n  \
+         curl -N http://{host}/openai/v1/chat/completions -d '{{\"stream\":true}}'\n\n\
          Then ask what it rests on:\n\n  \
          curl -s http://{host}/citations/{id}\n\n\
          Or as an OpenAI client does, with the base URL http://{host}/v1 and any key:\n\n  \

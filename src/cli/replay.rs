@@ -14,7 +14,7 @@ use crate::{
     citation::{Record, export::Format},
     config::{self, Inject, Manner, Profile, Provider, Style},
     pipeline::{
-        Budget, Context, End, Settings,
+        Budget, Context, End, Settings, Supplement,
         whole::{self, Passed},
     },
     replay::{self, Capture, MAX_CAPTURE},
@@ -128,6 +128,7 @@ fn pass(args: &Args, capture: &Capture) -> Passed {
         nonce: uuid::Uuid::new_v4().simple().to_string(),
         created: jiff::Timestamp::now(),
         fallback_id: uuid::Uuid::now_v7().to_string(),
+        task: None,
         rules: config::default_rules(),
     };
     let settings = Settings {
@@ -138,6 +139,7 @@ fn pass(args: &Args, capture: &Capture) -> Passed {
             markers: args.markers.parse().unwrap_or_default(),
             ..Manner::default()
         },
+        supplement: Supplement::Off,
         whole: false,
         frame_cap: 4 << 20,
         budget: Budget::new(MAX_CAPTURE),

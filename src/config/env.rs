@@ -30,6 +30,7 @@ const SIDECAR: &[(&str, &str)] = &[
     ("CITETAP_PROFILE", "profile"),
     ("CITETAP_MARKERS", "markers"),
     ("CITETAP_INJECT", "inject"),
+    ("CITETAP_SUPPLEMENT", "supplement"),
     ("CITETAP_MODELS", mapping::MODELS),
     ("CITETAP_REQUEST", mapping::REQUEST),
 ];

@@ -4,7 +4,7 @@
 //! is also the list of known keys, so a key, its default and its comment are written once.
 //!
 //! `toml` parses; `layer` flattens into dotted keys that remember their origin; `env` and `flags` add theirs;
-//! `resolve`, `route`, `mapping`, `rules` and `tenant` check. Errors are collected, not thrown: an operator mends a file in one go.
+//! `resolve` and those it calls check. Errors are collected, not thrown: an operator mends a file in one go.
 
 mod check;
 mod env;
@@ -19,6 +19,7 @@ mod route;
 mod rules;
 mod search;
 mod suggest;
+mod supplement;
 mod tenant;
 #[cfg(test)]
 mod tests;
@@ -32,10 +33,10 @@ use url::Url;
 
 pub use crate::mapping::Mapping;
 pub use crate::marker::Style;
-pub use crate::pipeline::inject::Inject;
+pub use crate::pipeline::{inject::Inject, supplement::Supplement};
 pub use crate::profile::{Manner, Profile};
 pub use crate::provider::Kind as Provider;
-use crate::supplement::{Depth, Topic};
+use crate::supplement::{Depth, Topic, query::Pointer};
 
 pub use error::{ConfigError, ConfigErrors, Origin};
 pub use flags::Flags;
@@ -148,10 +149,23 @@ pub struct Route {
     pub manner: Manner,
     pub inject: Inject,
     pub emit_empty: bool,
+    pub supplement: Arc<Supplementing>,
     /// The OpenAI requests that it answers; `None`: only what comes under its prefix.
     pub mapping: Option<Mapping>,
     pub request_headers: HeaderRules,
     pub response_headers: HeaderRules,
+}
+
+/// A search of our own beside a route's answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Supplementing {
+    pub when: Supplement,
+    /// Where a request's body has the query; `None`: its last user message.
+    pub query: Option<Pointer>,
+    /// What is found must lie in them; empty: anywhere.
+    pub domains: Vec<String>,
+    /// For what is not there at the finish.
+    pub max_wait: Duration,
 }
 
 /// `remove` first, then `set`.

@@ -7,7 +7,9 @@ use super::{
     check::{self, Checked, GIB, KIB},
     error::{ConfigError, Place},
     layer::{Layer, Settings},
-    route, rules, search, tenant,
+    route, rules, search,
+    supplement::Service,
+    tenant,
     value::Entry,
 };
 
@@ -52,7 +54,8 @@ pub(super) fn resolve(layer: &Layer, cwd: &Path, errors: &mut Vec<ConfigError>) 
         Some(Ok(auth)) => Some(auth),
         None => None,
     };
-    let routes = route::resolve(&layer.routes, listen, errors);
+    let service = Service::new(layer.settings.get(search::KEY), search.as_ref());
+    let routes = route::resolve(&layer.routes, listen, service, errors);
     if layer.routes.is_empty() {
         errors.push(ConfigError::new("no route: set CITETAP_UPSTREAM=https://… or add [[routes]] to citetap.toml"));
     }

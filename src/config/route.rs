@@ -10,6 +10,7 @@ use super::{
     layer::{Settings, Table},
     mapping,
     resolve::Reader,
+    supplement::{self, Service},
     url_check,
     value::{Entry, Value},
 };
@@ -25,6 +26,10 @@ pub(super) const KEYS: &[&str] = &[
     "markers",
     "inject",
     "emit_empty",
+    "supplement",
+    "supplement_query",
+    "supplement_event_type",
+    "max_wait_ms",
     mapping::MODELS,
     mapping::REQUEST,
     mapping::PATH,
@@ -37,8 +42,15 @@ pub(super) const KEYS: &[&str] = &[
 ];
 
 /// There is no default route in the embedded file, so these stand here; a test holds its example against them.
-pub(super) const DEFAULTS: &[(&str, &str)] =
-    &[("provider", "auto"), ("profile", "native"), ("markers", "keep"), ("inject", "final"), ("emit_empty", "false")];
+pub(super) const DEFAULTS: &[(&str, &str)] = &[
+    ("provider", "auto"),
+    ("profile", "native"),
+    ("markers", "keep"),
+    ("inject", "final"),
+    ("emit_empty", "false"),
+    ("supplement", "off"),
+    ("max_wait_ms", "300"),
+];
 
 /// Framing belongs to each connection; a rule that touched it could desynchronise client and upstream.
 const FRAMING: &[HeaderName] = &[
@@ -78,7 +90,12 @@ pub(super) fn sidecar(mut keys: Settings, errors: &mut Vec<ConfigError>) -> Opti
     Some(Table { place, keys })
 }
 
-pub(super) fn resolve(tables: &[Table], listen: Option<SocketAddr>, errors: &mut Vec<ConfigError>) -> Vec<Route> {
+pub(super) fn resolve(
+    tables: &[Table],
+    listen: Option<SocketAddr>,
+    search: Service<'_>,
+    errors: &mut Vec<ConfigError>,
+) -> Vec<Route> {
     let mut routes = Vec::new();
     let mut taken: BTreeMap<(&str, String), Place> = BTreeMap::new();
     for table in tables {
@@ -99,6 +116,7 @@ pub(super) fn resolve(tables: &[Table], listen: Option<SocketAddr>, errors: &mut
         let provider = reader.optional("provider", |e| check::word(e, Provider::NAMES, |text| text.parse().ok()));
         let inject = reader.optional("inject", |e| check::word(e, Inject::NAMES, |text| text.parse().ok()));
         let emit_empty = reader.optional("emit_empty", check::boolean);
+        let supplement = supplement::resolve(&mut reader, search);
         let link_base = reader.optional("link_base", url_check::http_url);
         let mapping = mapping::resolve(&mut reader, &table.place);
         let request_headers = header_rules(&mut reader, "request_headers.remove", "request_headers.set");
@@ -127,7 +145,8 @@ pub(super) fn resolve(tables: &[Table], listen: Option<SocketAddr>, errors: &mut
             Some(upstream),
             Some(provider),
             (Some(profile), Some(markers), Some(inject), Some(emit_empty)),
-        ) = (name, prefix, upstream, provider, words)
+            Some(supplement),
+        ) = (name, prefix, upstream, provider, words, supplement)
         {
             routes.push(Route {
                 name,
@@ -138,6 +157,7 @@ pub(super) fn resolve(tables: &[Table], listen: Option<SocketAddr>, errors: &mut
                 manner: Manner { profile, markers, ..Manner::default() },
                 inject,
                 emit_empty,
+                supplement,
                 mapping,
                 request_headers,
                 response_headers,

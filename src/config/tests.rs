@@ -10,6 +10,7 @@ mod origins;
 mod routes;
 mod rules;
 mod search;
+mod supplement;
 mod tenants;
 mod values;
 

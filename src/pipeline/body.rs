@@ -1,7 +1,8 @@
 //! The one `poll_frame`: the upstream's body through the pipeline to the client.
 //!
 //! No task and no channel: backpressure and cancellation are the body's own. Time passes only while
-//! the upstream is silent; the only other wait is the commit before our event.
+//! the upstream is silent; the only other waits are those before our event: for a
+//! search of our own, where there is one, and for the commit.
 //!
 //! *Cancel safety.* Dropping the body cancels the upstream. What was seen is handed to the
 //! [`Keeper`] from `Drop`, and a commit that is under way goes on without us.
@@ -20,7 +21,7 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
 use super::{End, Out, Pipeline, tap::Tap};
-use crate::citation::Record;
+use crate::citation::{Record, supplement::Supply};
 
 /// hyper drops what it has not written when a body fails: the bytes before an abort, our event among them, get so long.
 const LINGER: Duration = Duration::from_millis(100);
@@ -30,8 +31,12 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// Whether the record is stored; resolves within the commit wait.
 pub type Commit = Pin<Box<dyn Future<Output = bool> + Send>>;
 
+/// What a search of our own found; resolves within the route's wait.
+pub type Supplying = Pin<Box<dyn Future<Output = Supply> + Send>>;
+
 /// What stands beside a stream: the store, those who watch it, the log.
 pub trait Keeper: Send + 'static {
+    fn supplement(&mut self) -> Supplying;
     fn commit(&mut self, record: Box<Record>) -> Commit;
     fn store(&mut self, record: Box<Record>);
     /// After bytes from the upstream went through the tap.
@@ -113,6 +118,7 @@ where
     clocks: Clocks,
     /// Resolves when the server cuts its streams.
     cut: Pin<Box<dyn Future<Output = ()> + Send>>,
+    supplying: Option<Supplying>,
     commit: Option<Commit>,
     /// Armed while the upstream is silent; looks at the instants below when it fires.
     timer: Pin<Box<Sleep>>,
@@ -144,6 +150,7 @@ where
             keeper,
             clocks,
             cut: Box::pin(cut),
+            supplying: None,
             commit: None,
             timer: Box::pin(tokio::time::sleep_until(clocks.wake_at(now, now))),
             last_in: now,
@@ -244,6 +251,11 @@ where
     fn poll_frame(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = self.get_mut();
         loop {
+            if let Some(supplying) = &mut this.supplying {
+                let supply = ready!(supplying.as_mut().poll(task));
+                this.supplying = None;
+                this.pipeline.supplemented(supply);
+            }
             if let Some(commit) = &mut this.commit {
                 let stored = ready!(commit.as_mut().poll(task));
                 this.commit = None;
@@ -252,6 +264,7 @@ where
             if let Some(out) = this.pipeline.take() {
                 match out {
                     Out::Bytes(bytes) | Out::Event(bytes) => return Poll::Ready(Some(Ok(this.out(bytes)))),
+                    Out::Await => this.supplying = Some(this.keeper.supplement()),
                     Out::Commit(record) => this.commit = Some(this.keeper.commit(record)),
                     Out::Store(record) => this.keeper.store(record),
                 }
@@ -323,7 +336,8 @@ where
         }
         // Whoever sends us on stops asking when the body is empty, or when its length is reached.
         let empty = self.bytes_in == 0 && self.upstream.as_ref().is_some_and(Body::is_end_stream);
-        let over = self.outcome == Some(Outcome::Complete) && !self.pipeline.has_bytes() && self.commit.is_none();
+        let waits = self.supplying.is_some() || self.commit.is_some();
+        let over = self.outcome == Some(Outcome::Complete) && !self.pipeline.has_bytes() && !waits;
         if let Some(record) = self.pipeline.abandon() {
             self.keeper.store(record);
         }

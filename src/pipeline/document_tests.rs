@@ -3,35 +3,16 @@
 use serde_json::{Value, json};
 
 use super::{whole::Passed, *};
-use crate::{
-    citation::{ledger::Reference, record::CitationType},
-    profile::Profile,
-    provider::{Adapter, Envelope, Kind, Reason, Signal, Sink, Trail, Unread, json as tree},
-};
+use crate::{profile::Profile, provider::Kind};
 
 const LEXIANG: &str = include_str!("../../tests/fixtures/tencent/whole.json");
 
 fn context(provider: Kind) -> Context {
-    Context {
-        route: "r".to_owned(),
-        provider,
-        link_base: url::Url::parse("https://lexiangla.com").ok(),
-        nonce: "n".to_owned(),
-        created: jiff::Timestamp::UNIX_EPOCH,
-        fallback_id: "fallback".to_owned(),
-        rules: crate::config::default_rules(),
-    }
+    Context { provider, link_base: url::Url::parse("https://lexiangla.com").ok(), ..tests::context() }
 }
 
 fn settings(profile: Profile, form: Form, whole: bool) -> Settings {
-    Settings {
-        inject: Inject::Final,
-        emit_empty: false,
-        manner: Manner { profile, form, ..Manner::default() },
-        whole,
-        frame_cap: 1 << 20,
-        budget: Budget::new(1 << 20),
-    }
+    Settings { manner: Manner { profile, form, ..Manner::default() }, whole, ..tests::settings(Inject::Final, 1 << 20) }
 }
 
 fn pass(provider: Kind, settings: Settings, input: &str) -> Passed {
@@ -59,109 +40,70 @@ fn a_document_that_is_relayed_stays_as_it_is() {
     assert_eq!(passed.record.map(|record| record.citations.len()), Some(2));
 }
 
-/// Reads chat completions, as far as these tests need it.
-struct Chat;
-
-impl Adapter for Chat {
-    fn provider(&self) -> Option<&'static str> {
-        Some("chat")
-    }
-
-    fn frame(&mut self, event: &Event<'_>, sink: &mut dyn Sink) -> Result<(), Unread> {
-        let data = event.data.as_deref().unwrap_or_default();
-        let read = tree::with_parsed(data, |node| {
-            for (number, url) in (1..).zip(node.get("refs").map(tree::Node::list).unwrap_or_default()) {
-                sink.signal(Signal::Reference(Reference {
-                    number: Some(number),
-                    position: None,
-                    rank: None,
-                    score: None,
-                    url: url.str(),
-                    title: Some("T"),
-                    snippet: None,
-                    site_name: None,
-                    icon_url: None,
-                    published: None,
-                    doc_id: None,
-                    kind: CitationType::Websearch,
-                    metadata: Vec::new(),
-                }));
-            }
-            let choices = node.get("choices").map(tree::Node::list).unwrap_or_default();
-            let message = choices.first().and_then(|choice| choice.get("message"));
-            if let Some(text) = message.and_then(|message| message.text(&["content"])) {
-                let at = Trail::ROOT.key("choices");
-                let at = at.index(0);
-                let at = at.key("message");
-                sink.signal(Signal::Text(text, at.key("content")));
-            }
-            sink.signal(Signal::Finish(Reason::Stop));
-        });
-        read.ok_or(Unread)
-    }
-
-    fn envelope(&self) -> Envelope<'_> {
-        Envelope::Bare
-    }
+fn annotated(style: Style, json: &str) -> (String, bool) {
+    let mut settings = settings(Profile::Native, Form::Whole, true);
+    settings.manner.markers = style;
+    let passed = pass(Kind::OpenAi, settings, json);
+    (String::from_utf8(passed.out()).unwrap_or_default(), passed.tally.injected)
 }
 
-fn annotated(json: &str) -> (String, bool) {
-    let settings = settings(Profile::Native, Form::Whole, true);
-    let mut pipeline = Pipeline::new(Some(context(Kind::Auto)), settings);
-    pipeline.tap = Some(Tap::with(Box::new(Chat), context(Kind::Auto)));
-    pipeline.push(Bytes::copy_from_slice(json.as_bytes()));
-    assert_eq!(pipeline.take(), None, "held until it is whole");
-    pipeline.finish(End::Clean);
-    let (mut out, mut committed) = (Vec::new(), false);
-    while let Some(piece) = pipeline.take() {
-        match piece {
-            Out::Bytes(bytes) | Out::Event(bytes) => out.extend_from_slice(&bytes),
-            Out::Commit(_) => {
-                committed = true;
-                pipeline.committed(true);
-            }
-            Out::Store(_) => {}
-        }
-    }
-    (String::from_utf8(out).unwrap_or_default(), committed)
-}
+/// As an Ark bot answers: its sources where no other client looks.
+const COMPLETION: &str = "{ \"id\":\"c-1\", \"x\":1.50e1,\t\"references\":[{\"title\":\"T\",\"url\":\"https://a.example.com/\"}],\n \
+                          \"choices\":[ {\"finish_reason\":\"stop\",\"message\":{\"content\":\"\\u4f60好[1]\",\"tool_calls\":[]} } ]} ";
 
 #[test]
 fn a_completion_of_the_upstreams_own_gets_its_sources_and_keeps_every_byte() {
-    let json = "{ \"id\":\"c-1\", \"x\":1.50e1,\t\"refs\":[\"https://a.example.com/\"],\n \"choices\":[ {\"message\":\
-                {\"content\":\"\\u4f60好[1]\",\"tool_calls\":[]} } ]} ";
-    let (out, committed) = annotated(json);
+    let (out, committed) = annotated(Style::Keep, COMPLETION);
     assert!(committed);
     let said: Value = serde_json::from_str(&out).unwrap_or_default();
     let annotation = &said["choices"][0]["message"]["annotations"][0]["url_citation"];
-    assert_eq!((&annotation["url"], &annotation["title"]), (&json!("https://a.example.com/"), &json!("T")));
-    assert!(annotation["start_index"].is_u64() && annotation["end_index"].is_u64(), "{annotation}");
+    assert_eq!(annotation, &json!({"url":"https://a.example.com/","title":"T","start_index":2,"end_index":5}));
     assert_eq!(said["citations"], json!(["https://a.example.com/"]));
-    assert_eq!(said["citetap"]["stored"], true);
+    assert_eq!((&said["citetap"]["stored"], &said["citetap"]["messageId"]), (&json!(true), &json!("c-1")));
     let added = [
         &out[out.find(",\"annotations\"").unwrap_or(0)..out.find("} } ]").unwrap_or(0)],
         &out[out.find(",\"citations\"").unwrap_or(0)..out.rfind("} ").unwrap_or(0)],
     ];
-    assert_eq!(out.replace(added[0], "").replace(added[1], ""), json, "{out}");
+    assert_eq!(out.replace(added[0], "").replace(added[1], ""), COMPLETION, "{out}");
+}
+
+#[test]
+fn markers_of_a_completion_are_rewritten_as_well() {
+    let (out, _) = annotated(Style::Link, COMPLETION);
+    let said: Value = serde_json::from_str(&out).unwrap_or_default();
+    let message = &said["choices"][0]["message"];
+    assert_eq!(message["content"], "你好[[1]](https://a.example.com/)");
+    let (at, end) = (
+        &message["annotations"][0]["url_citation"]["start_index"],
+        "你好[[1]](https://a.example.com/)".chars().count(),
+    );
+    assert_eq!((at, &message["annotations"][0]["url_citation"]["end_index"]), (&json!(2), &json!(end)));
 }
 
 #[test]
 fn what_the_upstream_annotates_itself_is_not_said_again() {
-    let json = r#"{"refs":["https://a.example.com/"],"citations":["https://own.example.com/"],"search_results":null,
-                   "choices":[{"message":{"content":"x","annotations":[{"type":"url_citation"}]}}]}"#;
-    let said: Value = serde_json::from_str(&annotated(json).0).unwrap_or_default();
-    assert_eq!(said["choices"][0]["message"]["annotations"], json!([{"type":"url_citation"}]));
+    let json = r#"{"id":"c-1","citations":["https://own.example.com/"],"search_results":null,"choices":[{"finish_reason":"stop",
+                   "message":{"content":"x","annotations":[{"type":"url_citation","url_citation":{"url":"https://a.example.com/"}}]}}]}"#;
+    let said: Value = serde_json::from_str(&annotated(Style::Keep, json).0).unwrap_or_default();
+    let own = json!([{"type":"url_citation","url_citation":{"url":"https://a.example.com/"}}]);
+    assert_eq!(said["choices"][0]["message"]["annotations"], own);
     assert_eq!(said["citations"], json!(["https://own.example.com/"]));
-    assert_eq!(said["search_results"][0]["url"], "https://a.example.com/");
-    assert_eq!(said["citetap"]["citations"][0]["url"], "https://a.example.com/");
+    let urls = |list: &Value| list.as_array().map(|list| list.iter().map(|one| one["url"].clone()).collect::<Vec<_>>());
+    assert_eq!(urls(&said["search_results"]), urls(&said["citetap"]["citations"]));
+    assert_eq!(said["citetap"]["citations"].as_array().map(Vec::len), Some(2));
 }
 
 #[test]
 fn a_document_without_sources_or_that_is_no_completion_stays_as_it_is() {
-    for json in [r#"{"choices":[{"message":{"content":"x"}}]}"#, r#"{"refs":["https://a.example.com/"]}"#, "{\"par"] {
-        assert_eq!(annotated(json).0, json);
+    for json in [
+        r#"{"choices":[{"finish_reason":"stop","message":{"content":"x"}}]}"#,
+        r#"{"error":{"message":"no"}}"#,
+        r#"{"references":[{"title":"T","url":"https://a.example.com/"}]}"#,
+        "{\"par",
+    ] {
+        assert_eq!(annotated(Style::Keep, json).0, json);
         let passed = pass(Kind::Auto, settings(Profile::Native, Form::Whole, true), json);
-        assert_eq!(passed.out(), json.as_bytes(), "nobody can read it");
+        assert_eq!(passed.out(), json.as_bytes());
     }
 }
 

@@ -26,7 +26,7 @@ impl Pipeline {
             self.heard.clear();
             let ends = self.read(&piece) && self.phase == Phase::Due;
             self.frame(piece, ends);
-            if self.phase == Phase::Committing {
+            if self.waits() {
                 return;
             }
             if !self.splitter.awaits_lf() {
@@ -50,7 +50,7 @@ impl Pipeline {
             self.flush();
             self.ends(rest, None, due);
         }
-        if end == End::Clean && self.phase != Phase::Committing {
+        if end == End::Clean && !self.waits() {
             self.end_speech();
         }
     }
@@ -65,7 +65,7 @@ impl Pipeline {
     }
 
     /// Says how the answer ended, where that waited for our event.
-    pub(super) fn close(&mut self) {
+    pub(super) fn say_end(&mut self) {
         let Some(closing) = self.closing.take() else { return };
         if let (Voice::Speak(speak), Some(tap)) = (&mut self.voice, &self.tap) {
             let mut out = Vec::new();
@@ -148,14 +148,21 @@ impl Pipeline {
 
     /// The answer ends: our event where it is due, then `resume`, then how it ended.
     fn ends(&mut self, resume: Bytes, closing: Option<Vec<Heard>>, due: bool) {
+        let clean = closing.is_some();
         self.closing = closing;
+        if due && clean && self.awaits_supplement() {
+            return self.close(resume);
+        }
         if due && self.wants_event() {
             return self.commit(resume);
+        }
+        if clean {
+            self.supplement_aside();
         }
         self.phase = Phase::Done;
         self.store_rest();
         self.emit(resume);
-        self.close();
+        self.say_end();
     }
 
     /// An answer that was not streamed.
@@ -166,12 +173,8 @@ impl Pipeline {
             Voice::Relay => self.emit(json),
             Voice::Rewrite(rewrite) => {
                 let json = rewrite.document(json, heard, &tap.sources());
-                if self.wants_event() {
-                    return self.commit(json);
-                }
-                self.phase = Phase::Done;
-                self.store_rest();
-                self.emit(json);
+                let whole = self.ended == Some(End::Clean);
+                self.ends(json, whole.then(Vec::new), true);
             }
             Voice::Speak(_) => {
                 self.heard = heard;

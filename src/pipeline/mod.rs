@@ -16,6 +16,7 @@ pub mod hold;
 pub mod inject;
 mod rewrite;
 mod speak;
+pub mod supplement;
 pub mod tap;
 pub mod whole;
 
@@ -26,7 +27,10 @@ use bytes::Bytes;
 use crate::{
     citation::Record,
     marker::Style,
-    profile::{self, Form, Manner, annotate, native},
+    profile::{
+        self, Form, Manner, annotate,
+        native::{self, Which},
+    },
     sse::{Cut, Eol, Event, Splitter, encode},
 };
 use heard::Heard;
@@ -36,6 +40,7 @@ pub use inject::{End, Inject};
 use rewrite::Rewrite;
 pub use speak::Failure;
 use speak::Speak;
+pub use supplement::Supplement;
 pub use tap::Context;
 use tap::{Read, Tap};
 
@@ -48,6 +53,7 @@ pub struct Settings {
     pub inject: Inject,
     pub emit_empty: bool,
     pub manner: Manner,
+    pub supplement: Supplement,
     /// The body is one JSON document, not a stream of frames: it passes at once, and is tapped at its end.
     pub whole: bool,
     /// The largest frame that is tapped.
@@ -62,6 +68,8 @@ pub enum Out {
     Bytes(Bytes),
     /// Ours.
     Event(Bytes),
+    /// Say with [`Pipeline::supplemented`] what a search of our own found; until then nothing more comes out.
+    Await,
     /// Store this, then say with [`Pipeline::committed`] whether it is stored; until then nothing
     /// more comes out.
     Commit(Box<Record>),
@@ -74,7 +82,7 @@ impl Out {
     fn len(&self) -> usize {
         match self {
             Self::Bytes(bytes) | Self::Event(bytes) => bytes.len(),
-            Self::Commit(_) | Self::Store(_) => 0,
+            Self::Await | Self::Commit(_) | Self::Store(_) => 0,
         }
     }
 }
@@ -114,6 +122,8 @@ pub struct Tally {
 enum Phase {
     /// It has not finished.
     Due,
+    /// It has finished; what a search of our own found is awaited, and our event follows it.
+    Awaiting,
     /// The record of a finished message is with the store; our event follows its answer.
     Committing,
     /// It has finished: nothing of ours comes any more.
@@ -159,7 +169,7 @@ impl Pipeline {
     /// Without a context it is a passthrough.
     pub fn new(context: Option<Context>, settings: Settings) -> Self {
         let hold = Hold::new(Arc::clone(&settings.budget), settings.frame_cap);
-        let annotates = settings.whole && settings.manner.changes_documents();
+        let annotates = settings.whole && settings.manner.annotates();
         let voice = match (&context, profile::speaker(settings.manner), settings.manner.markers) {
             (None, ..) => Voice::Relay,
             (_, None, Style::Keep) if !annotates => Voice::Relay,
@@ -240,7 +250,7 @@ impl Pipeline {
         matches!(self.voice, Voice::Relay)
     }
 
-    /// Takes the upstream's next bytes. Must not be called while a commit is awaited.
+    /// Takes the upstream's next bytes. Must not be called while a commit or a supplement is awaited.
     pub fn push(&mut self, chunk: Bytes) {
         self.chunk = chunk;
         self.unsent = 0;
@@ -256,18 +266,27 @@ impl Pipeline {
         self.emit_event(&record);
         self.tally.injected = true;
         let resume = std::mem::take(&mut self.resume);
+        self.go_on(resume);
+    }
+
+    /// After what was waited for: the frame that ended the answer, and whatever follows it.
+    fn go_on(&mut self, resume: Bytes) {
         self.emit(resume);
-        self.close();
-        if self.ended == Some(End::Clean) {
-            self.end_speech();
-        }
-        if self.ended.is_none() {
-            self.run();
+        self.say_end();
+        match self.ended {
+            None => self.run(),
+            Some(End::Clean) => self.end_speech(),
+            Some(End::Cut | End::Shutdown) => {}
         }
     }
 
+    /// Nothing goes on until the store, or a search of our own, has answered.
+    fn waits(&self) -> bool {
+        matches!(self.phase, Phase::Awaiting | Phase::Committing)
+    }
+
     /// The stream ended. Everything that is left comes out, ours where it is due. Must not be called
-    /// while a commit is awaited.
+    /// while a commit or a supplement is awaited.
     pub fn finish(&mut self, end: End) {
         if self.ended.replace(end).is_some() {
             return;
@@ -290,9 +309,15 @@ impl Pipeline {
         }
         // In the midst of a frame that was passed on in part, there is no boundary for our event.
         let at_boundary = sent == 0 && !self.skipping;
-        if self.phase == Phase::Due && at_boundary && self.wants_event() {
+        let due = self.phase == Phase::Due && at_boundary;
+        if due && end == End::Clean && self.awaits_supplement() {
+            self.close(rest);
+        } else if due && self.wants_event() {
             self.commit(rest);
         } else {
+            if end == End::Clean {
+                self.supplement_aside();
+            }
             self.phase = Phase::Done;
             self.store_rest();
             self.emit(rest);
@@ -301,10 +326,13 @@ impl Pipeline {
 
     /// What to store when the client has left, if there is something that is not stored yet.
     pub fn abandon(&mut self) -> Option<Box<Record>> {
+        if self.phase == Phase::Awaiting {
+            self.supplement_aside();
+        }
         self.store_rest();
         self.out.drain(..).rev().find_map(|out| match out {
             Out::Store(record) | Out::Commit(record) => Some(record),
-            Out::Bytes(_) | Out::Event(_) => None,
+            Out::Bytes(_) | Out::Event(_) | Out::Await => None,
         })
     }
 
@@ -346,15 +374,16 @@ impl Pipeline {
 
             // Of a frame that began in an earlier chunk, what was not passed on yet.
             let unsent = carried.map(|frame| frame.slice(std::mem::take(&mut self.sent)..));
-            if ends && self.wants_event() {
+            if ends && (self.awaits_supplement() || self.wants_event()) {
                 self.emit_chunk_to(self.at);
                 self.at = end;
                 if unsent.is_some() {
                     self.unsent = end;
                 }
-                return self.commit(unsent.unwrap_or_default());
+                return self.close(unsent.unwrap_or_default());
             }
             if ends {
+                self.supplement_aside();
                 self.phase = Phase::Done;
                 self.store_rest();
             }
@@ -474,8 +503,9 @@ impl Pipeline {
 
     /// Our event may still come.
     fn injecting(&self) -> bool {
-        let takes = !self.settings.whole || self.settings.manner.changes_documents();
-        self.phase == Phase::Due && self.settings.inject != Inject::Off && takes
+        // A document of the upstream's is added to only where that is asked for; one of ours is.
+        let ours = matches!(self.voice, Voice::Speak(_)) || self.settings.manner.annotates();
+        self.phase == Phase::Due && self.settings.inject != Inject::Off && (!self.settings.whole || ours)
     }
 
     fn wants_event(&self) -> bool {
@@ -534,7 +564,11 @@ impl Pipeline {
 
     fn emit_event(&mut self, record: &Record) {
         let Some(tap) = &self.tap else { return };
-        let native = |positions: &_| native::frame(record, &tap.envelope(), positions, self.eol.unwrap_or_default());
+        let last = self.phase == Phase::Done;
+        let native = |positions| {
+            let which = if last { Which::Last(positions) } else { Which::Live };
+            native::frame(record, &tap.envelope(), which, self.eol.unwrap_or_default())
+        };
         let event = match &mut self.voice {
             Voice::Relay => native(tap.positions()),
             Voice::Rewrite(rewrite) if self.settings.whole => {
@@ -551,7 +585,7 @@ impl Pipeline {
             }
             Voice::Speak(speak) => {
                 let mut out = Vec::new();
-                if self.phase == Phase::Done {
+                if last {
                     speak.citations(record, tap, &mut out);
                 } else {
                     speak.live(record, tap, &mut out);

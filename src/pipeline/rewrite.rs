@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::{Out, heard::Heard};
 use crate::{
-    marker::{self, Mark, Rewriter, Sources, Style},
+    marker::{self, Mark, Rewriter, Sources, Style, Swap},
     profile::Positions,
     provider::{splice, trail::Step},
     sse::Event,
@@ -56,7 +56,7 @@ impl Rewrite {
             fed: 0,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
-            positions: Positions::default(),
+            positions: Positions::of_style(style),
             rewritten: 0,
         }
     }
@@ -70,18 +70,19 @@ impl Rewrite {
     pub fn frame(&mut self, frame: Bytes, heard: Vec<Heard>, sources: &dyn Sources) {
         let mut waiting = Waiting { out: Out::Bytes(frame), pieces: Vec::new(), wholes: Vec::new() };
         let mut marks = Vec::new();
-        let mut ignored = String::new();
+        let mut text_out = String::new();
         for heard in heard {
             match heard {
                 Heard::Text { text, at } => {
                     let range = self.fed..self.fed + text.len() as u64;
                     self.fed = range.end;
-                    self.rewriter.push(&text, sources, &mut ignored, &mut marks);
+                    self.rewriter.push(&text, sources, &mut text_out, &mut marks);
                     waiting.pieces.push(Piece { at, text, range, swaps: Vec::new() });
                 }
-                Heard::Answer { text, at } if self.style != Style::Keep => {
-                    let (whole, rewritten) = marker::rewrite(&text, self.style, sources);
-                    if !rewritten.is_empty() {
+                Heard::Answer { text, at } => {
+                    // All of it is here, and with it what a style owes at the end.
+                    let whole = marker::rewritten(&text, self.style, sources);
+                    if whole != text {
                         waiting.wholes.push((at, whole));
                     }
                 }
@@ -102,7 +103,7 @@ impl Rewrite {
 
     /// The next thing that waits for nothing.
     pub fn take(&mut self) -> Option<Out> {
-        let decided = if self.fed == u64::MAX { self.fed } else { self.rewriter.held_from() };
+        let decided = if self.fed == u64::MAX { self.fed } else { self.rewriter.decided() };
         let first = self.waiting.front()?;
         let over = self.waiting_bytes > MAX_WAITING;
         if !over && first.pieces.iter().any(|piece| piece.range.end > decided) {
@@ -130,17 +131,17 @@ impl Rewrite {
     }
 
     fn mark(&mut self, marks: &[Mark]) {
-        for mark in marks {
-            self.positions.note(mark);
-            if self.style != Style::Keep && self.swap(mark) {
-                self.rewritten += 1;
+        marks.iter().for_each(|mark| self.positions.note(mark));
+        for swap in self.rewriter.swaps() {
+            if self.swap(&swap) {
+                self.rewritten += u64::from(!swap.numbers.is_empty());
             }
         }
     }
 
     /// Puts a marker where it began, and takes its rest out of what follows. Where its beginning has gone out
     /// already, it stays as it is.
-    fn swap(&mut self, mark: &Mark) -> bool {
+    fn swap(&mut self, mark: &Swap) -> bool {
         let mut pieces = self.waiting.iter_mut().flat_map(|waiting| &mut waiting.pieces).peekable();
         let touches = |piece: &Piece| piece.range.start < mark.input.end && piece.range.end > mark.input.start;
         while pieces.next_if(|piece| !touches(piece)).is_some() {}
@@ -152,7 +153,9 @@ impl Rewrite {
             let from = mark.input.start.max(piece.range.start) - piece.range.start;
             let to = mark.input.end.min(piece.range.end) - piece.range.start;
             let (Ok(from), Ok(to)) = (usize::try_from(from), usize::try_from(to)) else { return false };
-            piece.swaps.push((from..to, std::mem::take(&mut text)));
+            // A space is decided after the marker that follows it.
+            let place = piece.swaps.partition_point(|(range, _)| range.start < from);
+            piece.swaps.insert(place, (from..to, std::mem::take(&mut text)));
         }
         true
     }

@@ -36,7 +36,7 @@ impl Speak {
             speaker,
             rewriter: Rewriter::new(style),
             style,
-            positions: Positions::default(),
+            positions: Positions::of_style(style),
             open: false,
             texted: false,
             rewritten: 0,

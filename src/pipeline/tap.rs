@@ -13,9 +13,9 @@ use super::heard::{Ear, Heard};
 use crate::{
     citation::{
         Ledger, Record, Rules,
-        record::{RecordType, is_plain_id},
+        record::{RecordType, Status, path_id},
+        supplement::{self, Supply},
         text,
-        url::source_id,
     },
     marker::{Source, Sources},
     profile::{Opening, Positions},
@@ -34,12 +34,16 @@ pub struct Context {
     pub created: Timestamp,
     /// The id of a message that names none.
     pub fallback_id: String,
+    /// The task that the client says it belongs to.
+    pub task: Option<String>,
     pub rules: Arc<Rules>,
 }
 
 pub struct Tap {
     adapter: Box<dyn Adapter>,
     seen: Seen,
+    /// What a search of our own found.
+    pub(super) supply: Supply,
     context: Context,
     /// The id that a client was told in another dialect. It counts from then on, also where the upstream's comes later.
     told: OnceLock<String>,
@@ -77,7 +81,7 @@ impl Tap {
 
     pub(super) fn with(adapter: Box<dyn Adapter>, context: Context) -> Self {
         let seen = Seen { ledger: Ledger::new(context.link_base.clone()), ..Seen::default() };
-        Self { adapter, seen, context, told: OnceLock::new() }
+        Self { adapter, seen, supply: Supply::None, context, told: OnceLock::new() }
     }
 
     /// Reads a frame; what it said is kept in `heard`, where somebody wants it.
@@ -117,7 +121,7 @@ impl Tap {
 
     /// The id under which the message is found; `None` until it is known.
     pub fn message_id(&self) -> Option<String> {
-        self.told.get().cloned().or_else(|| self.seen.message.as_deref().map(path_id))
+        self.told.get().cloned().or_else(|| self.seen.message.as_deref().map(|id| path_id(id).0))
     }
 
     /// What the model is called until the upstream names it.
@@ -147,6 +151,9 @@ impl Tap {
 
     /// How many sources an event would name.
     pub fn citable(&self) -> usize {
+        if let Supply::Found(_) = self.supply {
+            return self.record(false).citations.iter().filter(|citation| citation.status == Status::Ok).count();
+        }
         self.seen.ledger.kept(&self.context.rules.scores, self.context.created)
     }
 
@@ -159,11 +166,19 @@ impl Tap {
         if let Some(original) = self.seen.message.as_deref().filter(|original| **original != *message_id) {
             metadata.insert("originalMessageId".to_owned(), Value::String(text::line(original, 1024).0));
         }
-        Record {
+        let task_id = self.context.task.as_deref().map(|id| {
+            let (id, original) = path_id(id);
+            if let Some(original) = original {
+                metadata.insert("originalTaskId".to_owned(), Value::String(original));
+            }
+            id
+        });
+        let mut record = Record {
             kind: RecordType::Citations,
             version: 1,
             message_id,
             conversation_id: self.seen.conversation.clone(),
+            task_id,
             provider: self.adapter.provider().unwrap_or("unknown").to_owned(),
             route: self.context.route.clone(),
             source: "default".to_owned(),
@@ -181,7 +196,9 @@ impl Tap {
             citations: view.citations,
             stats: view.stats,
             metadata,
-        }
+        };
+        supplement::join(&mut record, &self.supply, &rules.corroboration);
+        record
     }
 }
 
@@ -202,11 +219,6 @@ impl Sources for Known<'_> {
             content: citation.content.as_deref(),
         })
     }
-}
-
-/// An id that is not plain becomes `x-` and a hash.
-fn path_id(id: &str) -> String {
-    if is_plain_id(id) { id.to_owned() } else { format!("x-{}", source_id(id)) }
 }
 
 impl Sink for Seen {
@@ -236,9 +248,9 @@ impl Sink for Seen {
                 self.any = true;
                 self.ledger.reference(&reference);
             }
-            Signal::Failed { id, position, reason: _ } => self.ledger.failed(id, position),
             Signal::Usage(_) => {}
             Signal::Finish(_) => self.finish = true,
+            Signal::Failed { id, position, code } => self.ledger.failed(id.as_deref(), position, code),
             // What fails after the finish does not unfinish the answer.
             Signal::Fault { .. } => self.fault |= !self.finish,
         }

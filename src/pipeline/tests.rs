@@ -4,10 +4,10 @@ use std::sync::Arc;
 use super::{whole::Passed, *};
 use crate::provider::Kind;
 
-const CARD: &str = "event: STREAM_CHUNK\ndata: {\"message_id\":\"12\",\"patch_op\":[{\"patch_object\":1,\"patch_value\":{\"content_block\":[{\"block_type\":10025,\"block_id\":\"b\",\"content\":{\"search_query_result_block\":{\"results\":[{\"text_card\":{\"index\":1,\"title\":\"T\",\"url\":\"https://a.example.com/\"}}]}}}]}}]}\n\n";
-const END: &str = "event: SSE_REPLY_END\ndata: {\"end_type\":1}\n\n";
+pub(super) const CARD: &str = "event: STREAM_CHUNK\ndata: {\"message_id\":\"12\",\"patch_op\":[{\"patch_object\":1,\"patch_value\":{\"content_block\":[{\"block_type\":10025,\"block_id\":\"b\",\"content\":{\"search_query_result_block\":{\"results\":[{\"text_card\":{\"index\":1,\"title\":\"T\",\"url\":\"https://a.example.com/\"}}]}}}]}}]}\n\n";
+pub(super) const END: &str = "event: SSE_REPLY_END\ndata: {\"end_type\":1}\n\n";
 
-fn context() -> Context {
+pub(super) fn context() -> Context {
     Context {
         route: "r".to_owned(),
         provider: Kind::Doubao,
@@ -15,15 +15,17 @@ fn context() -> Context {
         nonce: "n".to_owned(),
         created: jiff::Timestamp::UNIX_EPOCH,
         fallback_id: "fallback".to_owned(),
+        task: None,
         rules: crate::config::default_rules(),
     }
 }
 
-fn settings(inject: Inject, frame_cap: usize) -> Settings {
+pub(super) fn settings(inject: Inject, frame_cap: usize) -> Settings {
     Settings {
         inject,
         emit_empty: false,
         manner: Manner::default(),
+        supplement: Supplement::Off,
         whole: false,
         frame_cap,
         budget: Budget::new(1 << 20),
@@ -36,7 +38,7 @@ fn pass(inject: Inject, frame_cap: usize, chunks: &[&str], end: crate::pipeline:
 }
 
 /// Upstream pieces as their length, ours as `*`.
-fn shape(passed: &Passed) -> String {
+pub(super) fn shape(passed: &Passed) -> String {
     let parts: Vec<String> = passed
         .pieces
         .iter()
@@ -232,7 +234,7 @@ fn p2_an_adapter_that_panics_leaves_a_passthrough() {
 #[test]
 fn without_a_dialect_the_record_travels_bare() {
     let record = Tap::new(context()).record(false);
-    let frame = native::frame(&record, &crate::provider::Envelope::Bare, &Default::default(), Eol::Lf);
+    let frame = native::frame(&record, &crate::provider::Envelope::Bare, native::Which::Live, Eol::Lf);
     let event = Event::read(&frame);
     assert_eq!(event.name, "citations");
     let read: Option<crate::citation::Record> = event.data.and_then(|data| serde_json::from_str(&data).ok());

@@ -2,8 +2,11 @@
 
 use bytes::Bytes;
 
-use super::{Budget, Context, End, Inject, Out, Pipeline, Settings, Tally};
-use crate::{citation::Record, profile::Manner};
+use super::{Budget, Context, End, Inject, Out, Pipeline, Settings, Supplement, Tally};
+use crate::{
+    citation::{Record, supplement::Supply},
+    profile::Manner,
+};
 
 /// What came of a stream.
 #[derive(Debug, Default)]
@@ -46,23 +49,36 @@ pub fn pass(
     end: End,
     stored: bool,
 ) -> Passed {
+    pass_with(context, settings, chunks, end, stored, &Supply::None)
+}
+
+/// The same, where every search of our own gives `supply`.
+pub fn pass_with(
+    context: Context,
+    settings: Settings,
+    chunks: impl IntoIterator<Item = Bytes>,
+    end: End,
+    stored: bool,
+    supply: &Supply,
+) -> Passed {
     let mut pipeline = Pipeline::new(Some(context), settings);
     let mut passed = Passed::default();
     for chunk in chunks {
         pipeline.push(chunk);
-        drain(&mut pipeline, &mut passed, stored);
+        drain(&mut pipeline, &mut passed, stored, supply);
     }
     pipeline.finish(end);
-    drain(&mut pipeline, &mut passed, stored);
+    drain(&mut pipeline, &mut passed, stored, supply);
     passed.tally = pipeline.tally();
     passed
 }
 
-fn drain(pipeline: &mut Pipeline, passed: &mut Passed, stored: bool) {
+fn drain(pipeline: &mut Pipeline, passed: &mut Passed, stored: bool, supply: &Supply) {
     while let Some(out) = pipeline.take() {
         match out {
             Out::Bytes(bytes) => passed.pieces.push((false, bytes)),
             Out::Event(bytes) => passed.pieces.push((true, bytes)),
+            Out::Await => pipeline.supplemented(supply.clone()),
             Out::Store(record) => passed.record = Some(record),
             Out::Commit(record) => {
                 passed.record = Some(record);
@@ -79,6 +95,7 @@ pub fn document(context: Context, json: Bytes) -> Option<Box<Record>> {
         inject: Inject::Off,
         emit_empty: false,
         manner: Manner::default(),
+        supplement: Supplement::Off,
         whole: true,
         frame_cap: json.len(),
         budget: Budget::new(json.len()),

@@ -2,11 +2,12 @@
 //! that frontends already speak.
 
 pub mod annotate;
+pub mod html;
 pub mod native;
 pub mod openai;
 pub mod shapes;
 
-use std::str::FromStr;
+use std::{collections::BTreeMap, str::FromStr};
 
 use crate::{
     citation::Record,
@@ -95,6 +96,11 @@ pub struct Manner {
 }
 
 impl Manner {
+    /// Are sources added to an answer that was not streamed?
+    pub fn annotates(self) -> bool {
+        self.profile == Profile::Native && self.form == Form::Whole
+    }
+
     /// Does an answer that was not streamed become another?
     pub fn changes_documents(self) -> bool {
         self.profile != Profile::Native || self.form == Form::Whole
@@ -114,23 +120,30 @@ pub struct Opening<'a> {
 
 /// Where the markers of the answer stand in what the client got: of each number, the first, in code points.
 #[derive(Debug, Clone, Default)]
-pub struct Positions(std::collections::BTreeMap<u32, (u64, u64)>);
+pub struct Positions {
+    first: BTreeMap<u32, (u64, u64)>,
+    /// The text is not as the upstream wrote it, and its own offsets mean nothing in it.
+    pub moved: bool,
+}
 
 /// Numbers whose place is remembered; further ones have none.
 const MAX_POSITIONS: usize = 1000;
 
 impl Positions {
+    /// For a text whose markers become this.
+    pub fn of_style(style: Style) -> Self {
+        Self { moved: style != Style::Keep, ..Self::default() }
+    }
+
     pub fn note(&mut self, mark: &Mark) {
-        for number in mark.numbers.iter().copied() {
-            if self.0.len() < MAX_POSITIONS || self.0.contains_key(&number) {
-                self.0.entry(number).or_insert((mark.start, mark.end));
-            }
+        if self.first.len() < MAX_POSITIONS {
+            self.first.entry(mark.number).or_insert((mark.start, mark.end));
         }
     }
 
     /// Start and end of the first marker that names one of the numbers.
     pub fn of(&self, numbers: impl IntoIterator<Item = u32>) -> Option<(u64, u64)> {
-        numbers.into_iter().filter_map(|number| self.0.get(&number).copied()).min()
+        numbers.into_iter().filter_map(|number| self.first.get(&number).copied()).min()
     }
 }
 

@@ -19,18 +19,30 @@ const SNIPPET: usize = 200;
 /// Characters of an excerpt when the line would be too long.
 const SHORT_SNIPPET: usize = 60;
 
-/// Our frame, whole.
-pub fn frame(record: &Record, envelope: &Envelope<'_>, positions: &Positions, eol: Eol) -> Bytes {
-    encode::event(EVENT, &line(record, envelope, positions), eol)
+/// Which of a message's events it is.
+#[derive(Debug, Clone, Copy)]
+pub enum Which<'p> {
+    /// More may follow.
+    Live,
+    /// Where the markers stand is known.
+    Last(&'p Positions),
 }
 
-/// The data line: what is filtered stays with the store; excerpts are cut, then shrunk, then dropped, then the list is cut and says so.
-fn line(record: &Record, envelope: &Envelope<'_>, positions: &Positions) -> String {
+/// Our frame, whole.
+pub fn frame(record: &Record, envelope: &Envelope<'_>, which: Which<'_>, eol: Eol) -> Bytes {
+    encode::event(EVENT, &line(record, envelope, which), eol)
+}
+
+/// The data line: what is filtered or failed stays with the store; excerpts are cut, then shrunk, then dropped, then the list is cut and says so.
+fn line(record: &Record, envelope: &Envelope<'_>, which: Which<'_>) -> String {
     let mut record = record.clone();
     record.citations.retain(|citation| citation.status != Status::Filtered);
+    for round in &mut record.rounds {
+        round.failures.clear();
+    }
     for shrink in [|r: &mut Record| cut_snippets(r, SNIPPET), short_snippets, no_snippets, bare] {
         shrink(&mut record);
-        let line = dressed(&record, envelope, positions);
+        let line = dressed(&record, envelope, which);
         if line.len() < MAX_LINE {
             return line;
         }
@@ -39,7 +51,7 @@ fn line(record: &Record, envelope: &Envelope<'_>, positions: &Positions) -> Stri
     loop {
         let keep = record.citations.len() / 2;
         record.citations.truncate(keep);
-        let line = dressed(&record, envelope, positions);
+        let line = dressed(&record, envelope, which);
         if line.len() < MAX_LINE {
             return line;
         }
@@ -48,7 +60,7 @@ fn line(record: &Record, envelope: &Envelope<'_>, positions: &Positions) -> Stri
             record.queries.clear();
             record.summary = None;
             record.stats.dangling_markers.clear();
-            return dressed(&record, envelope, positions);
+            return dressed(&record, envelope, which);
         }
     }
 }
@@ -141,10 +153,11 @@ struct Choice<'a> {
 #[derive(Serialize)]
 struct Delta<'a> {
     content: &'static str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     annotations: Vec<shapes::Annotation<'a>>,
 }
 
-fn dressed(record: &Record, envelope: &Envelope<'_>, positions: &Positions) -> String {
+fn dressed(record: &Record, envelope: &Envelope<'_>, which: Which<'_>) -> String {
     let json = match *envelope {
         Envelope::DoubaoWeb => {
             serde_json::to_string(&DoubaoWeb { message_id: &record.message_id, patch_op: [], citations: record })
@@ -162,19 +175,23 @@ fn dressed(record: &Record, envelope: &Envelope<'_>, positions: &Positions) -> S
             additional_content: None,
             citations: record,
         }),
-        Envelope::OpenAi { id, model, created } => serde_json::to_string(&OpenAi {
-            id,
-            object: "chat.completion.chunk",
-            created,
-            model,
-            choices: [Choice {
-                index: 0,
-                delta: Delta { content: "", annotations: shapes::annotations(record, positions) },
-                finish_reason: None,
-            }],
-            search_results: shapes::search_results(record),
-            citetap: record,
-        }),
+        Envelope::OpenAi { id, model, created, annotated } => {
+            // Once in a stream: clients collect annotations, so what is said twice is there twice, and
+            // openai-python's `stream()` fails on a second list of them.
+            let annotations = match which {
+                Which::Last(positions) if !annotated => shapes::annotations(record, positions),
+                Which::Last(_) | Which::Live => Vec::new(),
+            };
+            serde_json::to_string(&OpenAi {
+                id: if id.is_empty() { &record.message_id } else { id },
+                object: "chat.completion.chunk",
+                created,
+                model,
+                choices: [Choice { index: 0, delta: Delta { content: "", annotations }, finish_reason: None }],
+                search_results: shapes::search_results(record),
+                citetap: record,
+            })
+        }
         Envelope::Bare => serde_json::to_string(record),
     };
     // The types above have string keys and no failing parts: this cannot fail.

@@ -2,7 +2,11 @@
 
 use serde::Serialize;
 
-use super::{Opening, Positions, Speaker, native, shapes};
+use super::{
+    Opening, Positions, Speaker,
+    native::{self, Which},
+    shapes,
+};
 use crate::{
     citation::Record,
     provider::{Envelope, Reason, Usage},
@@ -146,8 +150,8 @@ impl Speaker for Chunks {
 
     fn citations(&mut self, record: &Record, positions: &Positions, out: &mut Vec<u8>) {
         let Head { id, model, created } = &self.head;
-        let envelope = Envelope::OpenAi { id, model, created: *created };
-        out.extend_from_slice(&native::frame(record, &envelope, positions, Eol::Lf));
+        let envelope = Envelope::OpenAi { id, model, created: *created, annotated: false };
+        out.extend_from_slice(&native::frame(record, &envelope, Which::Last(positions), Eol::Lf));
     }
 
     fn usage(&mut self, usage: Usage, _: &mut Vec<u8>) {

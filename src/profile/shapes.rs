@@ -1,78 +1,88 @@
-//! A record's sources in the shapes that OpenAI-like clients know.
+//! A record in the shapes that OpenAI-like clients know: `url_citation` annotations, as a delta or a message has
+//! them, and Perplexity's `search_results`. Both name pages only: what has no http(s) URL is in the record alone.
+
+use std::collections::HashSet;
 
 use serde::Serialize;
 
 use super::Positions;
-use crate::citation::{
-    Record,
-    record::{Citation, Status},
-    text,
-};
+use crate::citation::{Citation, Record, record::Status, url::link};
 
-/// Characters of an excerpt.
-const SNIPPET: usize = 200;
-
-/// `choices[].delta.annotations[]`, `message.annotations[]`. Clients insist on all four fields.
-#[derive(Debug, Serialize)]
+/// One entry of `annotations`. `@ai-sdk/openai` refuses a chunk where one of the four fields is missing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Annotation<'r> {
     #[serde(rename = "type")]
     kind: &'static str,
-    url_citation: UrlCitation<'r>,
+    pub url_citation: UrlCitation<'r>,
 }
 
-#[derive(Debug, Serialize)]
-struct UrlCitation<'r> {
-    url: &'r str,
-    title: String,
-    start_index: u64,
-    end_index: u64,
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct UrlCitation<'r> {
+    pub url: &'r str,
+    pub title: String,
+    pub start_index: u64,
+    pub end_index: u64,
 }
 
-/// `search_results[]`, as Perplexity has them.
-#[derive(Debug, Serialize)]
+/// One entry of `search_results`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SearchResult<'r> {
-    title: String,
-    url: &'r str,
-    date: Option<&'r str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    snippet: Option<&'r str>,
+    pub title: String,
+    pub url: &'r str,
+    pub date: Option<&'r str>,
+    pub snippet: &'r str,
 }
 
-/// Sources that have a link, with where their first marker stands in the text; 0, 0 where none does.
+/// Every page of the record. Where it is used is what the upstream says, else what `positions` says, else 0 and 0.
 pub fn annotations<'r>(record: &'r Record, positions: &Positions) -> Vec<Annotation<'r>> {
-    let annotation = |(citation, url): (&'r Citation, &'r str)| {
+    let annotation = |(citation, url, title): (&'r Citation, &'r str, String)| {
         let numbers = std::iter::once(citation.number).chain(citation.aliases.iter().copied());
-        let (start_index, end_index) = positions.of(numbers).unwrap_or_default();
-        let url_citation = UrlCitation { url, title: title(citation, url), start_index, end_index };
-        Annotation { kind: "url_citation", url_citation }
+        let told = if positions.moved { None } else { told_span(citation) };
+        let (start_index, end_index) = told.or_else(|| positions.of(numbers)).unwrap_or_default();
+        Annotation { kind: "url_citation", url_citation: UrlCitation { url, title, start_index, end_index } }
     };
-    linked(record).map(annotation).collect()
+    pages(record).map(annotation).collect()
 }
 
-pub fn search_results(record: &Record) -> Vec<SearchResult<'_>> {
-    let result = |(citation, url)| SearchResult {
-        title: title(citation, url),
+pub fn search_results<'r>(record: &'r Record) -> Vec<SearchResult<'r>> {
+    let result = |(citation, url, title): (&'r Citation, &'r str, String)| SearchResult {
+        title,
         url,
-        date: citation.published_at.as_deref(),
-        snippet: citation.content.as_deref().map(|content| text::first_chars(content, SNIPPET)),
+        date: citation.published_at.as_deref().and_then(|time| time.get(..10)),
+        snippet: citation.content.as_deref().unwrap_or_default(),
     };
-    linked(record).map(result).collect()
+    pages(record).map(result).collect()
 }
 
-/// `citations[]`: nothing but links.
+/// `citations`: nothing but links.
 pub fn urls(record: &Record) -> Vec<&str> {
-    linked(record).map(|(_, url)| url).collect()
+    pages(record).map(|(_, url, _)| url).collect()
 }
 
-/// The sources that are kept and have a link.
-pub fn linked(record: &Record) -> impl Iterator<Item = (&Citation, &str)> {
+/// The upstream's own offsets, as its adapter noted them.
+fn told_span(citation: &Citation) -> Option<(u64, u64)> {
+    let index = |key| citation.metadata.get(key)?.as_u64();
+    index("startIndex").zip(index("endIndex"))
+}
+
+/// Citations with a URL, each with a title that no other has: Open WebUI tells sources apart by their titles, and
+/// numbers them wrongly where two are equal. LobeChat shows none if one title is a URL.
+fn pages(record: &Record) -> impl Iterator<Item = (&Citation, &str, String)> {
+    let mut used: HashSet<String> = HashSet::new();
     let kept = record.citations.iter().filter(|citation| citation.status == Status::Ok);
-    kept.filter_map(|citation| Some((citation, citation.url.as_deref()?)))
+    kept.filter_map(move |citation| {
+        let url = citation.url.as_deref()?;
+        let names = [&citation.title, &citation.site_name, &citation.hostname].into_iter().flatten();
+        let name = names.map(|name| name.trim()).find(|name| !name.is_empty() && link(name, None).is_none());
+        let mut title = name.map_or_else(|| format!("Source {}", citation.number), str::to_owned);
+        if used.contains(&title) {
+            title = format!("{title} ({})", citation.number);
+        }
+        used.insert(title.clone());
+        Some((citation, url, title))
+    })
 }
 
-/// Never the link itself: clients then take the source for one without a title.
-pub fn title(citation: &Citation, url: &str) -> String {
-    let names = [&citation.title, &citation.site_name, &citation.hostname];
-    let name = names.into_iter().flatten().find(|name| !name.is_empty() && *name != url);
-    name.cloned().unwrap_or_else(|| format!("Source {}", citation.number))
-}
+#[cfg(test)]
+#[path = "shapes_tests.rs"]
+mod tests;

@@ -3,7 +3,7 @@
 use super::{
     Adapter, Dialect, Envelope, Sink, Unread,
     json::{self, MAX_NESTED, Node},
-    of_dialect, results,
+    of_dialect, openai, results,
 };
 use crate::sse::Event;
 
@@ -25,7 +25,7 @@ impl Detect {
     /// Any chat stream. Search responses are no streams, so they are not looked for.
     pub fn any() -> Self {
         Self {
-            among: &[Dialect::DoubaoWeb, Dialect::Samantha, Dialect::Lexiang],
+            among: &[Dialect::DoubaoWeb, Dialect::Samantha, Dialect::Lexiang, Dialect::OpenAi],
             chosen: None,
             left: Some(MAX_UNDECIDED),
         }
@@ -84,6 +84,8 @@ pub fn sniff(name: &str, data: &str) -> Option<Dialect> {
             Some(Dialect::DoubaoWeb)
         } else if is_lexiang(node) {
             Some(Dialect::Lexiang)
+        } else if openai::is_chat(node) {
+            Some(Dialect::OpenAi)
         } else if results::is_tavily(node) {
             Some(Dialect::Tavily)
         } else if results::is_mcp(node) {

@@ -4,6 +4,7 @@
 mod detect;
 mod doubao;
 pub mod json;
+mod openai;
 mod results;
 pub mod splice;
 mod tencent;
@@ -27,6 +28,8 @@ pub enum Kind {
     Doubao,
     /// Tencent Lexiang.
     Tencent,
+    /// OpenAI-like chat completions, whoever sends them.
+    OpenAi,
     /// A Tavily search response. Read where it is handed in, not on a route.
     Tavily,
     /// The response of an MCP search tool. Read where it is handed in, not on a route.
@@ -37,9 +40,9 @@ pub enum Kind {
 
 impl Kind {
     /// What a route may name.
-    pub const NAMES: &[&str] = &["doubao", "tencent", "auto"];
+    pub const NAMES: &[&str] = &["doubao", "tencent", "openai", "auto"];
     /// What may be named for a capture or a JSON body that is handed in.
-    pub const READ_NAMES: &[&str] = &["doubao", "tencent", "tavily", "mcp", "auto"];
+    pub const READ_NAMES: &[&str] = &["doubao", "tencent", "openai", "tavily", "mcp", "auto"];
 
     /// One of [`Self::READ_NAMES`].
     pub fn read_as(name: &str) -> Option<Self> {
@@ -54,6 +57,7 @@ impl Kind {
         match self {
             Self::Doubao => "doubao",
             Self::Tencent => "tencent",
+            Self::OpenAi => "openai",
             Self::Tavily => "tavily",
             Self::Mcp => "mcp",
             Self::Auto => "auto",
@@ -68,6 +72,7 @@ impl FromStr for Kind {
         match s {
             "doubao" => Ok(Self::Doubao),
             "tencent" => Ok(Self::Tencent),
+            "openai" => Ok(Self::OpenAi),
             "auto" => Ok(Self::Auto),
             _ => Err(()),
         }
@@ -80,6 +85,7 @@ pub enum Dialect {
     DoubaoWeb,
     Samantha,
     Lexiang,
+    OpenAi,
     Tavily,
     Mcp,
 }
@@ -133,11 +139,11 @@ pub enum Signal<'a> {
         queries: Vec<Cow<'a, str>>,
     },
     Reference(Reference<'a>),
-    /// A reference that cannot be one: what tells it from others where it has that, its place, and why.
+    /// A reference that cannot be one: what tells it from others where it has that, its place, and one of [`code`].
     Failed {
         id: Option<String>,
         position: u32,
-        reason: &'static str,
+        code: &'static str,
     },
     /// What the answer cost.
     Usage(Usage),
@@ -182,6 +188,13 @@ pub struct Usage {
     pub total: u64,
 }
 
+/// Why a reference cannot be one, as records and bundles say it. Others rely on these: add, never change.
+pub mod code {
+    pub const NOT_AN_OBJECT: &str = "not_an_object";
+    pub const MISSING_TITLE_AND_URL: &str = "missing_title_and_url";
+    pub const MISSING_TITLE_URL_AND_ID: &str = "missing_title_url_and_id";
+}
+
 /// A frame that should have been readable and was not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unread;
@@ -199,6 +212,8 @@ pub enum Envelope<'a> {
         id: &'a str,
         model: &'a str,
         created: i64,
+        /// The stream has annotations of its own.
+        annotated: bool,
     },
     /// No dialect: the record itself.
     Bare,
@@ -209,6 +224,7 @@ pub fn adapter(kind: Kind) -> Box<dyn Adapter> {
     match kind {
         Kind::Doubao => Box::new(detect::Detect::among(&[Dialect::DoubaoWeb, Dialect::Samantha])),
         Kind::Tencent => Box::new(tencent::Lexiang::default()),
+        Kind::OpenAi => of_dialect(Dialect::OpenAi),
         Kind::Tavily => of_dialect(Dialect::Tavily),
         Kind::Mcp => of_dialect(Dialect::Mcp),
         Kind::Auto => Box::new(detect::Detect::any()),
@@ -220,6 +236,7 @@ fn of_dialect(dialect: Dialect) -> Box<dyn Adapter> {
         Dialect::DoubaoWeb => Box::new(doubao::Web::default()),
         Dialect::Samantha => Box::new(doubao::Samantha),
         Dialect::Lexiang => Box::new(tencent::Lexiang::default()),
+        Dialect::OpenAi => Box::new(openai::Chat::default()),
         Dialect::Tavily => Box::new(results::Results::tavily()),
         Dialect::Mcp => Box::new(results::Results::mcp()),
     }
@@ -230,6 +247,7 @@ pub fn of_document(json: &str) -> Option<Kind> {
     detect::sniff("", json).map(|dialect| match dialect {
         Dialect::DoubaoWeb | Dialect::Samantha => Kind::Doubao,
         Dialect::Lexiang => Kind::Tencent,
+        Dialect::OpenAi => Kind::OpenAi,
         Dialect::Tavily => Kind::Tavily,
         Dialect::Mcp => Kind::Mcp,
     })

@@ -2,7 +2,7 @@
 //! fetched by us; no chat stream is made of them.
 
 use super::{
-    Adapter, Envelope, Reason, Signal, Sink, Trail, Unread, WEB,
+    Adapter, Envelope, Reason, Signal, Sink, Trail, Unread, WEB, code,
     json::{self, MAX_NESTED, Node},
     published,
 };
@@ -123,8 +123,7 @@ fn reference(result: &Node<'_>, position: u32, snippets: &[&str], sink: &mut dyn
     let url = result.text(&["url", "link"]);
     let title = result.text(&["title"]);
     if url.is_none() && title.is_none() {
-        let reason = "a result without title and url";
-        return sink.signal(Signal::Failed { id: None, position, reason });
+        return sink.signal(Signal::Failed { id: None, position, code: code::MISSING_TITLE_AND_URL });
     }
     let site = url.and_then(|url| link(url, None)).map(|link| link.hostname);
     let date = result.any(&["published_date", "publishedDate"]);
@@ -146,6 +145,7 @@ fn reference(result: &Node<'_>, position: u32, snippets: &[&str], sink: &mut dyn
         doc_id: None,
         score: score(result),
         kind: WEB,
+        cited: false,
         metadata: Vec::new(),
     }));
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::{
-    Adapter, Envelope, Reason, Signal, Sink, Trail, Unread,
+    Adapter, Envelope, Reason, Signal, Sink, Trail, Unread, code,
     json::{self, Node},
     published,
 };
@@ -141,8 +141,7 @@ fn reference(node: &Node<'_>, number: Option<u32>, position: u32, sink: &mut dyn
     let url = node.text(&["url"]);
     let title = node.text(&["title"]);
     if target.is_none() && url.is_none() && title.is_none() {
-        let reason = "a reference without title, url and target_id";
-        return sink.signal(Signal::Failed { id: None, position, reason });
+        return sink.signal(Signal::Failed { id: None, position, code: code::MISSING_TITLE_URL_AND_ID });
     }
     let mut metadata = Vec::new();
     let mut note = |key: &'static str, value: Option<String>| {
@@ -171,6 +170,7 @@ fn reference(node: &Node<'_>, number: Option<u32>, position: u32, sink: &mut dyn
         published: node.get("updated_at").and_then(published),
         doc_id: doc_id.map(Cow::Owned),
         kind: CitationType::Knowledge,
+        cited: false,
         metadata,
     }));
 }

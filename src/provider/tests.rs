@@ -17,10 +17,10 @@ impl Sink for Notes {
             Signal::Stage { name, detail, .. } => format!("stage {name} {}", detail.unwrap_or_default()),
             Signal::Round { key, .. } => format!("round {key}"),
             Signal::Reference(reference) => format!("reference {:?}", reference.number),
-            Signal::Failed { reason, .. } => format!("failed {reason}"),
             Signal::Finish(_) => "finish".to_owned(),
             Signal::Usage(usage) => format!("usage {} {} {}", usage.input, usage.output, usage.total),
             Signal::Fault { .. } => "fault".to_owned(),
+            Signal::Failed { code, .. } => format!("failed {code}"),
         });
     }
 }

@@ -1,4 +1,4 @@
-//! The upstream of `citetap demo`: three answers that need no key and no network.
+//! The upstream of `citetap demo`: four answers that need no key and no network.
 
 use std::time::Duration;
 
@@ -10,13 +10,16 @@ use super::script::{Pace, Script, Scripted, steps};
 const SHORTEST: Duration = Duration::from_secs(4);
 const LONGEST: Duration = Duration::from_secs(8);
 
-const CAPTURES: [(&str, &[u8]); 3] = [
+const CAPTURES: [(&str, &[u8]); 4] = [
     ("/doubao", include_bytes!("captures/doubao.sse")),
     ("/tencent", include_bytes!("captures/tencent.sse")),
     ("/doubao-en", include_bytes!("captures/doubao-en.sse")),
+    ("/openai", include_bytes!("captures/openai.sse")),
 ];
+/// What `/openai` answers to a request that does not ask for a stream.
+const WHOLE: (&str, &[u8]) = ("/openai", include_bytes!("captures/openai.json"));
 
-/// `/doubao`, `/tencent` and `/doubao-en`, each with any path below it.
+/// `/doubao`, `/tencent`, `/doubao-en` and `/openai`, each with any path below it.
 ///
 /// The pauses of `pace` are kept in proportion and fitted so that a reply takes 4 to 8 s, divided by `pace.speed`;
 /// [`Pace::INSTANT`] has none to fit. The bytes are the captures', so the message ids are the same each time:
@@ -24,7 +27,9 @@ const CAPTURES: [(&str, &[u8]); 3] = [
 pub fn demo_routes(pace: Pace) -> Vec<Scripted> {
     let route = |(path, sse): (&str, &'static [u8])| {
         let sse = Bytes::from_static(sse);
-        Scripted::new(path, Script::sse_steps(steps(&sse, pace.chunking, &fitted(pace, &sse))))
+        let script = Script::sse_steps(steps(&sse, pace.chunking, &fitted(pace, &sse)));
+        let (whole_path, whole) = WHOLE;
+        Scripted::new(path, if path == whole_path { script.unless_streamed(Script::json(whole)) } else { script })
     };
     CAPTURES.into_iter().map(route).collect()
 }

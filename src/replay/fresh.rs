@@ -10,6 +10,9 @@ use uuid::Uuid;
 use super::script::Step;
 
 const KEYS: [&[u8]; 4] = [b"\"message_id", b"\"msgid", b"\"messageId", b"\"completion_id"];
+/// What an `id` is that of a message in; elsewhere it is that of anything.
+const CHAT: &[u8] = b"\"chat.completion";
+const CHAT_KEY: &[u8] = b"\"id";
 
 /// Shorter ones would be found in places that are no ids.
 const ID_LEN: Range<usize> = 8..65;
@@ -27,7 +30,9 @@ impl FreshIds {
     pub(super) fn find(steps: &[Step]) -> Self {
         let sent = Bytes::from(sent(steps));
         let mut ids: Vec<(Bytes, Vec<usize>)> = Vec::new();
-        for value in KEYS.iter().flat_map(|key| memmem::find_iter(&sent, key).map(|at| at + key.len())) {
+        let chat = memmem::find(&sent, CHAT).map(|_| CHAT_KEY);
+        for value in KEYS.into_iter().chain(chat).flat_map(|key| memmem::find_iter(&sent, key).map(|at| at + key.len()))
+        {
             let range = value_at(&sent, value);
             if ID_LEN.contains(&range.len()) && ids.len() < MAX_IDS {
                 let id = sent.slice(range);

@@ -30,6 +30,8 @@ pub struct Script {
     pub(super) reply: Reply,
     pub(super) cut: Option<u64>,
     fresh: Option<FreshIds>,
+    /// What a request gets that does not ask for a stream.
+    unstreamed: Option<Arc<Script>>,
     /// What every request after the first gets, and whether the first has come.
     then: Option<(Arc<AtomicBool>, Arc<Script>)>,
 }
@@ -206,6 +208,20 @@ impl Script {
         self
     }
 
+    /// Only a request whose JSON says `"stream": true` gets this; others get `whole`, as OpenAI-like services do it.
+    pub fn unless_streamed(mut self, whole: Self) -> Self {
+        self.unstreamed = Some(Arc::new(whole));
+        self
+    }
+
+    /// The script for a request with this body, of which the end may be missing.
+    pub(super) fn asked(self, body: &[u8]) -> Self {
+        match &self.unstreamed {
+            Some(whole) if !asks_for_a_stream(body) => Self::clone(whole),
+            _ => self,
+        }
+    }
+
     /// The script whose turn it is.
     pub(super) fn turn(&self) -> Self {
         match &self.then {
@@ -216,7 +232,7 @@ impl Script {
 
     /// Gives each request its own message ids, so that a capture played again makes a new record.
     ///
-    /// The values of `message_id`, `msgid`, `messageId` and `completion_id` (8 to 64 characters long, also within JSON
+    /// The values of `message_id`, `msgid`, `messageId` and `completion_id`, and of `id` in chat completions (8 to 64 characters long, also within JSON
     /// strings) are the ids; each of them is replaced wherever it stands in the body, by one of the same length and
     /// alphabet: digits for digits (the first one stays, so the number keeps its size), hex for hex. Everything else,
     /// and so every offset and chunk, stays as captured. Without this call all bytes do.
@@ -224,6 +240,7 @@ impl Script {
         if let Reply::Steps(steps) = &self.reply {
             self.fresh = Some(FreshIds::find(steps));
         }
+        self.unstreamed = self.unstreamed.map(|whole| Arc::new(Self::clone(&whole).with_fresh_ids()));
         self
     }
 
@@ -237,7 +254,7 @@ impl Script {
 
     fn with(reply: Reply) -> Self {
         let (status, headers, delay) = (StatusCode::OK, HeaderMap::new(), Duration::ZERO);
-        Self { status, headers, delay, reply, cut: None, fresh: None, then: None }
+        Self { status, headers, delay, reply, cut: None, fresh: None, unstreamed: None, then: None }
     }
 }
 
@@ -283,8 +300,19 @@ fn frames(sse: &[u8]) -> Vec<(usize, usize)> {
     frames
 }
 
+fn asks_for_a_stream(body: &[u8]) -> bool {
+    let dense: Vec<u8> = body.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    memmem::find(&dense, b"\"stream\":true").is_some()
+}
+
 fn is_search(frame: &[u8]) -> bool {
-    const SIGNS: [&[u8]; 5] =
-        [b"search_query_result_block", b"searching\"", b"_retrieval", b"tool_call", b"reference_chunks\":["];
+    const SIGNS: [&[u8]; 6] = [
+        b"search_query_result_block",
+        b"searching\"",
+        b"_retrieval",
+        b"tool_call",
+        b"reference_chunks\":[",
+        b"\"search_results\":[",
+    ];
     SIGNS.iter().any(|sign| memmem::find(frame, sign).is_some())
 }

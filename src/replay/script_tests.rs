@@ -81,7 +81,7 @@ fn fresh_ids_change_the_ids_and_nothing_else() -> Test {
         "data: {\"message_id\":\"35730705466983426\",\"n\":357307054669834261,\"c\":\"77777777777\"}\n\n",
         "data: {\"event_data\":\"{\\\"message_id\\\":\\\"35730705466983426\\\"}\"}\n\n",
         "data: {\"msgid\": 35730705466983426, \"completion_id\":\"3f2a9c04-77aa-4b1c-8d2e-001122334455\"}\n\n",
-        "data: {\"messageId\":\"chatcmpl-AbCdEf12345\",\"message_id\":\"12\",\"message_ids\":[\"11111111111\"]}\n\n",
+        "data: {\"messageId\":\"chatcmpl-AbCdEf12345\",\"message_id\":\"12\",\"message_ids\":[\"11111111111\"],\"id\":\"22222222222\"}\n\n",
     );
     let plain = Script::from_capture(&capture(sse), Pace::INSTANT.chunking(Chunking::Bytes(5)));
     assert_eq!(sent(&plain), sse.as_bytes());
@@ -97,6 +97,7 @@ fn fresh_ids_change_the_ids_and_nothing_else() -> Test {
         assert!(one.contains(kept), "{kept} in {one}");
     }
     assert!(!one.contains("3f2a9c04") && !one.contains("AbCdEf12345"));
+    assert!(one.contains("\"id\":\"22222222222\""), "an id of something else");
     assert_eq!(one.len(), sse.len());
     let mask = |text: &str| text.chars().map(|c| if c.is_ascii_alphanumeric() { '0' } else { c }).collect::<String>();
     assert_eq!(mask(&one), mask(sse));
@@ -107,7 +108,7 @@ fn fresh_ids_change_the_ids_and_nothing_else() -> Test {
 fn a_demo_reply_takes_four_to_eight_seconds() {
     let routes = demo_routes(Pace::LIVE);
     let paths: Vec<_> = routes.iter().map(|route| route.path.as_str()).collect();
-    assert_eq!(paths, ["/doubao", "/tencent", "/doubao-en"]);
+    assert_eq!(paths, ["/doubao", "/tencent", "/doubao-en", "/openai"]);
     for (route, fast) in routes.iter().zip(demo_routes(Pace::LIVE.speed(10.0))) {
         let took = length(&route.script).as_secs_f64();
         assert!((3.99..8.01).contains(&took), "{}: {took}", route.path);
@@ -123,4 +124,28 @@ fn demo_replies_are_the_captures_and_their_ids_can_be_fresh() {
         let Scripted { path, script } = route.with_fresh_ids();
         assert_ne!(sent(&script), sent(&script), "{path} has no message id");
     }
+}
+
+#[test]
+fn the_id_of_a_chat_completion_is_a_messages() -> Test {
+    let sse = "data: {\"id\":\"chatcmpl-AbCdEf12345\",\"object\":\"chat.completion.chunk\"}\n\n".repeat(2);
+    let fresh = Script::from_capture(&capture(&sse), Pace::INSTANT).with_fresh_ids();
+    let (one, two) = (String::from_utf8(sent(&fresh))?, String::from_utf8(sent(&fresh))?);
+    assert!(one != two && one.starts_with("data: {\"id\":\"chatcmpl-") && !one.contains("AbCdEf12345"), "{one}");
+    Ok(())
+}
+
+#[test]
+fn whoever_asks_for_no_stream_gets_the_whole_answer() {
+    let script = Script::sse("data: 1\n\n").unless_streamed(Script::json("{}"));
+    for (body, whole) in [
+        ("", true),
+        ("{}", true),
+        ("{\"stream\":false}", true),
+        ("{\"stream\": true}", false),
+        ("{ \"stream\" :\ntrue", false),
+    ] {
+        assert_eq!(sent(&script.clone().asked(body.as_bytes())) == b"{}", whole, "{body}");
+    }
+    assert_eq!(sent(&Script::sse("data: 1\n\n").asked(b"{}")), b"data: 1\n\n", "one that has only a stream");
 }

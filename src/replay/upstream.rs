@@ -216,6 +216,7 @@ async fn read_body(mut body: Incoming, ticket: &Ticket) -> bytes::Bytes {
 
 async fn answer(script: Option<Script>, head: bool, ticket: Ticket, body: bytes::Bytes) -> Response<ScriptBody> {
     let script = script
+        .map(|script| script.asked(&body))
         .unwrap_or_else(|| Script::json(&br#"{"error":"no script for this path"}"#[..]).status(StatusCode::NOT_FOUND));
     if !script.delay.is_zero() {
         sleep(script.delay).await;

@@ -57,7 +57,7 @@ pub(super) fn app(state: &Weak<App>) -> Result<Arc<App>, Problem> {
     state.upgrade().ok_or_else(Problem::draining)
 }
 
-fn store_problem(_: StoreError) -> Problem {
+pub(super) fn store_problem(_: StoreError) -> Problem {
     tracing::warn!("store read failed");
     Problem::store("the store did not answer")
 }
@@ -107,11 +107,11 @@ async fn one(
     // In flight comes first: a record of an earlier stream of the same id is not what is asked for.
     if let Some(mut watched) = in_flight_of(&app, &tenant, &id, query.provider.as_deref()) {
         let in_time = tokio::time::timeout(wait, watched.wait_for(|state| state.done)).await.is_ok();
-        if !in_time {
-            let record = Arc::clone(&watched.borrow().record);
-            return Ok(formats::in_flight(&record, wanted, &app.config.rules));
-        }
         let last = watched.borrow().record.clone();
+        // What is stored is asked for there, though a search may still add to it.
+        if !in_time && !last.stored {
+            return Ok(formats::in_flight(&last, wanted, &app.config.rules));
+        }
         let stored = app.store.get(&tenant, &id, Some(&last.provider)).await.map_err(store_problem)?;
         // A store that failed leaves what was seen, which says itself that it is not stored; a record of an
         // earlier stream is not what was waited for.
@@ -129,6 +129,18 @@ fn in_flight_of(app: &App, tenant: &str, id: &str, provider: Option<&str>) -> Op
     let watched = app.live.watch(tenant, id)?;
     let fits = provider.is_none_or(|provider| provider == watched.borrow().record.provider);
     fits.then_some(watched)
+}
+
+/// The record of a message as it is now, in flight or stored.
+pub(super) async fn known(app: &App, tenant: &str, id: &str, provider: Option<&str>) -> Result<Record, Problem> {
+    if !is_plain_id(id) {
+        return Err(Problem::bad_id());
+    }
+    if let Some(watched) = in_flight_of(app, tenant, id, provider) {
+        return Ok((*watched.borrow().record).clone());
+    }
+    let entry = app.store.get(tenant, id, provider).await.map_err(store_problem)?;
+    entry.map(|entry| entry.record).ok_or_else(Problem::not_found)
 }
 
 pub(super) fn plain_json(status: StatusCode, body: Vec<u8>) -> Response {
@@ -223,7 +235,10 @@ async fn forget(
     let deleted = tokio::time::timeout(DELETE_WAIT, app.writer.delete(&tenant, &id, provider.as_deref())).await;
     match deleted {
         Ok(Ok(0)) => Err(Problem::not_found()),
-        Ok(Ok(_)) => Ok(StatusCode::NO_CONTENT),
+        Ok(Ok(_)) => {
+            app.live.forget(&tenant, &id, provider.as_deref());
+            Ok(StatusCode::NO_CONTENT)
+        }
         _ => Err(Problem::store("the store did not confirm that the record is gone")),
     }
 }

@@ -22,6 +22,7 @@ use super::{
     outgoing::{Outgoing, Own},
     problem::Problem,
     relay::{self, Answer, Readable, Wants},
+    supplement,
 };
 use crate::{
     config::{Manner, Mapping, Profile, Route},
@@ -153,17 +154,29 @@ async fn chat(
         .find(|(_, mapping)| mapping.models.contains(&ask.model))
         .ok_or_else(|| unknown_model(routes, &ask.model))?;
     let wants = Wants::of(&head.headers, route)?;
-    let mut watch = relay::watch(place, tenant, route, began);
+    let (copy, search) = supplement::begin(app, route).unzip();
+    let mut watch = relay::watch(app, place, tenant, route, search, began);
     let (model, stream) = (ask.model.clone(), ask.stream);
-    let own = own(app, mapping, &ask, &head.headers, &watch).map(|mapped| match mapped {
-        Some(own) => own,
-        None => Own::new(bytes.clone(), share),
-    })?;
+    let mapped = mapped(mapping, &ask, &head.headers, &watch)?;
+    if let Some(mut copy) = copy {
+        // Where the query is said to be somewhere, that is a place in what the upstream gets.
+        copy.add(if route.supplement.query.is_some() { &mapped } else { &bytes });
+        copy.end();
+    }
+    let own = match mapped {
+        Cow::Borrowed(_) => Own::new(bytes.clone(), share),
+        Cow::Owned(mapped) => {
+            let share = Share::of(&app.budget, mapped.len());
+            let share = share.ok_or_else(|| Problem::busy("too many bytes are held already (limits.held_total)"))?;
+            Own::new(mapped.into(), share)
+        }
+    };
     drop(bytes);
 
     let query = head.uri.query().filter(|_| matches!(mapping.to, To::OpenAi) && !mapping.path.contains('?'));
     let target = upstream::target(&route.upstream, &mapping.path, query)
         .map_err(|_| Problem::bad_request("the query is no query"))?;
+    let task = relay::task_of(&mut head.headers);
     of_the_body(&mut head.headers, &mapping.to);
     upstream::request_headers(&mut head.headers, relay::is_trusted(app, peer.ip()), &route.request_headers);
     let mut outgoing = Request::new(Outgoing::Own(own));
@@ -181,7 +194,7 @@ async fn chat(
     let manner =
         manner(&mapping.to, wants.manner, stream, &answer).map_err(|what| Problem::upstream_answer(host, &what))?;
     let settles = manner.form == Form::Whole || answer.readable == Some(Readable::Whole);
-    let mut response = answer.tapped(app, route, watch, Wants { manner, ..wants });
+    let mut response = answer.tapped(app, route, watch, Wants { manner, ..wants }, task);
     response.body_mut().pipeline_mut().name_model(&model);
     if settles {
         return settled(app, host, response).await;
@@ -189,25 +202,12 @@ async fn chat(
     Ok(response.map(|body| AnyBody::Relayed(app.stalls.guard(body))))
 }
 
-/// The mapped body; `None`: it is the client's own.
-fn own(
-    app: &App,
-    mapping: &Mapping,
-    ask: &Ask<'_>,
-    headers: &HeaderMap,
-    watch: &Watch,
-) -> Result<Option<Own>, Problem> {
+/// The upstream's body; borrowed where it is the client's own.
+fn mapped<'b>(mapping: &Mapping, ask: &Ask<'b>, headers: &HeaderMap, watch: &Watch) -> Result<Cow<'b, [u8]>, Problem> {
     let session = headers.get(SESSION).and_then(|session| session.to_str().ok()).map(str::trim);
     let request = watch.request.to_string();
     let beside = Beside { session: session.filter(|session| !session.is_empty()), request: &request };
-    match mapping.body(ask, beside).map_err(Problem::bad_ask)? {
-        Cow::Borrowed(_) => Ok(None),
-        Cow::Owned(mapped) => {
-            let share = Share::of(&app.budget, mapped.len());
-            let share = share.ok_or_else(|| Problem::busy("too many bytes are held already (limits.held_total)"))?;
-            Ok(Some(Own::new(mapped.into(), share)))
-        }
-    }
+    mapping.body(ask, beside).map_err(Problem::bad_ask)
 }
 
 /// What the client said of its body is not true of ours.

@@ -2,20 +2,23 @@
 //! metrics, and its one log line.
 
 use std::{
-    future::Future,
+    future::{Future, ready},
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
-use super::{App, live::InFlight};
+use super::{
+    App,
+    live::InFlight,
+    records::{Put, Records},
+};
 use crate::{
-    citation::Record,
+    citation::{Record, record::Origin, supplement::Supply},
     pipeline::{
         Pipeline,
-        body::{Commit, Keeper, Report},
+        body::{Commit, Keeper, Report, Supplying},
         tap::Tap,
     },
-    store::Entry,
     telemetry::{FrameLabels, InjectionLabels, OutcomeLabels, ProviderLabel, ReasonLabel, RouteLabel},
 };
 
@@ -46,42 +49,34 @@ impl Drop for Place {
 pub struct Watch {
     place: Place,
     pub request: uuid::Uuid,
-    pub route: String,
-    pub tenant: String,
+    pub records: Records,
     pub status: u16,
     pub began: Instant,
     pub first_byte: Duration,
-    created_ms: i64,
     in_flight: Option<InFlight>,
     told_revision: u64,
     told_at: Option<Instant>,
     citations: usize,
+    /// Those of them that the upstream named.
+    extracted: usize,
     /// The record has gone to the store: the message is in flight no more.
     settled: bool,
 }
 
 impl Watch {
-    pub fn new(
-        place: Place,
-        tenant: String,
-        route: String,
-        request: uuid::Uuid,
-        began: Instant,
-        created_ms: i64,
-    ) -> Self {
+    pub fn new(place: Place, records: Records, request: uuid::Uuid, began: Instant) -> Self {
         Self {
             place,
             request,
-            route,
-            tenant,
+            records,
             status: 0,
             began,
             first_byte: Duration::ZERO,
-            created_ms,
             in_flight: None,
             told_revision: 0,
             told_at: None,
             citations: 0,
+            extracted: 0,
             settled: false,
         }
     }
@@ -90,24 +85,21 @@ impl Watch {
         &self.place.0
     }
 
-    fn entry(&self, record: Box<Record>) -> Entry {
-        Entry { tenant: self.tenant.clone(), created_ms: self.created_ms, record: *record }
-    }
-
-    /// Hands the record to the writer; says whether it is stored, first to those who watch.
-    fn keep(&mut self, record: Box<Record>) -> impl Future<Output = bool> + Send + use<> {
-        self.citations = record.citations.len();
+    /// Hands the record to the writer; says whether it is stored, first to those who watch. `told`: an event follows.
+    fn keep(&mut self, record: Box<Record>, told: bool) -> impl Future<Output = bool> + Send + use<> {
         self.settled = true;
         let limit = self.app().config.timeouts.commit;
-        let answer = self.app().writer.put(self.entry(record.clone()));
-        let in_flight = self.in_flight.take();
+        let watched = self.in_flight.take().map(Arc::new);
+        let Put { record, stored, follows } = self.records.put(record, told, watched.as_ref());
+        self.citations = record.citations.len();
+        self.extracted = record.citations.iter().filter(|citation| citation.origin == Origin::Upstream).count();
         async move {
-            let stored = match answer {
-                Ok(answer) => matches!(tokio::time::timeout(limit, answer).await, Ok(Ok(Ok(())))),
+            let stored = match stored {
+                Ok(stored) => matches!(tokio::time::timeout(limit, stored).await, Ok(Ok(Ok(())))),
                 Err(_) => false,
             };
-            if let Some(in_flight) = in_flight {
-                in_flight.update(Record { stored, ..*record }, true);
+            if let Some(watched) = watched {
+                watched.update(Record { stored, ..*record }, follows.is_none());
             }
             stored
         }
@@ -115,9 +107,16 @@ impl Watch {
 }
 
 impl Keeper for Watch {
+    fn supplement(&mut self) -> Supplying {
+        match &self.records.search {
+            Some(search) => search.in_time(self.app()),
+            None => Box::pin(ready(Supply::None)),
+        }
+    }
+
     fn commit(&mut self, record: Box<Record>) -> Commit {
         let app = Arc::clone(self.app());
-        let kept = self.keep(record);
+        let kept = self.keep(record, true);
         Box::pin(async move {
             let began = Instant::now();
             let stored = kept.await;
@@ -128,7 +127,7 @@ impl Keeper for Watch {
 
     fn store(&mut self, record: Box<Record>) {
         let watched = self.in_flight.is_some();
-        let kept = self.keep(record);
+        let kept = self.keep(record, false);
         // The stream does not wait, nor need it be told: the writer counts what it cannot take. Those who
         // watch hear `stored: true` after the commit only, so their last word waits for it aside.
         if watched && let Ok(runtime) = tokio::runtime::Handle::try_current() {
@@ -147,7 +146,7 @@ impl Keeper for Watch {
         let record = tap.record(false);
         match &self.in_flight {
             Some(in_flight) => in_flight.update(record, false),
-            None => self.in_flight = Some(self.app().live.begin(&self.tenant, record)),
+            None => self.in_flight = Some(self.app().live.begin(&self.records.owner.tenant, record)),
         }
         self.told_revision = revision;
         self.told_at = Some(Instant::now());
@@ -155,11 +154,15 @@ impl Keeper for Watch {
 
     fn ended(&mut self, report: &Report, pipeline: &Pipeline) {
         let tally = pipeline.tally();
+        if tally.frames > 0 {
+            self.records.ended(tally.finished);
+        }
+        let of_route = &self.records.owner.route;
         let metrics = &self.app().metrics;
-        let route = RouteLabel { route: self.route.clone() };
+        let route = RouteLabel { route: of_route.clone() };
         let outcome = report.outcome.as_str();
         let provider = pipeline.tap().and_then(Tap::provider).unwrap_or("none");
-        metrics.outcomes.get_or_create(&OutcomeLabels { route: self.route.clone(), outcome }).inc();
+        metrics.outcomes.get_or_create(&OutcomeLabels { route: of_route.clone(), outcome }).inc();
         metrics.duration.get_or_create(&route).observe(self.began.elapsed().as_secs_f64());
         metrics.relayed.inc_by(report.bytes_out);
         let frames = |kind, count| {
@@ -177,9 +180,9 @@ impl Keeper for Watch {
         if tally.panicked {
             metrics.tap_skipped.get_or_create(&ReasonLabel { reason: "panic" }).inc();
         }
-        if self.citations > 0 {
+        if self.extracted > 0 {
             let labels = ProviderLabel { provider: provider.to_owned() };
-            metrics.citations.get_or_create(&labels).inc_by(self.citations as u64);
+            metrics.citations.get_or_create(&labels).inc_by(self.extracted as u64);
         }
         if tally.frames > 0 {
             let result = match (tally.injected, tally.finished) {
@@ -191,7 +194,7 @@ impl Keeper for Watch {
         }
         tracing::info!(
             request = %self.request,
-            route = self.route,
+            route = of_route,
             provider,
             status = self.status,
             outcome,

@@ -12,12 +12,13 @@ use crate::citation::Record;
 /// Where a message stands.
 #[derive(Debug, Clone)]
 pub struct State {
+    /// Stored already, and not done: a search of our own may still add to it.
     pub record: Arc<Record>,
     /// Its stream is over for those who wait: the record is as stored as it will be.
     pub done: bool,
 }
 
-/// Tenant and message id. Bounded by the cap on streams.
+/// Tenant and message id. Bounded by the caps on streams and on searches beside them.
 type Key = (String, String);
 
 #[derive(Debug, Default, Clone)]
@@ -38,6 +39,19 @@ impl Live {
         let (sender, _) = watch::channel(State { record: Arc::new(record), done: false });
         self.lock().insert(key.clone(), sender.clone());
         InFlight { live: self.clone(), key, sender }
+    }
+
+    /// A record was deleted: it is not found here either. One that is not stored yet was not meant.
+    pub fn forget(&self, tenant: &str, id: &str, provider: Option<&str>) {
+        let is_meant = |sender: &watch::Sender<State>| {
+            let record = &sender.borrow().record;
+            record.stored && provider.is_none_or(|provider| provider == record.provider)
+        };
+        let key = (tenant.to_owned(), id.to_owned());
+        let mut messages = self.lock();
+        if messages.get(&key).is_some_and(is_meant) {
+            messages.remove(&key);
+        }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, watch::Sender<State>>> {

@@ -14,10 +14,15 @@ mod normalize;
 mod ops;
 mod outgoing;
 pub mod problem;
+mod records;
 mod relay;
+mod render;
+mod request;
 mod search;
 mod stall;
 mod stalled;
+mod supplement;
+mod tasks;
 
 use std::{
     net::SocketAddr,
@@ -66,11 +71,16 @@ pub struct App {
     cut: CancellationToken,
     /// Turns at `/normalize`.
     normalizing: Semaphore,
+    /// Turns at `/tasks`.
+    reading: Semaphore,
     /// In seconds since the epoch.
     started: i64,
     /// `None` without a key.
     search: Option<Tavily>,
     searching: Semaphore,
+    /// Copies of requests whose query is searched for.
+    copies: Arc<Budget>,
+    supplementing: Semaphore,
     api: axum::Router,
 }
 
@@ -98,9 +108,14 @@ impl App {
             normalizing: Semaphore::new(normalize::MAX_AT_ONCE),
             api: citations::router(app.clone())
                 .merge(normalize::router(app.clone()))
-                .merge(search::router(app.clone())),
+                .merge(render::router(app.clone()))
+                .merge(search::router(app.clone()))
+                .merge(tasks::router(app.clone())),
+            reading: Semaphore::new(tasks::MAX_AT_ONCE),
             search: Tavily::new(&config.search, config.timeouts.connect),
             searching: Semaphore::new(search::MAX_AT_ONCE),
+            copies: Budget::new(supplement::MAX_COPIES),
+            supplementing: Semaphore::new(supplement::MAX_AT_ONCE),
             store,
             writer,
             metrics,
@@ -156,5 +171,7 @@ impl App {
 
 /// Paths that a tenant asks; they win over a route with prefix `/`.
 fn is_api(path: &str) -> bool {
-    matches!(path, "/citations" | "/normalize" | "/search") || path.starts_with("/citations/")
+    matches!(path, "/citations" | "/normalize" | "/render" | "/search" | "/tasks")
+        || path.starts_with("/citations/")
+        || path.starts_with("/tasks/")
 }

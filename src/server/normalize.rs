@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     citation::{Record, Rules},
-    pipeline::{Budget, Context, End, Inject, Settings, hold::Hold, whole},
+    pipeline::{Budget, Context, End, Inject, Settings, Supplement, hold::Hold, whole},
     profile::Manner,
     provider::{self, Kind, json},
     replay::{self, MAX_CAPTURE},
@@ -35,7 +35,7 @@ const SHOWN_KEY: usize = 32;
 
 const ACCEPTED: &str = "accepted are a capture of a stream (raw SSE, `curl -N` output, one JSON payload per line, HAR) \
                         or one JSON body: a Doubao frame or message (patch_op, content_block), a Tencent Lexiang \
-                        frame or answer, a Tavily response (query, results), an MCP tool response \
+                        frame or answer, an OpenAI-like chunk or completion (choices), a Tavily response (query, results), an MCP tool response \
                         (response.webSearchResult.results, response.results)";
 
 pub fn router(app: Weak<App>) -> Router {
@@ -147,6 +147,7 @@ fn capture(bytes: &Bytes, kind: Kind, rules: Arc<Rules>) -> Result<Box<Record>, 
         inject: Inject::Off,
         emit_empty: false,
         manner: Manner::default(),
+        supplement: Supplement::Off,
         whole: false,
         frame_cap: len,
         budget: Budget::new(len),
@@ -173,6 +174,7 @@ fn context(provider: Kind, rules: Arc<Rules>) -> Context {
         nonce: uuid::Uuid::new_v4().simple().to_string(),
         created: jiff::Timestamp::now(),
         fallback_id: uuid::Uuid::now_v7().to_string(),
+        task: None,
         rules,
     }
 }

@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use super::relay::RequestBody;
+use super::request::RequestBody;
 use crate::pipeline::{body::BoxError, hold::Share};
 
 /// A body of our own goes out in pieces of this size, so that it is held, and counted as held, until it was taken.

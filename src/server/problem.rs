@@ -4,6 +4,9 @@
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
+use serde_json::Value;
+
+use crate::citation::reading::SearchReadCursor;
 
 use crate::{mapping::Refusal, pipeline::body::Outcome, profile::openai};
 
@@ -15,6 +18,8 @@ pub struct Problem {
     title: &'static str,
     detail: String,
     retry_after: Option<u32>,
+    /// Where a consumer stands, for one that is elsewhere.
+    current: Option<Value>,
     /// The key of a request that it is about.
     param: Option<&'static str>,
 }
@@ -25,11 +30,13 @@ struct Json<'a> {
     title: &'a str,
     status: u16,
     detail: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    current: Option<&'a Value>,
 }
 
 impl Problem {
     fn new(status: StatusCode, kind: &'static str, title: &'static str, detail: impl Into<String>) -> Self {
-        Self { status, kind, title, detail: detail.into(), retry_after: None, param: None }
+        Self { status, kind, title, detail: detail.into(), retry_after: None, current: None, param: None }
     }
 
     pub fn no_route(path_hint: &str) -> Self {
@@ -86,6 +93,33 @@ impl Problem {
     pub fn bad_id() -> Self {
         let detail = "a message id is 1 to 128 characters of A-Z a-z 0-9 . _ : -";
         Self::new(StatusCode::BAD_REQUEST, "bad-id", "Not a message id", detail)
+    }
+
+    /// As [`bad_id`](Self::bad_id), of something else.
+    pub fn bad_path_id(what: &str) -> Self {
+        let detail = format!("a {what} id is 1 to 128 characters of A-Z a-z 0-9 . _ : -");
+        Self::new(StatusCode::BAD_REQUEST, "bad-id", "Not an id", detail)
+    }
+
+    pub fn unknown_task() -> Self {
+        let detail = "there is no record of this task; it may be unknown, expired or forgotten";
+        Self::new(StatusCode::NOT_FOUND, "unknown-task", "Unknown task", detail)
+    }
+
+    pub fn unknown_cursor() -> Self {
+        let detail = "this consumer has committed nothing of this task";
+        Self::new(StatusCode::NOT_FOUND, "unknown-cursor", "No cursor yet", detail)
+    }
+
+    /// Says where the consumer stands: `null` where it has committed nothing.
+    pub fn cursor_conflict(detail: &str, current: Option<&SearchReadCursor>) -> Self {
+        let problem = Self::new(StatusCode::CONFLICT, "cursor-conflict", "The cursor is elsewhere", detail);
+        Self { current: Some(serde_json::to_value(current).unwrap_or_default()), ..problem }
+    }
+
+    pub fn too_many_consumers(limit: usize) -> Self {
+        let detail = format!("{limit} consumers have a cursor in this task already");
+        Self::new(StatusCode::CONFLICT, "too-many-consumers", "Too many consumers", detail)
     }
 
     pub fn refused(what: &str) -> Self {
@@ -181,6 +215,7 @@ impl Problem {
             title: self.title,
             status: self.status.as_u16(),
             detail: &self.detail,
+            current: self.current.as_ref(),
         };
         let json = serde_json::to_vec(&json).unwrap_or_default();
         self.dressed("application/problem+json", json)

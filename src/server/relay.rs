@@ -2,22 +2,19 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
-    pin::Pin,
     str::FromStr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    task::{Context as Task, Poll},
     time::Instant,
 };
 
-use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version,
     header::{self, HeaderName},
 };
-use http_body::{Body, Frame, SizeHint};
+use http_body::Body;
 use hyper::body::Incoming;
 
 use super::{
@@ -25,12 +22,15 @@ use super::{
     keeper::{Place, Watch},
     outgoing::Outgoing,
     problem::Problem,
+    records::{Owner, Records},
+    request::RequestBody,
+    supplement::{self, Search},
 };
 use crate::{
     config::{Inject, Manner, Profile, Provider, Route},
     pipeline::{
-        Context, Pipeline, Settings,
-        body::{BoxError, Clocks, TapBody},
+        Context, Pipeline, Settings, Supplement,
+        body::{Clocks, TapBody},
     },
     telemetry::{ReasonLabel, RequestLabels, RouteLabel},
     upstream,
@@ -39,6 +39,8 @@ use crate::{
 const INJECT: HeaderName = HeaderName::from_static("x-citetap-inject");
 const PROFILE: HeaderName = HeaderName::from_static("x-citetap-profile");
 const MARKERS: HeaderName = HeaderName::from_static("x-citetap-markers");
+/// The task that the message belongs to, for `/tasks`. Ours to read, not the upstream's.
+const TASK: HeaderName = HeaderName::from_static("x-task-id");
 const NONCE: HeaderName = HeaderName::from_static("x-citetap-nonce");
 /// Also the id of a message that names none.
 pub(super) const REQUEST: HeaderName = HeaderName::from_static("x-citetap-request");
@@ -73,26 +75,37 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: SocketAddr) 
     let target = upstream::target(&route.upstream, rest, head.uri.query())
         .map_err(|_| Problem::bad_request("the path is no path"))?;
 
+    let task = task_of(&mut head.headers);
     let trusted = is_trusted(&app, peer.ip());
     upstream::request_headers(&mut head.headers, trusted, &route.request_headers);
     let over = Arc::new(AtomicBool::new(false));
-    let body = RequestBody { inner: body, left: limit, over: Arc::clone(&over) };
+    let (copy, search) = supplement::begin(&app, route).unzip();
+    let body = RequestBody { inner: body, left: limit, over: Arc::clone(&over), copy };
     let mut outgoing = Request::new(Outgoing::Relayed(body));
     let head_only = head.method == Method::HEAD;
     *outgoing.method_mut() = head.method;
     *outgoing.uri_mut() = target;
     *outgoing.headers_mut() = head.headers;
 
-    let mut watch = watch(place, tenant, route, began);
+    let mut watch = watch(&app, place, tenant, route, search, began);
     let answer = send(&app, route, outgoing, &over, &mut watch).await?;
     if wants.manner.profile != Profile::Native && answer.status().as_u16() >= 400 {
         return Ok(foreign::error(answer).await);
     }
-    Ok(respond(&app, route, answer, watch, wants, head_only))
+    Ok(respond(&app, route, answer, watch, wants, task, head_only))
 }
 
-pub(super) fn watch(place: Place, tenant: String, route: &Route, began: Instant) -> Watch {
-    Watch::new(place, tenant, route.name.clone(), uuid::Uuid::now_v7(), began, jiff::Timestamp::now().as_millisecond())
+pub(super) fn watch(
+    app: &Arc<App>,
+    place: Place,
+    tenant: String,
+    route: &Route,
+    search: Option<Search>,
+    began: Instant,
+) -> Watch {
+    let created_ms = jiff::Timestamp::now().as_millisecond();
+    let owner = Owner { app: Arc::clone(app), route: route.name.clone(), tenant, created_ms };
+    Watch::new(place, Records::new(owner, search), uuid::Uuid::now_v7(), began)
 }
 
 /// Sends the request on and waits for the head of its answer. `over` says that the client sent too much.
@@ -137,6 +150,7 @@ fn respond(
     answer: Response<Incoming>,
     watch: Watch,
     mut wants: Wants,
+    task: Option<String>,
     head_only: bool,
 ) -> Response<AnyBody> {
     let mut answer = Answer::new(route, answer);
@@ -146,7 +160,7 @@ fn respond(
     if answer.readable == Some(Readable::Whole) && wants.manner.profile != Profile::Native {
         wants.manner.form = wants.manner.profile.form_of_whole();
     }
-    answer.tapped(app, route, watch, wants).map(|body| AnyBody::Relayed(app.stalls.guard(body)))
+    answer.tapped(app, route, watch, wants, task).map(|body| AnyBody::Relayed(app.stalls.guard(body)))
 }
 
 /// An upstream's answer whose body has not been read yet.
@@ -173,10 +187,15 @@ impl Answer {
         self,
         app: &Arc<App>,
         route: &Route,
-        watch: Watch,
+        mut watch: Watch,
         wants: Wants,
+        task: Option<String>,
     ) -> Response<TapBody<Incoming, Watch>> {
         let Self { mut head, readable, body } = self;
+        if readable.is_none() {
+            // There will be no record for it.
+            watch.records.search = None;
+        }
         let Wants { inject, manner } = wants;
         let nonce = uuid::Uuid::new_v4().simple().to_string();
         let context = readable.map(|_| Context {
@@ -186,6 +205,7 @@ impl Answer {
             nonce: nonce.clone(),
             created: jiff::Timestamp::now(),
             fallback_id: watch.request.to_string(),
+            task,
             rules: Arc::clone(&app.config.rules),
         });
         if let Some(readable) = readable {
@@ -212,6 +232,7 @@ impl Answer {
             inject,
             emit_empty: route.emit_empty,
             manner,
+            supplement: if watch.records.search.is_some() { route.supplement.when } else { Supplement::Off },
             whole: readable == Some(Readable::Whole),
             frame_cap: app.config.limits.frame,
             budget: Arc::clone(&app.budget),
@@ -322,6 +343,13 @@ fn asked<T: FromStr>(headers: &HeaderMap, name: &HeaderName, otherwise: T, what:
     asked.ok_or_else(|| Problem::bad_request(what))
 }
 
+/// Takes the header out: the upstream never sees it. Of several the first counts, and an empty one says nothing.
+pub(super) fn task_of(headers: &mut HeaderMap) -> Option<String> {
+    let task = headers.remove(TASK)?;
+    let task = String::from_utf8_lossy(task.as_bytes()).trim().to_owned();
+    (!task.is_empty()).then_some(task)
+}
+
 /// The route with the longest prefix, which ends at a slash or at the path's end, and what follows it.
 pub(super) fn find<'r, 'p>(routes: &'r [Route], path: &'p str) -> Option<(&'r Route, &'p str)> {
     routes.iter().find_map(|route| {
@@ -347,41 +375,4 @@ fn has_dot_segments(path: &str) -> bool {
 
 pub(super) fn is_trusted(app: &App, peer: IpAddr) -> bool {
     app.config.trusted_proxies.iter().any(|net| net.contains(&peer.to_canonical()))
-}
-
-/// The client's body, as it comes, up to the limit.
-pub struct RequestBody {
-    inner: Incoming,
-    left: u64,
-    over: Arc<AtomicBool>,
-}
-
-impl Body for RequestBody {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let this = self.get_mut();
-        Pin::new(&mut this.inner).poll_frame(task).map(|frame| {
-            let frame = frame?.map_err(BoxError::from);
-            if let Some(data) = frame.as_ref().ok().and_then(Frame::data_ref) {
-                match this.left.checked_sub(data.len() as u64) {
-                    Some(left) => this.left = left,
-                    None => {
-                        this.over.store(true, Ordering::Relaxed);
-                        return Some(Err("the request body is too large".into()));
-                    }
-                }
-            }
-            Some(frame)
-        })
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
-    }
 }

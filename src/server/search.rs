@@ -37,22 +37,21 @@ async fn search(State(state): State<Weak<App>>, body: Body) -> Result<Response, 
         .searching
         .try_acquire()
         .map_err(|_| Problem::busy(format!("{MAX_AT_ONCE} searches are under way already")))?;
-    let found = find(&app, service, &query).await;
-    let result = found.as_ref().map_or_else(SearchError::kind, |_| "ok");
-    app.metrics.searches.get_or_create(&ResultLabel { result }).inc();
-    match found {
-        Ok(record) => Ok(plain_json(StatusCode::OK, serde_json::to_vec(&record).unwrap_or_default())),
-        Err(error) => {
-            tracing::warn!(why = error.kind(), "search failed");
-            Err(problem(error))
-        }
-    }
+    let record = find(&app, service, &query).await.map_err(problem)?;
+    Ok(plain_json(StatusCode::OK, serde_json::to_vec(&record).unwrap_or_default()))
 }
 
-async fn find(app: &App, service: &Tavily, query: &Query) -> Result<Box<Record>, SearchError> {
+/// One search, counted, whoever asks for it.
+pub(super) async fn find(app: &App, service: &Tavily, query: &Query) -> Result<Box<Record>, SearchError> {
     let context = supplement::context(std::sync::Arc::clone(&app.config.rules));
-    let answer = service.search(query).await?;
-    let (record, dropped) = supplement::record(context, query, answer)?;
+    let answer = service.search(query).await;
+    let found = answer.and_then(|answer| supplement::record(context, query, answer));
+    let result = found.as_ref().map_or_else(SearchError::kind, |_| "ok");
+    app.metrics.searches.get_or_create(&ResultLabel { result }).inc();
+    if let Err(error) = &found {
+        tracing::warn!(why = error.kind(), "search failed");
+    }
+    let (record, dropped) = found?;
     app.metrics.search_dropped.inc_by(dropped.into());
     Ok(record)
 }

@@ -1,14 +1,22 @@
 //! Records in memory: for tests, demos and sidecars that need no history beyond a restart.
 
 mod index;
+mod progress;
 
 use std::{
     cmp::Reverse,
     sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-use self::index::{Held, Index, Wanted};
-use super::{Entry, Filter, Fut, Page, Store, StoreError, page::Pager};
+use self::{
+    index::{Held, Index, Wanted},
+    progress::MAX_SOURCES,
+};
+use super::{
+    Cursor, Entry, Filter, Fut, Page, Store, StoreError,
+    page::Pager,
+    task::{Advance, Advanced, Progress},
+};
 
 /// Beyond this many records the oldest go.
 pub const MAX_RECORDS: usize = 100_000;
@@ -96,6 +104,45 @@ impl Store for MemoryStore {
                 inner.remove(key);
             }
             Ok(gone.len() as u64)
+        })
+    }
+
+    fn task<'a>(
+        &'a self,
+        tenant: &'a str,
+        task: &'a str,
+        after: Option<&'a Cursor>,
+        limit: usize,
+    ) -> Fut<'a, Result<Page, StoreError>> {
+        Box::pin(async move {
+            let mut pager = Pager::of(limit);
+            let inner = self.read()?;
+            for held in inner.of_task(tenant, task, after) {
+                if pager.is_over() {
+                    break;
+                }
+                pager.push(held.entry.clone(), held.weight);
+            }
+            Ok(pager.finish())
+        })
+    }
+
+    fn progress<'a>(
+        &'a self,
+        tenant: &'a str,
+        task: &'a str,
+        consumer: &'a str,
+    ) -> Fut<'a, Result<Option<Progress>, StoreError>> {
+        Box::pin(async move { Ok(self.read()?.readers.get(tenant, task, consumer)) })
+    }
+
+    fn advance<'a>(&'a self, advance: &'a Advance) -> Fut<'a, Result<Advanced, StoreError>> {
+        Box::pin(async move {
+            let mut inner = self.write()?;
+            if inner.of_task(&advance.tenant, &advance.task, None).next().is_none() {
+                return Ok(Advanced::NoTask);
+            }
+            Ok(inner.readers.advance(advance, MAX_SOURCES))
         })
     }
 

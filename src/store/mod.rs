@@ -2,6 +2,7 @@
 
 pub mod memory;
 pub mod sqlite;
+pub mod task;
 pub mod writer;
 
 mod cursor;
@@ -13,6 +14,7 @@ mod tests;
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
 use crate::{citation::record::Record, config::StoreUrl};
+use task::{Advance, Advanced, Progress};
 
 pub use memory::MemoryStore;
 pub use sqlite::SqliteStore;
@@ -52,7 +54,7 @@ pub struct Filter {
     pub cursor: Option<Cursor>,
 }
 
-/// The last entry of the page before: lists go on strictly after it.
+/// The last entry of the page before: lists, and a task's records, go on strictly after it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor {
     pub created_ms: i64,
@@ -88,6 +90,23 @@ pub trait Store: Send + Sync + 'static {
         id: &'a str,
         provider: Option<&'a str>,
     ) -> Fut<'a, Result<u64, StoreError>>;
+    /// The records of a task, oldest first. The limit is as a filter's.
+    fn task<'a>(
+        &'a self,
+        tenant: &'a str,
+        task: &'a str,
+        after: Option<&'a Cursor>,
+        limit: usize,
+    ) -> Fut<'a, Result<Page, StoreError>>;
+    /// `None`: this consumer has committed nothing.
+    fn progress<'a>(
+        &'a self,
+        tenant: &'a str,
+        task: &'a str,
+        consumer: &'a str,
+    ) -> Fut<'a, Result<Option<Progress>, StoreError>>;
+    /// One transaction, which compares and changes; durable when it returns.
+    fn advance<'a>(&'a self, advance: &'a Advance) -> Fut<'a, Result<Advanced, StoreError>>;
     /// Removes what was created before `before_ms`; returns how many.
     fn sweep(&self, before_ms: i64) -> Fut<'_, Result<u64, StoreError>>;
     /// Can it read and write right now?
@@ -102,6 +121,8 @@ pub enum StoreError {
     Engine(String),
     /// What was read is not what was asked for: never served.
     Mismatch,
+    /// There is no record any more that could be changed.
+    Gone,
     /// The writer's queue is full.
     Full,
     /// The writer has stopped, or the engine was closed.
@@ -121,6 +142,7 @@ impl fmt::Display for StoreError {
         match self {
             Self::Engine(what) => write!(f, "store: {what}"),
             Self::Mismatch => f.write_str("store: a record does not carry the key it was stored under"),
+            Self::Gone => f.write_str("store: the record is gone"),
             Self::Full => f.write_str("store: the write queue is full"),
             Self::Closed => f.write_str("store: closed"),
         }

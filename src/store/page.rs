@@ -13,7 +13,12 @@ pub(super) struct Pager {
 
 impl Pager {
     pub(super) fn new(filter: &Filter) -> Self {
-        let limit = match filter.limit {
+        Self::of(filter.limit)
+    }
+
+    /// With the limit as a filter has it.
+    pub(super) fn of(limit: usize) -> Self {
+        let limit = match limit {
             0 => PAGE_DEFAULT,
             limit => limit.min(PAGE_MAX),
         };

@@ -4,6 +4,7 @@ mod error;
 mod query;
 mod row;
 mod schema;
+mod tasks;
 #[cfg(test)]
 mod tests;
 
@@ -23,7 +24,12 @@ use self::{
     error::engine,
     row::{NewRow, read},
 };
-use super::{Entry, Filter, Fut, Page, Store, StoreError, page::Pager};
+use super::{
+    Cursor, Entry, Filter, Fut, Page, Store, StoreError,
+    page::Pager,
+    task::{Advance, Advanced, Progress},
+};
+use crate::citation::bundle::task_id;
 
 /// Reads that may run at once; further ones wait.
 const READERS: u32 = 4;
@@ -173,6 +179,47 @@ impl Store for SqliteStore {
             })
             .await
         })
+    }
+
+    fn task<'a>(
+        &'a self,
+        tenant: &'a str,
+        task: &'a str,
+        after: Option<&'a Cursor>,
+        limit: usize,
+    ) -> Fut<'a, Result<Page, StoreError>> {
+        Box::pin(async move {
+            let mut pager = Pager::of(limit);
+            let after = after.cloned().unwrap_or_else(tasks::start);
+            let query = sqlx::query(tasks::OF_TASK).bind(tenant).bind(task);
+            let query = query.bind(after.created_ms).bind(after.provider).bind(after.id);
+            let mut rows = query.bind(i64::try_from(pager.wanted()).unwrap_or(i64::MAX)).fetch(&self.readers);
+            while let Some(row) = rows.try_next().await.map_err(engine)? {
+                if pager.is_over() {
+                    break;
+                }
+                let (entry, weight) = read(tenant, &row)?;
+                // As everywhere: never what was not asked for.
+                if task_id(&entry.record) != task {
+                    return Err(StoreError::Mismatch);
+                }
+                pager.push(entry, weight);
+            }
+            Ok(pager.finish())
+        })
+    }
+
+    fn progress<'a>(
+        &'a self,
+        tenant: &'a str,
+        task: &'a str,
+        consumer: &'a str,
+    ) -> Fut<'a, Result<Option<Progress>, StoreError>> {
+        Box::pin(tasks::progress(&self.readers, tenant, task, consumer))
+    }
+
+    fn advance<'a>(&'a self, advance: &'a Advance) -> Fut<'a, Result<Advanced, StoreError>> {
+        Box::pin(self.write(async |tx: &mut Transaction<'_, Sqlite>| tasks::advance(tx, advance).await))
     }
 
     fn sweep(&self, before_ms: i64) -> Fut<'_, Result<u64, StoreError>> {

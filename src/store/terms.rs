@@ -72,7 +72,12 @@ pub(super) fn weight(entry: &Entry) -> usize {
             + list(&citation.snippets)
             + map_weight(&citation.metadata)
     });
+    let rounds = record.rounds.iter().map(|round| {
+        let ids = round.failures.iter().map(|failure| size_of_val(failure) + text(&failure.id));
+        size_of_val(round) + list(&round.queries) + text(&round.summary) + ids.sum::<usize>()
+    });
     size_of::<Entry>()
+        + rounds.sum::<usize>()
         + text(&record.summary)
         + list(&record.queries)
         + map_weight(&record.metadata)

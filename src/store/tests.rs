@@ -1,12 +1,17 @@
 //! What every engine must do, run over each of them.
 
 mod lists;
+mod tasks;
 
 use std::sync::Arc;
 
 use serde_json::{Map, json};
 
 use self::lists::{a_page_is_bounded, filters_select, hostile_text_is_only_text, pages_to_the_end};
+use self::tasks::{
+    a_closed_store_has_no_tasks, a_cursor_moves_on_and_never_back, a_tasks_records_oldest_first, cursors_are_bounded,
+    cursors_belong_to_a_tenant_and_a_task, cursors_go_with_their_task, of_commits_at_once_the_furthest_wins,
+};
 use super::*;
 use crate::citation::record::{Citation, CitationType, Origin, RecordType, Stats, Status};
 
@@ -37,6 +42,7 @@ pub(crate) fn entry(tenant: &str, provider: &str, id: &str, created_ms: i64) -> 
         version: 1,
         message_id: id.to_owned(),
         conversation_id: None,
+        task_id: None,
         provider: provider.to_owned(),
         route: "r".to_owned(),
         source: "default".to_owned(),
@@ -85,6 +91,13 @@ conformance!(
     many_writers_at_once,
     large_records,
     a_closed_store_says_so,
+    a_tasks_records_oldest_first,
+    a_cursor_moves_on_and_never_back,
+    cursors_belong_to_a_tenant_and_a_task,
+    cursors_go_with_their_task,
+    of_commits_at_once_the_furthest_wins,
+    cursors_are_bounded,
+    a_closed_store_has_no_tasks,
 );
 
 async fn gives_back_what_was_put(store: Arc<dyn Store>) {

@@ -23,7 +23,10 @@ use tokio::sync::{
 };
 
 use self::task::{Job, Task};
-use super::{Entry, Store, StoreError};
+use super::{
+    Entry, Store, StoreError,
+    task::{Advance, Advanced},
+};
 
 /// A handle on the task. When the last one goes, the task flushes and closes the store, as after [`Writer::shutdown`].
 #[derive(Clone)]
@@ -82,8 +85,21 @@ impl Writer {
     /// Hands an entry over without waiting. The receiver tells when it is durable; dropping it changes nothing.
     /// A receiver that ends without a value means that the task died: not stored.
     pub fn put(&self, entry: Entry) -> Result<oneshot::Receiver<Result<(), StoreError>>, StoreError> {
+        self.hand_over(|reply| Job::Put(Box::new(entry), reply))
+    }
+
+    /// The same for a later version of a record that was put before: one that was deleted since does not come back, and
+    /// one of a newer stream with the same id stays. Those are answered with [`StoreError::Gone`].
+    pub fn amend(&self, entry: Entry) -> Result<oneshot::Receiver<Result<(), StoreError>>, StoreError> {
+        self.hand_over(|reply| Job::Amend(Box::new(entry), reply))
+    }
+
+    fn hand_over(
+        &self,
+        job: impl FnOnce(oneshot::Sender<Result<(), StoreError>>) -> Job,
+    ) -> Result<oneshot::Receiver<Result<(), StoreError>>, StoreError> {
         let (reply, receiver) = oneshot::channel();
-        match self.queue.try_send(Job::Put(Box::new(entry), reply)) {
+        match self.queue.try_send(job(reply)) {
             Ok(()) => Ok(receiver),
             Err(TrySendError::Full(_)) => {
                 self.stats.refused.fetch_add(1, Relaxed);
@@ -100,6 +116,14 @@ impl Writer {
         let job =
             Job::Delete { tenant: tenant.to_owned(), id: id.to_owned(), provider: provider.map(str::to_owned), reply };
         self.queue.send(job).await.map_err(|_| StoreError::Closed)?;
+        receiver.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    /// Commits how far a consumer has read: durable when it answers, and done also when the asker has left. Not tried
+    /// again if it fails: the consumer does that. Takes its turn in the queue, so give it a time limit.
+    pub async fn advance(&self, advance: Advance) -> Result<Advanced, StoreError> {
+        let (reply, receiver) = oneshot::channel();
+        self.queue.send(Job::Advance(Box::new(advance), reply)).await.map_err(|_| StoreError::Closed)?;
         receiver.await.unwrap_or(Err(StoreError::Closed))
     }
 

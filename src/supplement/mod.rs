@@ -1,6 +1,7 @@
 //! Searches of our own: what is asked of a search service, within the domains that an event type enforces,
 //! and the record that its answer becomes.
 
+pub mod query;
 pub mod tavily;
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
@@ -276,6 +277,7 @@ pub fn context(rules: Arc<Rules>) -> Context {
         nonce: uuid::Uuid::new_v4().simple().to_string(),
         created: jiff::Timestamp::now(),
         fallback_id: uuid::Uuid::now_v7().to_string(),
+        task: None,
         rules,
     }
 }

@@ -186,8 +186,8 @@ def read_markdown(tokens):
                 done = True
             elif child.type.startswith("text") and not done:
                 text += child.content
-        # What follows a text without a link: its site and its date.
-        yield (text if url else text.split(" · ")[0]), same_url(url)
+        # What follows a text without a link: its site, its date, its other numbers.
+        yield (text if url else text.split(" · ")[0].split(" (= [")[0]), same_url(url)
 
 
 def check_markdown(capture):

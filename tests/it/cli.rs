@@ -212,7 +212,8 @@ fn unscored(stream: &str) -> String {
 
 #[test]
 fn replay_gives_the_golden_records_and_streams() {
-    for name in ["doubao/seed.sse", "doubao/nested-strings.sse", "samantha/basic.sse", "tencent/full.sse"] {
+    let names = ["doubao/seed.sse", "doubao/nested-strings.sse", "samantha/basic.sse", "tencent/full.sse"];
+    for name in names.into_iter().chain(["openai/perplexity-full.sse"]) {
         let file = capture(name);
         let base = ["replay", &file, "--link-base", "https://lexiangla.com/"];
         let json = plain(&base).json();

@@ -12,7 +12,9 @@ use crate::support::{bytewise, context, fixtures, pass, settings};
 
 fn captures() -> Vec<(Kind, PathBuf)> {
     let mut all = Vec::new();
-    for (folder, kind) in [("doubao", Kind::Doubao), ("samantha", Kind::Doubao), ("tencent", Kind::Tencent)] {
+    let folders =
+        [("doubao", Kind::Doubao), ("samantha", Kind::Doubao), ("tencent", Kind::Tencent), ("openai", Kind::OpenAi)];
+    for (folder, kind) in folders {
         for entry in fs::read_dir(fixtures().join(folder)).unwrap() {
             let path = entry.unwrap().path();
             let name = path.to_string_lossy();
@@ -22,7 +24,7 @@ fn captures() -> Vec<(Kind, PathBuf)> {
         }
     }
     all.sort_by(|a, b| a.1.cmp(&b.1));
-    assert!(all.len() > 40, "captures are missing");
+    assert!(all.len() > 60, "captures are missing");
     all
 }
 
@@ -95,13 +97,38 @@ fn p10_a_whole_answer_gives_the_record_of_its_stream() {
     }
 }
 
-/// The error that Doubao sends as JSON with status 200 is no message.
+/// P10: of an OpenAI-like answer, all of the record.
+#[test]
+fn p10_a_whole_chat_completion_gives_the_record_of_its_stream() {
+    let mut twins = 0;
+    for (kind, path) in captures() {
+        let Ok(json) = fs::read(path.with_extension("json")) else { continue };
+        if kind != Kind::OpenAi {
+            continue;
+        }
+        twins += 1;
+        let streamed = fs::read(&path).unwrap();
+        let streamed = pass(kind, Inject::Final, bytewise(&streamed), End::Clean).record.unwrap();
+        let settings = Settings { whole: true, ..settings(Inject::Final) };
+        for chunks in [vec![Bytes::from(json.clone())], bytewise(&json)] {
+            let passed = whole::pass(context(kind), settings.clone(), chunks, End::Clean, true);
+            assert_eq!(passed.out(), json, "{}", path.display());
+            assert_eq!(passed.record.as_ref(), Some(&streamed), "{}", path.display());
+        }
+        assert_eq!(provider::of_document(&String::from_utf8(json).unwrap()), Some(kind), "{}", path.display());
+    }
+    assert!(twins >= 10, "{twins} twins");
+}
+
+/// An error that is sent as JSON with status 200 is no message.
 #[test]
 fn a_json_error_is_no_message() {
-    let json = fs::read(fixtures().join("doubao/json-error.json")).unwrap();
-    let settings = Settings { whole: true, ..settings(Inject::Final) };
-    let passed = whole::pass(context(Kind::Doubao), settings, vec![Bytes::from(json.clone())], End::Clean, true);
-    assert_eq!((passed.out(), passed.record), (json, None));
+    for (folder, kind) in [("doubao", Kind::Doubao), ("openai", Kind::OpenAi)] {
+        let json = fs::read(fixtures().join(folder).join("json-error.json")).unwrap();
+        let settings = Settings { whole: true, ..settings(Inject::Final) };
+        let passed = whole::pass(context(kind), settings, vec![Bytes::from(json.clone())], End::Clean, true);
+        assert_eq!((passed.out(), passed.record), (json, None));
+    }
 }
 
 /// Search responses, each one JSON document: named and told by its shape, the record is the same.

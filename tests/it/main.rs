@@ -4,6 +4,7 @@
 mod api;
 mod cli;
 mod crash;
+mod evidence;
 mod facade;
 mod golden;
 mod net;
@@ -12,4 +13,5 @@ mod promises;
 mod relay;
 mod serving;
 mod sse_cases;
+mod supplement;
 mod support;

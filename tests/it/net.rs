@@ -318,7 +318,8 @@ pub fn split(stream: &[u8]) -> (Vec<u8>, Vec<Record>) {
         let event = Event::read(frame);
         if event.name == "citations" {
             let data: Value = serde_json::from_str(event.data.as_deref().unwrap()).unwrap();
-            ours.push(serde_json::from_value(data["citations"].clone()).unwrap());
+            let record = data.get("citetap").unwrap_or(&data["citations"]);
+            ours.push(serde_json::from_value(record.clone()).unwrap());
         } else if !matches!(frame, b": citetap\n\n" | b": citetap\r\n\r\n") {
             theirs.extend_from_slice(frame);
         }

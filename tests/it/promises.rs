@@ -5,16 +5,18 @@ use std::{collections::HashSet, sync::Arc};
 use bytes::Bytes;
 use citetap::{
     citation::{
-        Record, bundle,
-        record::{Round, Status},
+        Record,
+        bundle::{self, State},
+        record::{Origin, Round, Status},
+        supplement::Supply,
     },
-    pipeline::{End, Inject, whole},
+    pipeline::{End, Inject, Settings, Supplement, whole},
     provider::Kind,
     sse::{Cut, Event, Splitter},
 };
 use proptest::prelude::*;
 
-use crate::support::{NONCE, bytewise, context, pass, settings};
+use crate::support::{NONCE, bytewise, context, pass_with, settings};
 
 /// A frame of a stream: what it is made of matters to the tap, never to the relay.
 #[derive(Debug, Clone)]
@@ -22,11 +24,19 @@ enum Piece {
     Raw(Vec<u8>),
     DoubaoText(String),
     DoubaoCard(u32, String),
+    /// A card without title and URL, with an id or without.
+    DoubaoFailed(u32, bool),
     DoubaoEnd(u32),
     DoubaoError,
     TencentText(String),
     TencentChunks(Vec<u8>),
     TencentFinish(Vec<u8>),
+    ChatText(String),
+    ChatCitations(Vec<u8>),
+    ChatAnnotation(u8, u32),
+    ChatFinish(Vec<u8>),
+    ChatError,
+    Done,
     Comment,
     Id,
 }
@@ -53,11 +63,18 @@ fn piece() -> impl Strategy<Value = Piece> {
             .prop_map(|s| Piece::Raw(s.as_bytes().to_vec())),
         4 => text().prop_map(Piece::DoubaoText),
         4 => (0_u32..6, "[a-c]{1}").prop_map(|(n, host)| Piece::DoubaoCard(n, host)),
+        1 => (0_u32..3, any::<bool>()).prop_map(|(n, with_id)| Piece::DoubaoFailed(n, with_id)),
         1 => (1_u32..4).prop_map(Piece::DoubaoEnd),
         1 => Just(Piece::DoubaoError),
         3 => text().prop_map(Piece::TencentText),
         2 => prop::collection::vec(0_u8..6, 0..4).prop_map(Piece::TencentChunks),
         1 => prop::collection::vec(0_u8..6, 0..4).prop_map(Piece::TencentFinish),
+        3 => text().prop_map(Piece::ChatText),
+        2 => prop::collection::vec(0_u8..6, 0..4).prop_map(Piece::ChatCitations),
+        2 => (0_u8..6, 0_u32..3).prop_map(|(host, end)| Piece::ChatAnnotation(host, end)),
+        1 => prop::collection::vec(0_u8..6, 0..4).prop_map(Piece::ChatFinish),
+        1 => Just(Piece::ChatError),
+        1 => Just(Piece::Done),
         1 => Just(Piece::Comment),
         1 => Just(Piece::Id),
     ]
@@ -68,6 +85,9 @@ fn bytes_of(piece: &Piece, eol: &str) -> Vec<u8> {
     let docs = |ids: &[u8]| -> Vec<serde_json::Value> {
         ids.iter().map(|id| serde_json::json!({"target_id": format!("t{id}"), "title": format!("T{id}"), "url": format!("/pages/{id}"), "content": format!("c{id}")})).collect()
     };
+    let data = |json: serde_json::Value| format!("data: {json}{eol}{eol}").into_bytes();
+    let chat = |delta: serde_json::Value, finish: Option<&str>| serde_json::json!({"id": "chat-1", "object": "chat.completion.chunk", "created": 7, "model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]});
+    let host = |id: &u8| format!("https://{}.example.com/", char::from(b'a' + id));
     match piece {
         Piece::Raw(bytes) => bytes.clone(),
         Piece::DoubaoText(text) => event("CHUNK_DELTA", serde_json::json!({"text": text})),
@@ -76,6 +96,12 @@ fn bytes_of(piece: &Piece, eol: &str) -> Vec<u8> {
             serde_json::json!({"message_id": "12", "patch_op": [{"patch_object": 1, "patch_value": {"content_block": [
                 {"block_type": 10025, "block_id": format!("b{n}"), "content": {"search_query_result_block": {
                     "queries": ["q"], "results": [{"text_card": {"index": n, "title": "标题", "url": format!("https://{host}.example.com/")}}]}}}]}}]}),
+        ),
+        Piece::DoubaoFailed(n, with_id) => event(
+            "STREAM_CHUNK",
+            serde_json::json!({"message_id": "12", "patch_op": [{"patch_object": 1, "patch_value": {"content_block": [
+                {"block_type": 10025, "block_id": format!("b{n}"), "content": {"search_query_result_block": {
+                    "results": [{"text_card": {"id": with_id.then(|| n.to_string())}}, 7]}}}]}}]}),
         ),
         Piece::DoubaoEnd(end) => event("SSE_REPLY_END", serde_json::json!({"end_type": end})),
         Piece::DoubaoError => event("STREAM_ERROR", serde_json::json!({"error_code": 1})),
@@ -92,6 +118,24 @@ fn bytes_of(piece: &Piece, eol: &str) -> Vec<u8> {
             let json = serde_json::json!({"completion_id": "c", "delta_content": "", "is_stop": true, "additional_content": {"reference_docs": docs(ids)}});
             format!("event:finish{eol}data:{json}{eol}{eol}").into_bytes()
         }
+        Piece::ChatText(text) => data(chat(serde_json::json!({"content": text}), None)),
+        Piece::ChatCitations(ids) => {
+            let mut json = chat(serde_json::json!({"content": ""}), None);
+            json["citations"] = ids.iter().map(host).collect();
+            data(json)
+        }
+        Piece::ChatAnnotation(id, end) => {
+            let citation = serde_json::json!({"url": host(id), "title": "标题", "start_index": 0, "end_index": end});
+            data(chat(serde_json::json!({"annotations": [{"type": "url_citation", "url_citation": citation}]}), None))
+        }
+        Piece::ChatFinish(ids) => {
+            let mut json = chat(serde_json::json!({}), Some("stop"));
+            let result = |id| serde_json::json!({"title": format!("T{id}"), "url": host(id)});
+            json["search_results"] = ids.iter().map(result).collect();
+            data(json)
+        }
+        Piece::ChatError => data(serde_json::json!({"error": {"code": "1301", "message": "no"}})),
+        Piece::Done => format!("data: [DONE]{eol}{eol}").into_bytes(),
         Piece::Comment => format!(": ping{eol}{eol}").into_bytes(),
         Piece::Id => format!("id: 7{eol}").into_bytes(),
     }
@@ -103,7 +147,7 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn kind() -> impl Strategy<Value = Kind> {
-    prop::sample::select(vec![Kind::Doubao, Kind::Tencent, Kind::Auto])
+    prop::sample::select(vec![Kind::Doubao, Kind::Tencent, Kind::OpenAi, Kind::Auto])
 }
 
 fn inject() -> impl Strategy<Value = Inject> {
@@ -114,6 +158,19 @@ fn inject() -> impl Strategy<Value = Inject> {
 fn deny() -> impl Strategy<Value = HashSet<String>> {
     prop::collection::hash_set(prop::sample::select(vec!["a.example.com", "b.example.com", "lexiangla.com"]), 0..3)
         .prop_map(|hosts| hosts.into_iter().map(str::to_owned).collect())
+}
+
+/// What a search of our own gives, on a route that asks for one: a page of its own and one that streams name too.
+fn extra() -> impl Strategy<Value = (Supplement, Supply)> {
+    let json = serde_json::json!({"query": "user text", "results": [
+        {"title": "S", "url": "https://s.example.com/", "content": "c", "score": 0.9},
+        {"title": "A", "url": "https://a.example.com/", "content": "c", "score": 0.8}, {}]});
+    let found = whole::document(context(Kind::Tavily), Bytes::from(json.to_string())).unwrap();
+    let supplies = vec![Supply::None, Supply::Pending, Supply::Failed, Supply::Found(Arc::new(*found))];
+    (
+        prop::sample::select(vec![Supplement::Off, Supplement::WhenEmpty, Supplement::Always]),
+        prop::sample::select(supplies),
+    )
 }
 
 fn end() -> impl Strategy<Value = End> {
@@ -141,10 +198,19 @@ fn frames(stream: &[u8]) -> Vec<&[u8]> {
     all
 }
 
-/// Is this frame a finish or an error, told without the adapters?
-fn is_finish(frame: &[u8]) -> bool {
+/// Whose finish, or error, is this frame, told without the adapters?
+fn finish_of(frame: &[u8]) -> Option<&'static str> {
     let event = Event::read(frame);
-    event.data.is_some() && matches!(&*event.name, "SSE_REPLY_END" | "STREAM_ERROR" | "finish")
+    let data = event.data?;
+    match &*event.name {
+        "SSE_REPLY_END" | "STREAM_ERROR" => Some("doubao"),
+        "finish" => Some("tencent"),
+        _ => {
+            let json: serde_json::Value = serde_json::from_str(&data).unwrap_or_default();
+            let ends = json["choices"][0]["finish_reason"].is_string() || json["error"].is_object();
+            (ends || data == "[DONE]").then_some("openai")
+        }
+    }
 }
 
 /// The record in a frame of ours, whatever its envelope.
@@ -153,15 +219,31 @@ fn record_in(frame: &[u8]) -> Record {
     assert_eq!(event.name, "citations");
     let json: serde_json::Value = serde_json::from_str(event.data.as_deref().unwrap()).unwrap();
     assert!(json.get("error").is_none() && json.get("event").is_none());
-    serde_json::from_value(json["citations"].clone()).unwrap()
+    if json.get("citetap").is_none() {
+        return serde_json::from_value(json["citations"].clone()).unwrap();
+    }
+    // The OpenAI dialect: a chunk of the stream's own, and no key that means something else there.
+    assert!(json.get("citations").is_none());
+    assert_eq!((&json["object"], &json["model"]), (&"chat.completion.chunk".into(), &"m".into()));
+    assert_eq!((&json["id"], &json["created"]), (&"chat-1".into(), &7.into()));
+    let choice = &json["choices"][0];
+    assert_eq!((&choice["index"], &choice["delta"]["content"]), (&0.into(), &"".into()));
+    assert!(choice["finish_reason"].is_null() && choice.get("finish_reason").is_some());
+    for annotation in choice["delta"]["annotations"].as_array().into_iter().flatten() {
+        let citation = &annotation["url_citation"];
+        let url = citation["url"].as_str().unwrap();
+        assert!(url.starts_with("https://") && citation["title"].as_str().is_some_and(|title| title != url));
+        assert!(citation["start_index"].is_u64() && citation["end_index"].is_u64());
+    }
+    serde_json::from_value(json["citetap"].clone()).unwrap()
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
-    fn p1_identity(stream in stream(), places in prop::collection::vec(any::<prop::sample::Index>(), 0..12), kind in kind(), inject in inject(), end in end()) {
-        let passed = pass(kind, inject, cut(&stream, &places), end);
+    fn p1_identity(stream in stream(), places in prop::collection::vec(any::<prop::sample::Index>(), 0..12), kind in kind(), inject in inject(), end in end(), extra in extra()) {
+        let passed = pass_with(kind, inject, cut(&stream, &places), end, &extra);
         prop_assert_eq!(passed.relayed(), stream.clone());
         if inject == Inject::Off {
             prop_assert_eq!(passed.out(), stream);
@@ -169,8 +251,8 @@ proptest! {
     }
 
     #[test]
-    fn p3_once_before_the_finish(stream in stream(), places in prop::collection::vec(any::<prop::sample::Index>(), 0..12), kind in kind(), inject in inject(), end in end()) {
-        let passed = pass(kind, inject, cut(&stream, &places), end);
+    fn p3_once_before_the_finish(stream in stream(), places in prop::collection::vec(any::<prop::sample::Index>(), 0..12), kind in kind(), inject in inject(), end in end(), extra in extra()) {
+        let passed = pass_with(kind, inject, cut(&stream, &places), end, &extra);
         let ours: Vec<Record> = passed.ours().iter().map(|frame| record_in(frame)).collect();
         prop_assert!(ours.iter().all(|record| record.nonce == NONCE && record.version == 1));
         // Live ones are not stored; the final one is, and is the last.
@@ -185,6 +267,18 @@ proptest! {
             prop_assert!(!last.citations.is_empty());
             prop_assert!(last.stored, "a final event follows every live one");
         }
+        // Clients collect annotations, and one fails on a second list: there is one of ours at most, in a stream
+        // without any.
+        let annotated = |frame: &[u8]| {
+            let json: serde_json::Value = serde_json::from_str(&Event::read(frame).data.unwrap_or_default()).unwrap_or_default();
+            json["choices"][0]["delta"]["annotations"].is_array()
+        };
+        let of_ours = passed.ours().iter().filter(|frame| annotated(frame)).count();
+        prop_assert!(of_ours <= 1);
+        if of_ours == 1 {
+            let upstream: Vec<u8> = passed.pieces.iter().take_while(|(ours, piece)| !(*ours && annotated(piece))).filter(|(ours, _)| !ours).flat_map(|(_, piece)| piece.to_vec()).collect();
+            prop_assert!(!frames(&upstream).into_iter().any(annotated));
+        }
         // Each of ours stands between frames: the output's frames are the input's, and ours.
         let out = passed.out();
         let named = frames(&out).into_iter().filter(|frame| Event::read(frame).name == "citations").count();
@@ -193,29 +287,32 @@ proptest! {
         if let Some(at) = passed.pieces.iter().rposition(|(ours, _)| *ours) {
             let before: Vec<u8> = passed.pieces[..at].iter().filter(|(ours, _)| !ours).flat_map(|(_, piece)| piece.to_vec()).collect();
             let dialect = &ours[0].provider;
-            let finished = frames(&before).into_iter().filter(|frame| is_finish(frame)).any(|frame| {
-                (Event::read(frame).name == "finish") == (dialect == "tencent")
-            });
+            // An error or a [DONE] is anybody's until a chunk has told whose stream it is.
+            let undecided = |frame: &&[u8]| {
+                let tells = Event::read(frame).data.is_some_and(|data| serde_json::from_str::<serde_json::Value>(&data).is_ok_and(|json| json.get("choices").is_some()));
+                kind == Kind::Auto && dialect == "openai" && !tells
+            };
+            let finished = frames(&before).into_iter().skip_while(undecided).any(|frame| finish_of(frame) == Some(dialect));
             prop_assert!(!finished, "ours came after a finish");
         }
     }
 
     #[test]
-    fn p10_the_same_in_every_chunking(stream in stream(), places in prop::collection::vec(any::<prop::sample::Index>(), 0..12), kind in kind(), inject in inject(), end in end()) {
-        let whole = pass(kind, inject, vec![Bytes::from(stream.clone())], end);
+    fn p10_the_same_in_every_chunking(stream in stream(), places in prop::collection::vec(any::<prop::sample::Index>(), 0..12), kind in kind(), inject in inject(), end in end(), extra in extra()) {
+        let whole = pass_with(kind, inject, vec![Bytes::from(stream.clone())], end, &extra);
         for chunks in [cut(&stream, &places), bytewise(&stream)] {
-            let other = pass(kind, inject, chunks, end);
+            let other = pass_with(kind, inject, chunks, end, &extra);
             prop_assert_eq!(other.out(), whole.out());
             prop_assert_eq!(&other.record, &whole.record);
         }
     }
 
     #[test]
-    fn the_stats_add_up(stream in stream(), kind in kind(), inject in inject(), deny in deny()) {
+    fn the_stats_add_up(stream in stream(), kind in kind(), inject in inject(), deny in deny(), (supplement, supply) in extra()) {
         let mut context = context(kind);
         Arc::make_mut(&mut context.rules).scores.deny = deny;
         let rules = Arc::clone(&context.rules);
-        let passed = whole::pass(context, settings(inject), vec![Bytes::from(stream)], End::Clean, true);
+        let passed = whole::pass_with(context, Settings { supplement, ..settings(inject) }, vec![Bytes::from(stream)], End::Clean, true, &supply);
         let ours: Vec<Bytes> = passed.ours().into_iter().cloned().collect();
         if let Some(record) = passed.record {
             let stats = &record.stats;
@@ -232,9 +329,12 @@ proptest! {
                 let sum = stats.kept_after_filter + stats.filtered_count + stats.failed_count + stats.dedup_count;
                 prop_assert_eq!(stats.total_returned, sum);
             }
-            // What is filtered is in the record alone.
+            let listed = bundles.iter().flat_map(|bundle| &bundle.results).filter(|item| matches!(item.state, State::Failed { .. }));
+            prop_assert_eq!(listed.count(), stats.failed_count as usize, "what failed is listed");
+            // What is filtered or failed is in the record alone.
             for frame in ours {
                 let event = record_in(&frame);
+                prop_assert!(event.rounds.iter().all(|round| round.failures.is_empty()));
                 prop_assert!(event.citations.iter().all(|citation| citation.status == Status::Ok));
                 if event.stored && !record.late {
                     prop_assert_eq!(event.citations.len(), stats.kept_after_filter as usize);
@@ -245,6 +345,10 @@ proptest! {
             numbers.sort_unstable();
             numbers.dedup();
             prop_assert_eq!(numbers.len(), count, "numbers are unique");
+            let supplemental = record.citations.iter().filter(|citation| citation.origin == Origin::Supplemental);
+            prop_assert!(supplemental.clone().all(|citation| !citation.cited));
+            prop_assert!(supplemental.count() == 0 || supplement != Supplement::Off);
+            prop_assert!(!serde_json::to_string(&record).unwrap().contains("user text"));
         }
     }
 }

@@ -40,30 +40,32 @@ async fn the_demo_prints_lines_that_work_as_pasted() {
     assert_ne!(demo.addr.port(), 0, "the port that was taken, not the one that was asked for");
     let printed = demo.out().join("\n");
     let lines: Vec<&str> = printed.lines().filter_map(|line| Some(&line[line.find("curl ")?..])).collect();
-    assert_eq!(lines.len(), 7, "{printed}");
+    assert_eq!(lines.len(), 8, "{printed}");
 
     let doubao = the_record(&shell(lines[0]));
     let tencent = the_record(&shell(lines[1]));
     assert!(doubao.stored && doubao.complete && doubao.citations.len() == 10, "{doubao:?}");
     assert!(tencent.stored && tencent.complete && !tencent.citations.is_empty(), "{tencent:?}");
-    let kept: Record = serde_json::from_slice(&shell(lines[2])).unwrap();
+    let openai = the_record(&shell(lines[2]));
+    assert!(openai.stored && openai.complete && openai.stats.cited_count == 4, "{openai:?}");
+    let kept: Record = serde_json::from_slice(&shell(lines[3])).unwrap();
     assert_eq!(as_sent(kept), as_sent(doubao), "what was streamed is what is kept");
-    let chunks = String::from_utf8(shell(lines[3])).unwrap();
+    let chunks = String::from_utf8(shell(lines[4])).unwrap();
     assert!(chunks.contains("\"url_citation\"") && chunks.ends_with("data: [DONE]\n\n"), "{chunks}");
     assert!(chunks.contains(&format!("\"id\":\"{}\"", tencent.message_id)), "{chunks}");
-    let models: Value = serde_json::from_slice(&shell(lines[4])).unwrap();
+    let models: Value = serde_json::from_slice(&shell(lines[5])).unwrap();
     for model in models["data"].as_array().unwrap() {
         let body = serde_json::json!({"model": model["id"], "messages": [{"role": "user", "content": "?"}]});
         let said = Client::h1(demo.addr).await.send(post("/v1/chat/completions", body.to_string())).await.json().await;
         let message = &said["choices"][0]["message"];
         assert!(message["content"].as_str().is_some_and(|text| text.chars().count() > 20), "{said}");
         assert!(message["annotations"].as_array().is_some_and(|sources| sources.len() > 2), "{said}");
-        assert_eq!((&said["model"], &said["citetap"]["stored"]), (&model["id"], &true.into()));
+        assert_eq!(said["citetap"]["stored"], true);
     }
-    let english = the_record(&shell(lines[5]));
+    let english = the_record(&shell(lines[6]));
     assert!(english.stored && !english.citations.is_empty());
-    let all: Value = serde_json::from_slice(&shell(lines[6])).unwrap();
-    assert_eq!(all["items"].as_array().unwrap().len(), 3);
+    let all: Value = serde_json::from_slice(&shell(lines[7])).unwrap();
+    assert_eq!(all["items"].as_array().unwrap().len(), 4);
     assert!(dir.path().join("citetap-demo.db").exists(), "the store it speaks of");
 
     demo.signal("INT");
@@ -75,13 +77,28 @@ async fn the_demo_with_fresh_ids_keeps_every_answer() {
     let dir = tempfile::tempdir().unwrap();
     let demo = demo(dir.path(), &["--fresh-ids", "--store", "other.db"]).await;
     let mut ids = std::collections::BTreeSet::new();
-    for path in ["/doubao/x", "/doubao/x", "/tencent/x", "/tencent/x", "/doubao-en/x"] {
-        let record = the_record(&demo.post(path).await.whole().await.bytes());
+    for path in ["/doubao/x", "/doubao/x", "/tencent/x", "/tencent/x", "/doubao-en/x", "/openai/x", "/openai/x"] {
+        let asks = post(path, r#"{"stream":true}"#);
+        let record = the_record(&Client::h1(demo.addr).await.send(asks).await.whole().await.bytes());
         assert!(record.stored && ids.insert(record.message_id.clone()), "{path}: {}", record.message_id);
     }
     let all = demo.get("/citations").await.json().await;
     assert_eq!(all["items"].as_array().unwrap().len(), ids.len());
     assert!(dir.path().join("other.db").exists());
+}
+
+/// As an OpenAI-like service does it: a request that asks for no stream gets the whole answer, with the same record.
+#[tokio::test]
+async fn the_demo_answers_whole_where_no_stream_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let demo = demo(dir.path(), &[]).await;
+    let asks = post("/openai/v1/chat/completions", r#"{"stream":true}"#);
+    let streamed = the_record(&Client::h1(demo.addr).await.send(asks).await.whole().await.bytes());
+    let whole = demo.post("/openai/v1/chat/completions").await.json().await;
+    assert_eq!((&whole["object"], &whole["id"]), (&"chat.completion".into(), &streamed.message_id.as_str().into()));
+    let kept: Record =
+        serde_json::from_value(demo.get(&format!("/citations/{}", streamed.message_id)).await.json().await).unwrap();
+    assert_eq!((kept.citations, kept.stats), (streamed.citations, streamed.stats));
 }
 
 #[tokio::test]

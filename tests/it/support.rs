@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use citetap::{
+    citation::supplement::Supply,
     pipeline::{
-        Budget, Context, End, Inject, Settings,
+        Budget, Context, End, Inject, Settings, Supplement,
         whole::{self, Passed},
     },
     provider::Kind,
@@ -22,6 +23,7 @@ pub fn context(provider: Kind) -> Context {
         nonce: NONCE.to_owned(),
         created: "2026-01-13T09:18:07.049Z".parse().unwrap(),
         fallback_id: "018f0000-0000-7000-8000-000000000000".to_owned(),
+        task: None,
         rules: citetap::config::default_rules(),
     }
 }
@@ -31,6 +33,7 @@ pub fn settings(inject: Inject) -> Settings {
         inject,
         emit_empty: false,
         manner: Manner::default(),
+        supplement: Supplement::Off,
         whole: false,
         frame_cap: 4 << 20,
         budget: Budget::new(256 << 20),
@@ -39,6 +42,18 @@ pub fn settings(inject: Inject) -> Settings {
 
 pub fn pass(provider: Kind, inject: Inject, chunks: Vec<Bytes>, end: End) -> Passed {
     whole::pass(context(provider), settings(inject), chunks, end, true)
+}
+
+/// On a route that asks for a search of our own, which gives this.
+pub fn pass_with(
+    provider: Kind,
+    inject: Inject,
+    chunks: Vec<Bytes>,
+    end: End,
+    (supplement, supply): &(Supplement, Supply),
+) -> Passed {
+    let settings = Settings { supplement: *supplement, ..settings(inject) };
+    whole::pass_with(context(provider), settings, chunks, end, true, supply)
 }
 
 /// One chunk per byte.

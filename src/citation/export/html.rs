@@ -93,7 +93,7 @@ fn list(out: &mut String, sources: &[&Source<'_>], words: &Words) {
 }
 
 /// For text and for attributes in double quotes.
-fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -15,7 +15,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 
-pub use html::POLICY as HTML_POLICY;
+pub use html::{POLICY as HTML_POLICY, escaped};
 use source::Source;
 
 use super::Record;

@@ -17,6 +17,17 @@ fn doubao_and_tencent() {
     assert!(config.routes.iter().any(|route| route.provider == Provider::Tencent && route.link_base.is_some()));
 }
 
+/// Its key comes from the environment.
+#[test]
+fn supplement() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("citetap.toml"), include_str!("../../../config/examples/supplement.toml")).unwrap();
+    let config = load(&Flags::default(), [("TAVILY_API_KEY", "test-key")], dir.path()).unwrap().config;
+    let whens: Vec<_> = config.routes.iter().map(|route| route.supplement.when).collect();
+    assert_eq!(whens, [Supplement::Always, Supplement::WhenEmpty]);
+    assert_eq!(config.routes[0].supplement.domains.len(), 3);
+}
+
 #[test]
 fn openai_clients() {
     let text = include_str!("../../../config/examples/openai-clients.toml");

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     citation::ledger::Reference,
-    provider::{Signal, Sink, WEB, json::Node, published},
+    provider::{Signal, Sink, WEB, code, json::Node, published},
 };
 
 const BLOCK: &[&str] = &["search_query_result_block", "searchQueryResultBlock", "search_block", "searchBlock"];
@@ -48,13 +48,13 @@ fn round(block: &Node<'_>, block_id: &str, sink: &mut dyn Sink) {
 
 fn reference(card: &Node<'_>, kind: &str, position: u32, sink: &mut dyn Sink) {
     if !card.is_map() {
-        return sink.signal(Signal::Failed { id: None, position, reason: "not a card" });
+        return sink.signal(Signal::Failed { id: None, position, code: code::NOT_AN_OBJECT });
     }
     let url = card.text(&["url", "video_url", "videoUrl", "main_site_url", "mainSiteUrl", "mobile_url", "link"]);
     let title = card.text(&["title", "img_caption", "imgCaption"]);
     if url.is_none() && title.is_none() {
         let id = card.id(&["id", "doc_id", "docId"]);
-        return sink.signal(Signal::Failed { id, position, reason: "a card without title and url" });
+        return sink.signal(Signal::Failed { id, position, code: code::MISSING_TITLE_AND_URL });
     }
     let doc_id = card.id(&["doc_id", "docId"]);
     let mut metadata = Vec::new();
@@ -96,6 +96,7 @@ fn reference(card: &Node<'_>, kind: &str, position: u32, sink: &mut dyn Sink) {
         published: card.any(&["publish_time_second", "publishTimeSecond", "publish_time"]).and_then(published),
         doc_id: doc_id.map(Cow::Owned),
         kind: WEB,
+        cited: false,
         metadata,
     }));
 }

@@ -7,14 +7,20 @@ use std::{
     sync::Arc,
 };
 
-use crate::store::{Entry, Filter, terms};
+use super::progress::Readers;
+use crate::{
+    citation::bundle::task_id,
+    store::{Cursor, Entry, Filter, terms},
+};
 
-/// Three orders over the same records. Keys share their text, so an index costs pointers only.
+/// Four orders over the same records. Keys share their text, so an index costs pointers only.
 #[derive(Default)]
 pub(super) struct Index {
     pub(super) by_id: BTreeMap<Key, Arc<Held>>,
     pub(super) newest_first: BTreeMap<Place, Arc<Held>>,
     pub(super) oldest_first: BTreeSet<Age>,
+    by_task: BTreeMap<Step, Arc<Held>>,
+    pub(super) readers: Readers,
     bytes: usize,
     pub(super) closed: bool,
 }
@@ -28,8 +34,12 @@ pub(super) type Age = (i64, Arc<str>, Arc<str>, Arc<str>);
 /// (tenant, created, provider, id)
 type Place = (Arc<str>, Reverse<i64>, Arc<str>, Arc<str>);
 
+/// (tenant, task, created, provider, id)
+type Step = (Arc<str>, Arc<str>, i64, Arc<str>, Arc<str>);
+
 pub(super) struct Held {
     pub(super) entry: Entry,
+    task: Arc<str>,
     search: String,
     domains: BTreeSet<String>,
     pub(super) weight: usize,
@@ -39,24 +49,39 @@ impl Index {
     pub(super) fn insert(&mut self, held: Held) {
         let (ms, tenant, provider, id) = held.age();
         let by_id = (tenant.clone(), id.clone(), provider.clone());
-        if let Some(old) =
-            self.by_id.get(&by_id).map(|old| (old.entry.created_ms, tenant.clone(), provider.clone(), id.clone()))
-        {
-            self.remove(&old);
-        }
+        let old = self.by_id.get(&by_id).map(|old| old.age()).and_then(|old| self.take_out(&old));
         let held = Arc::new(held);
         self.bytes += held.weight;
         self.by_id.insert(by_id, Arc::clone(&held));
-        self.newest_first.insert((tenant.clone(), Reverse(ms), provider.clone(), id.clone()), held);
+        self.newest_first.insert((tenant.clone(), Reverse(ms), provider.clone(), id.clone()), Arc::clone(&held));
+        self.by_task.insert((tenant.clone(), Arc::clone(&held.task), ms, provider.clone(), id.clone()), held);
         self.oldest_first.insert((ms, tenant, provider, id));
+        // Now: a record that only changed has not left its task.
+        if let Some(old) = old {
+            self.left(&old);
+        }
     }
 
     pub(super) fn remove(&mut self, key: &Age) {
+        if let Some(gone) = self.take_out(key) {
+            self.left(&gone);
+        }
+    }
+
+    fn take_out(&mut self, key: &Age) -> Option<Arc<Held>> {
         let (ms, tenant, provider, id) = key.clone();
         self.oldest_first.remove(key);
         self.newest_first.remove(&(tenant.clone(), Reverse(ms), provider.clone(), id.clone()));
-        if let Some(held) = self.by_id.remove(&(tenant, id, provider)) {
-            self.bytes -= held.weight;
+        let held = self.by_id.remove(&(tenant.clone(), id.clone(), provider.clone()))?;
+        self.by_task.remove(&(tenant, Arc::clone(&held.task), ms, provider, id));
+        self.bytes -= held.weight;
+        Some(held)
+    }
+
+    /// Cursors go with the last record of their task.
+    fn left(&mut self, gone: &Held) {
+        if self.of_task(&gone.entry.tenant, &gone.task, None).next().is_none() {
+            self.readers.forget(&gone.entry.tenant, &gone.task);
         }
     }
 
@@ -78,6 +103,21 @@ impl Index {
             .filter(move |held| provider.is_none_or(|provider| held.entry.record.provider == provider))
     }
 
+    /// Oldest first.
+    pub(super) fn of_task(&self, tenant: &str, task: &str, after: Option<&Cursor>) -> impl Iterator<Item = &Held> {
+        let step = |ms, provider: &str, id: &str| -> Step {
+            (tenant.into(), task.into(), ms, Arc::from(provider), Arc::from(id))
+        };
+        let start = match after {
+            Some(after) => Bound::Excluded(step(after.created_ms, &after.provider, &after.id)),
+            None => Bound::Included(step(i64::MIN, "", "")),
+        };
+        self.by_task
+            .range((start, Bound::Unbounded))
+            .map(|(_, held)| &**held)
+            .take_while(move |held| held.entry.tenant == tenant && *held.task == *task)
+    }
+
     pub(super) fn newest(&self, tenant: &str, filter: &Filter) -> impl Iterator<Item = &Held> {
         let place = |ms, provider: &str, id: &str| (Arc::from(tenant), Reverse(ms), Arc::from(provider), Arc::from(id));
         let start: Bound<Place> = match &filter.cursor {
@@ -96,7 +136,8 @@ impl Held {
         let search = terms::search_text(&entry.record);
         let domains = terms::domains(&entry.record);
         let weight = terms::weight(entry) + search.len();
-        Self { entry: entry.clone(), search, domains, weight }
+        let task = task_id(&entry.record).as_ref().into();
+        Self { entry: entry.clone(), task, search, domains, weight }
     }
 
     pub(super) fn age(&self) -> Age {

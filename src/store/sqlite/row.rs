@@ -5,7 +5,7 @@ use sqlx::{Row as _, Sqlite, Transaction, sqlite::SqliteRow};
 
 use super::error::engine;
 use crate::{
-    citation::record::Record,
+    citation::{bundle::task_id, record::Record},
     store::{Entry, StoreError, terms},
 };
 
@@ -46,9 +46,10 @@ impl<'a> NewRow<'a> {
     pub(super) async fn upsert(self, tx: &mut Transaction<'_, Sqlite>) -> Result<(), sqlx::Error> {
         let Entry { tenant, created_ms, record } = self.entry;
         let n: i64 = sqlx::query_scalar(
-            "INSERT INTO record (tenant, provider, id, created_ms, conversation, body, search) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+            "INSERT INTO record (tenant, provider, id, created_ms, conversation, body, search, task)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
              ON CONFLICT (tenant, provider, id) DO UPDATE SET created_ms = excluded.created_ms,
-             conversation = excluded.conversation, body = excluded.body, search = excluded.search
+             conversation = excluded.conversation, body = excluded.body, search = excluded.search, task = excluded.task
              RETURNING n",
         )
         .bind(tenant)
@@ -58,6 +59,7 @@ impl<'a> NewRow<'a> {
         .bind(&record.conversation_id)
         .bind(self.body)
         .bind(self.search)
+        .bind(task_id(record).as_ref())
         .fetch_one(&mut **tx)
         .await?;
         sqlx::query("DELETE FROM record_domain WHERE record = ?1").bind(n).execute(&mut **tx).await?;

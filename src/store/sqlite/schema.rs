@@ -17,10 +17,11 @@ use super::error::{DAMAGED, is_busy, opening, refused};
 use crate::store::StoreError;
 
 /// In the file's header (`citp`): tells our files from other programs'.
-const APPLICATION_ID: i32 = 0x6369_7470;
+pub(super) const APPLICATION_ID: i32 = 0x6369_7470;
 
 /// Applied in order; a file's `user_version` says how many it has. Never edit one that was released.
-const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001_records.sql")];
+pub(super) const MIGRATIONS: [&str; 2] =
+    [include_str!("../migrations/0001_records.sql"), include_str!("../migrations/0002_tasks.sql")];
 
 /// How long one statement waits for another process's lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);

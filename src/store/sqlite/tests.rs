@@ -3,7 +3,7 @@ use std::fs;
 use sqlx::{ConnectOptions as _, Row as _};
 
 use super::*;
-use crate::store::{Cursor, tests::entry};
+use crate::store::{Cursor, task::Position, tests::entry};
 
 async fn filled(path: &Path) -> SqliteStore {
     let store = SqliteStore::open(path).await.unwrap();
@@ -235,4 +235,80 @@ async fn every_list_walks_an_index_newest_first() {
         // Within one millisecond a domain's records may be sorted; everything may not.
         assert!(!plan.contains("SCAN") && !plan.contains("B-TREE FOR ORDER BY"), "{filter:?}\n{plan}");
     }
+}
+
+#[tokio::test]
+async fn a_task_walks_an_index_oldest_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(&folder.path().join("s.db")).await;
+    let plan = sqlx::query(sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {}", tasks::OF_TASK)));
+    let plan = plan.fetch_all(&store.readers).await.unwrap();
+    let plan = plan.iter().map(|row| row.get::<String, _>("detail")).collect::<Vec<_>>().join("\n");
+    assert!(plan.contains("record_of_task") && !plan.contains("SCAN") && !plan.contains("B-TREE"), "{plan}");
+}
+
+fn commit(source: &str, now_ms: i64) -> Advance {
+    Advance {
+        tenant: "t".to_owned(),
+        task: "7".to_owned(),
+        consumer: "c".to_owned(),
+        last: Some(("q1".to_owned(), source.to_owned())),
+        sources: vec![source.to_owned()],
+        now_ms,
+    }
+}
+
+#[tokio::test]
+async fn a_commit_is_there_after_a_crash_and_for_the_other_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.db");
+    let (one, two) = (filled(&path).await, SqliteStore::open(&path).await.unwrap());
+    assert!(matches!(one.advance(&commit("a", 1)).await, Ok(Advanced::Moved(_))));
+    let at = |source: &str, count| Position { query: "q1".to_owned(), source: source.to_owned(), count, updated_ms: 2 };
+    assert_eq!(two.advance(&commit("b", 2)).await, Ok(Advanced::Moved(at("b", 2))));
+    assert_eq!(one.advance(&commit("a", 3)).await, Ok(Advanced::Behind(at("b", 2))));
+    // Not closed: as after a crash, the log is all there is.
+    fs::copy(&path, folder.path().join("copy.db")).unwrap();
+    fs::copy(folder.path().join("s.db-wal"), folder.path().join("copy.db-wal")).unwrap();
+    let reopened = SqliteStore::open(&folder.path().join("copy.db")).await.unwrap();
+    let progress = reopened.progress("t", "7", "c").await.unwrap().unwrap();
+    assert_eq!((progress.position, progress.consumed.len()), (at("b", 2), 2));
+}
+
+/// A file from before tasks is read as it is: its records belong to their conversations, or stand alone.
+#[tokio::test]
+async fn a_file_of_the_first_schema_gets_its_tasks() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.db");
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&path).create_if_missing(true);
+    let mut old = options.connect().await.unwrap();
+    let stamp = format!("PRAGMA application_id = {}; PRAGMA user_version = 1;", schema::APPLICATION_ID);
+    sqlx::raw_sql(schema::MIGRATIONS[0]).execute(&mut old).await.unwrap();
+    sqlx::raw_sql(sqlx::AssertSqlSafe(stamp)).execute(&mut old).await.unwrap();
+    let conversations = [Some("talk"), Some("talk"), Some(""), None, Some("会话"), Some("a b"), None, None];
+    for (n, conversation) in (0_i64..).zip(conversations) {
+        let mut one = entry("t", "p", &n.to_string(), n);
+        one.record.conversation_id = conversation.map(str::to_owned);
+        let body = serde_json::json!({ "tenant": "t", "record": one.record }).to_string();
+        let query = "INSERT INTO record (tenant, provider, id, created_ms, conversation, body, search)
+                     VALUES ('t', 'p', ?1, ?2, ?3, ?4, '')";
+        let query = sqlx::query(query).bind(n.to_string()).bind(n).bind(conversation).bind(body);
+        query.execute(&mut old).await.unwrap();
+    }
+    old.close().await.unwrap();
+
+    let store = SqliteStore::open(&path).await.unwrap();
+    let ids = async |task: &str| {
+        let page = store.task("t", task, None, 0).await.unwrap();
+        page.entries.into_iter().map(|entry| entry.record.message_id).collect::<Vec<_>>()
+    };
+    assert_eq!(ids("talk").await, ["0", "1"]);
+    assert_eq!((ids("2").await, ids("3").await), (vec!["2".to_owned()], vec!["3".to_owned()]));
+    assert_eq!((ids("4").await.len(), ids("5").await.len()), (0, 0), "not in our alphabet");
+    assert!(matches!(store.advance(&commit("a", 1)).await, Ok(Advanced::Moved(_))));
+    // Stored again, it belongs to the task that its bundles name.
+    let again = store.get("t", "4", None).await.unwrap().unwrap();
+    let task = task_id(&again.record).into_owned();
+    store.put(&[again]).await.unwrap();
+    assert_eq!(ids(&task).await, ["4"]);
 }

@@ -61,6 +61,14 @@ impl Retry {
         self.forget(&newer.tenant, &newer.record.message_id, Some(&newer.record.provider));
     }
 
+    /// The version of this record that waits.
+    pub(super) fn find(&self, entry: &Entry) -> Option<&Entry> {
+        let (id, provider) = (&entry.record.message_id, &entry.record.provider);
+        self.waiting.iter().map(|kept| &kept.entry).find(|kept| {
+            kept.tenant == entry.tenant && kept.record.message_id == *id && kept.record.provider == *provider
+        })
+    }
+
     pub(super) fn forget(&mut self, tenant: &str, id: &str, provider: Option<&str>) -> u64 {
         let before = self.waiting.len();
         let bytes = &mut self.bytes;

@@ -25,7 +25,11 @@ use super::{
     WriterStats,
     retry::{Kept, Retry},
 };
-use crate::store::{Entry, Fut, Store, StoreError, terms};
+use crate::store::{
+    Entry, Fut, Store, StoreError,
+    task::{Advance, Advanced},
+    terms,
+};
 
 /// Entries in one commit.
 const BATCH_MAX: usize = 256;
@@ -44,7 +48,9 @@ type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
 pub(super) enum Job {
     Put(Box<Entry>, Reply<()>),
+    Amend(Box<Entry>, Reply<()>),
     Delete { tenant: String, id: String, provider: Option<String>, reply: Reply<u64> },
+    Advance(Box<Advance>, Reply<Advanced>),
     Stop(oneshot::Sender<u64>),
 }
 
@@ -100,9 +106,17 @@ impl Task {
         while let Some(job) = next.take() {
             match job {
                 Job::Put(entry, reply) => next = self.put_all(*entry, reply).await,
+                Job::Amend(entry, reply) => match self.holds(&entry).await {
+                    Ok(true) => next = self.put_all(*entry, reply).await,
+                    Ok(false) => drop(reply.send(Err(StoreError::Gone))),
+                    Err(error) => drop(reply.send(Err(error))),
+                },
                 Job::Delete { tenant, id, provider, reply } => {
                     let done = self.delete(&tenant, &id, provider.as_deref()).await;
                     let _ = reply.send(done);
+                }
+                Job::Advance(advance, reply) => {
+                    let _ = reply.send(in_time(self.store.advance(&advance)).await);
                 }
                 Job::Stop(stop) => return Some(stop),
             }
@@ -145,6 +159,16 @@ impl Task {
         }
         self.show_waiting();
         other
+    }
+
+    /// Is an earlier version of this record, of the same stream, stored or waiting to be?
+    async fn holds(&self, entry: &Entry) -> Result<bool, StoreError> {
+        let record = &entry.record;
+        if let Some(waiting) = self.retry.find(entry) {
+            return Ok(waiting.record.nonce == record.nonce);
+        }
+        let stored = in_time(self.store.get(&entry.tenant, &record.message_id, Some(&record.provider))).await?;
+        Ok(stored.is_some_and(|stored| stored.record.nonce == record.nonce))
     }
 
     async fn delete(&mut self, tenant: &str, id: &str, provider: Option<&str>) -> Result<u64, StoreError> {

@@ -6,7 +6,11 @@ use tokio::{
 };
 
 use super::*;
-use crate::store::{Filter, Fut, MemoryStore, Page, tests::entry};
+use crate::store::{
+    Cursor, Filter, Fut, MemoryStore, Page,
+    task::{Position, Progress},
+    tests::entry,
+};
 
 /// Fails when told to, refuses entries with the id `bad`, and holds puts back while its gate is shut.
 struct Faulty {
@@ -87,6 +91,33 @@ impl Store for Faulty {
         Box::pin(async move {
             self.check()?;
             self.inner.delete(tenant, id, provider).await
+        })
+    }
+
+    fn task<'a>(
+        &'a self,
+        tenant: &'a str,
+        task: &'a str,
+        after: Option<&'a Cursor>,
+        limit: usize,
+    ) -> Fut<'a, Result<Page, StoreError>> {
+        self.inner.task(tenant, task, after, limit)
+    }
+
+    fn progress<'a>(
+        &'a self,
+        tenant: &'a str,
+        task: &'a str,
+        consumer: &'a str,
+    ) -> Fut<'a, Result<Option<Progress>, StoreError>> {
+        self.inner.progress(tenant, task, consumer)
+    }
+
+    fn advance<'a>(&'a self, advance: &'a Advance) -> Fut<'a, Result<Advanced, StoreError>> {
+        Box::pin(async move {
+            let _open = self.gate.acquire().await.unwrap();
+            self.check()?;
+            self.inner.advance(advance).await
         })
     }
 
@@ -279,4 +310,58 @@ async fn shutdown_makes_good_what_it_can() {
     store.down.store(false, SeqCst);
     assert_eq!(writer.shutdown().await, 0);
     assert!(store.has("1").await);
+}
+
+#[tokio::test]
+async fn a_later_version_replaces_its_own_record_and_nothing_else() {
+    let store = Faulty::new();
+    let writer = Writer::spawn(store.clone(), 10);
+    let version = |ms, nonce: &str| {
+        let mut entry = entry("t", "p", "1", ms);
+        entry.record.nonce = nonce.to_owned();
+        entry
+    };
+    let stored = async || store.inner.get("t", "1", None).await.unwrap().map(|entry| entry.created_ms);
+    assert_eq!(writer.amend(version(1, "a")).unwrap().await.unwrap(), Err(StoreError::Gone), "there is none");
+    writer.put(version(1, "a")).unwrap().await.unwrap().unwrap();
+    assert_eq!(writer.amend(version(2, "a")).unwrap().await.unwrap(), Ok(()));
+    assert_eq!(stored().await, Some(2));
+    assert_eq!(writer.amend(version(3, "b")).unwrap().await.unwrap(), Err(StoreError::Gone), "another stream's");
+    assert_eq!(stored().await, Some(2));
+    // Behind a delete in the queue, it comes too late.
+    let (deleted, amended) = (writer.delete("t", "1", None), async { writer.amend(version(4, "a")).unwrap().await });
+    let (deleted, amended) = tokio::join!(deleted, amended);
+    assert_eq!((deleted, amended.unwrap()), (Ok(1), Err(StoreError::Gone)));
+    assert_eq!(stored().await, None);
+    // One that waits for the engine is there to be replaced.
+    store.down.store(true, SeqCst);
+    assert!(writer.put(version(5, "c")).unwrap().await.unwrap().is_err());
+    store.down.store(false, SeqCst);
+    assert_eq!(writer.amend(version(6, "c")).unwrap().await.unwrap(), Ok(()));
+    assert_eq!((stored().await, writer.stats().waiting.load(Relaxed)), (Some(6), 0));
+}
+
+#[tokio::test]
+async fn a_commit_of_a_cursor_outlives_its_request_and_comes_after_the_puts_before_it() {
+    let store = Faulty::shut();
+    let writer = Writer::spawn(store.clone(), 10);
+    let advance = Advance {
+        tenant: "t".to_owned(),
+        task: "m".to_owned(),
+        consumer: "c".to_owned(),
+        last: Some(("q1".to_owned(), "s".to_owned())),
+        sources: vec!["s".to_owned()],
+        now_ms: 1,
+    };
+    drop(writer.put(one("m")).unwrap());
+    let asked = tokio::time::timeout(Duration::from_millis(50), writer.advance(advance.clone())).await;
+    assert!(asked.is_err(), "the asker left");
+    store.gate.add_permits(1);
+    until("committed", async || store.progress("t", "m", "c").await.unwrap().is_some()).await;
+    let at = Position { query: "q1".to_owned(), source: "s".to_owned(), count: 1, updated_ms: 1 };
+    assert_eq!(writer.advance(advance.clone()).await, Ok(Advanced::Same(at)));
+    store.down.store(true, SeqCst);
+    assert!(matches!(writer.advance(advance.clone()).await, Err(StoreError::Engine(_))));
+    writer.clone().shutdown().await;
+    assert_eq!(writer.advance(advance).await, Err(StoreError::Closed));
 }

@@ -6,7 +6,9 @@ mod list;
 mod normalize;
 mod one;
 mod ops;
+mod render;
 mod search;
+mod tasks;
 pub mod tenants;
 
 use std::time::Duration;

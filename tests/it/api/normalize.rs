@@ -88,6 +88,8 @@ async fn one_json_body_of_each_provider_is_told_by_its_shape() {
         ),
         (lexiang, "tencent", Some("c-1"), 1),
         (golden("tencent/whole.json"), "tencent", Some("c3f7bdf537c46724392c4428e47e04c1"), 2),
+        (golden("openai/perplexity-full.json"), "openai", Some("7d2a41c0-8b4f-4f0e-9b7a-2f6f0a7c9d11"), 4),
+        (golden("openai/minimax.json"), "openai", Some("0483bf14ba55225a66de2342a21b4003"), 5),
         (golden("tavily/general.json"), "tavily", None, 4),
         (golden("tavily/empty.json"), "tavily", None, 0),
         (golden("mcp/web-search-result.json"), "mcp", None, 2),
@@ -128,7 +130,7 @@ async fn what_cannot_be_read_is_named_with_what_can() {
     let deep = "[".repeat(100_000);
     normalize(&proxy, "", deep).await.is_problem(422, "unreadable").await;
     let problem = normalize(&proxy, "?provider=nobody", "{}").await.is_problem(400, "bad-request").await;
-    assert_eq!(problem["detail"], "provider is one of doubao, tencent, tavily, mcp, auto");
+    assert_eq!(problem["detail"], "provider is one of doubao, tencent, openai, tavily, mcp, auto");
     normalize(&proxy, "?providr=auto", "{}").await.is_problem(400, "bad-request").await;
     ask(&proxy, Method::GET, "/normalize", &[]).await.is_problem(405, "method-not-allowed").await;
 }

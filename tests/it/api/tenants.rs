@@ -12,7 +12,7 @@ use crate::net::{Answer, Client, Proxy, eventually, request, tencent};
 type Headers = &'static [(&'static str, &'static str)];
 
 pub const ALPHA: Headers = &[("x-citetap-key", "alpha-key")];
-const BETA: Headers = &[("x-citetap-key", "beta-key")];
+pub const BETA: Headers = &[("x-citetap-key", "beta-key")];
 
 pub fn keys() -> String {
     let mut toml = String::new();
@@ -24,7 +24,7 @@ pub fn keys() -> String {
     toml
 }
 
-async fn two() -> (Upstream, Proxy) {
+pub async fn two() -> (Upstream, Proxy) {
     let open = [tencent::references("open", &[1]), tencent::finish("open")];
     let scripts = vec![
         ("/m-1", Script::sse(tencent::answer("m-1"))),
@@ -34,7 +34,7 @@ async fn two() -> (Upstream, Proxy) {
     proxy(scripts, &keys()).await
 }
 
-async fn chat(proxy: &Proxy, path: &str, headers: &[(&str, &str)]) -> Answer {
+pub async fn chat(proxy: &Proxy, path: &str, headers: &[(&str, &str)]) -> Answer {
     Client::h1(proxy.addr).await.send(request(Method::POST, path, headers, "{}")).await
 }
 

@@ -3,6 +3,7 @@
 mod answers;
 mod ends;
 mod errors;
+mod openai;
 mod paths;
 mod requests;
 mod tenants;

@@ -8,7 +8,10 @@ use std::{
 use citetap::{
     replay::{Script, Scripted, Step, Upstream},
     server::App,
-    store::{Entry, Filter, Fut, MemoryStore, Page, Store, StoreError},
+    store::{
+        Cursor, Entry, Filter, Fut, MemoryStore, Page, Store, StoreError,
+        task::{Advance, Advanced, Progress},
+    },
     upstream,
 };
 
@@ -58,6 +61,29 @@ impl Store for Behind {
         provider: Option<&'a str>,
     ) -> Fut<'a, Result<u64, StoreError>> {
         self.inner.delete(tenant, id, provider)
+    }
+
+    fn task<'a>(
+        &'a self,
+        tenant: &'a str,
+        task: &'a str,
+        after: Option<&'a Cursor>,
+        limit: usize,
+    ) -> Fut<'a, Result<Page, StoreError>> {
+        self.inner.task(tenant, task, after, limit)
+    }
+
+    fn progress<'a>(
+        &'a self,
+        tenant: &'a str,
+        task: &'a str,
+        consumer: &'a str,
+    ) -> Fut<'a, Result<Option<Progress>, StoreError>> {
+        self.inner.progress(tenant, task, consumer)
+    }
+
+    fn advance<'a>(&'a self, advance: &'a Advance) -> Fut<'a, Result<Advanced, StoreError>> {
+        self.inner.advance(advance)
     }
 
     fn sweep(&self, before_ms: i64) -> Fut<'_, Result<u64, StoreError>> {

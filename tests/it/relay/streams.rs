@@ -69,17 +69,18 @@ async fn events_come_one_by_one_over_h2() {
 /// P1 over the wire.
 #[tokio::test]
 async fn bytes_minus_ours_are_the_upstreams_in_every_chunking() {
+    const ASKS: &str = r#"{"stream":true}"#;
     let mut chunkings = vec![Chunking::Whole, Chunking::Frames];
     chunkings.extend((1..=7).map(Chunking::Bytes));
     for chunking in chunkings {
         let upstream = Upstream::bind(demo_routes(Pace::INSTANT.chunking(chunking))).await.unwrap();
-        let names = ["doubao", "tencent", "doubao-en"];
+        let names = ["doubao", "tencent", "doubao-en", "openai"];
         let toml: String = names.iter().map(|name| route(name, &format!("{}/{name}", upstream.url()))).collect();
         let proxy = Proxy::start(&toml).await;
         for name in names {
-            let direct = Client::h1(upstream.addr()).await.send(post(&format!("/{name}"), "{}")).await.whole().await;
+            let direct = Client::h1(upstream.addr()).await.send(post(&format!("/{name}"), ASKS)).await.whole().await;
             for mut client in clients(&proxy, chunking).await {
-                let relayed = client.send(post(&format!("/{name}/completion"), "{}")).await.whole().await;
+                let relayed = client.send(post(&format!("/{name}/completion"), ASKS)).await.whole().await;
                 assert_eq!(relayed.error, None);
                 let (theirs, ours) = relayed.split();
                 assert!(theirs == direct.bytes(), "{name} in {chunking:?}");

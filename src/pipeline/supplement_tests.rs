@@ -1,0 +1,157 @@
+use std::sync::Arc;
+
+use super::{
+    super::{
+        tests::{CARD, END, context, settings, shape},
+        whole::{self, Passed},
+        *,
+    },
+    Supplement,
+};
+use crate::{
+    citation::{
+        record::{Origin, Supplemented},
+        supplement::Supply,
+    },
+    provider::Kind,
+    sse::Event,
+};
+
+const TEXT: &str = "event: CHUNK_DELTA\ndata: {\"text\":\"没有\"}\n\n";
+const ERROR: &str = "event: STREAM_ERROR\ndata: {\"error_code\":1}\n\n";
+
+fn found() -> Supply {
+    let json =
+        r#"{"query":"user text","results":[{"title":"S","url":"https://s.example.com/","content":"c","score":0.9}]}"#;
+    let context = Context { provider: Kind::Tavily, ..context() };
+    Supply::Found(Arc::new(*whole::document(context, Bytes::from_static(json.as_bytes())).unwrap()))
+}
+
+fn pass(supplement: Supplement, inject: Inject, chunks: &[&str], end: End, supply: &Supply) -> Passed {
+    let chunks = chunks.iter().map(|chunk| Bytes::copy_from_slice(chunk.as_bytes()));
+    let settings = Settings { supplement, ..settings(inject, 1 << 20) };
+    whole::pass_with(context(), settings, chunks, end, true, supply)
+}
+
+fn origins(passed: &Passed) -> Vec<Origin> {
+    passed.record.iter().flat_map(|record| &record.citations).map(|citation| citation.origin).collect()
+}
+
+#[test]
+fn when_empty_gives_an_event_to_a_message_that_had_none() {
+    let passed = pass(Supplement::WhenEmpty, Inject::Final, &[TEXT, END], End::Clean, &found());
+    assert_eq!(shape(&passed), format!("{} * {}", TEXT.len(), END.len()));
+    assert_eq!(origins(&passed), [Origin::Supplemental]);
+    assert_eq!(passed.relayed(), [TEXT, END].concat().as_bytes());
+    let event = passed.ours()[0].clone();
+    let data = Event::read(&event).data.map(|data| data.into_owned()).unwrap();
+    assert!(data.contains("\"supplemental\"") && !data.contains("user text"), "{data}");
+    assert!(passed.tally.injected);
+}
+
+#[test]
+fn when_empty_asks_for_nothing_where_there_is_a_source() {
+    let passed = pass(Supplement::WhenEmpty, Inject::Final, &[CARD, END], End::Clean, &found());
+    assert_eq!(origins(&passed), [Origin::Upstream]);
+    assert_eq!(passed.record.unwrap().stats.supplement, None);
+    let passed = pass(Supplement::Always, Inject::Final, &[CARD, END], End::Clean, &found());
+    assert_eq!(origins(&passed), [Origin::Upstream, Origin::Supplemental]);
+    assert_eq!(shape(&passed), format!("{} * {}", CARD.len(), END.len()));
+}
+
+#[test]
+fn without_a_finish_the_clean_end_asks() {
+    let passed = pass(Supplement::Always, Inject::Final, &[TEXT], End::Clean, &found());
+    assert_eq!(shape(&passed), format!("{} *", TEXT.len()));
+    let record = passed.record.unwrap();
+    assert_eq!((record.complete, record.citations.len()), (false, 1));
+}
+
+#[test]
+fn an_answer_that_failed_is_not_supplemented() {
+    for (chunks, end) in [(&[CARD, ERROR][..], End::Clean), (&[CARD], End::Cut), (&[CARD], End::Shutdown)] {
+        let mut pipeline = Pipeline::new(
+            Some(context()),
+            Settings { supplement: Supplement::Always, ..settings(Inject::Final, 1 << 20) },
+        );
+        for chunk in chunks {
+            pipeline.push(Bytes::copy_from_slice(chunk.as_bytes()));
+        }
+        pipeline.finish(end);
+        let mut committed = None;
+        while let Some(out) = pipeline.take() {
+            assert_ne!(out, Out::Await, "{end:?}");
+            if let Out::Commit(record) = out {
+                committed = record.stats.supplement;
+                pipeline.committed(true);
+            }
+        }
+        assert_eq!(committed, None);
+    }
+    // Nor is a stream that never said anything.
+    let passed = pass(Supplement::Always, Inject::Final, &[END], End::Clean, &found());
+    assert_eq!(shape(&passed), END.len().to_string());
+}
+
+#[test]
+fn nothing_comes_out_until_the_answer_is_there() {
+    for size in [1, 7, 1 << 20] {
+        let settings = Settings { supplement: Supplement::WhenEmpty, ..settings(Inject::Final, 1 << 20) };
+        let mut pipeline = Pipeline::new(Some(context()), settings);
+        let stream = [TEXT, END, END].concat();
+        let mut out = Vec::new();
+        for chunk in stream.as_bytes().chunks(size) {
+            pipeline.push(Bytes::copy_from_slice(chunk));
+            while let Some(next) = pipeline.take() {
+                match next {
+                    Out::Bytes(bytes) => out.extend_from_slice(&bytes),
+                    Out::Await => {
+                        assert_eq!(out, TEXT.as_bytes(), "all that precedes the finish is out");
+                        assert_eq!((pipeline.take(), pipeline.heartbeat()), (None, None));
+                        pipeline.supplemented(Supply::Pending);
+                    }
+                    Out::Store(record) => assert_eq!(record.stats.supplement, Some(Supplemented::Pending)),
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        assert_eq!(out, stream.as_bytes(), "{size}");
+        pipeline.supplemented(found());
+        assert_eq!(pipeline.take(), None, "too late for an event");
+    }
+}
+
+#[test]
+fn without_an_event_the_record_says_that_it_is_on_its_way() {
+    let passed = pass(Supplement::Always, Inject::Off, &[CARD, END], End::Clean, &found());
+    assert_eq!((passed.out(), origins(&passed)), ([CARD, END].concat().into_bytes(), vec![Origin::Upstream]));
+    assert_eq!(passed.record.unwrap().stats.supplement, Some(Supplemented::Pending));
+    let passed = pass(Supplement::WhenEmpty, Inject::Off, &[CARD, END], End::Clean, &found());
+    assert_eq!(passed.record.unwrap().stats.supplement, None);
+    let passed = pass(Supplement::Always, Inject::Off, &[CARD], End::Cut, &found());
+    assert_eq!(passed.record.unwrap().stats.supplement, None);
+}
+
+#[test]
+fn who_leaves_while_it_is_awaited_leaves_a_record_that_says_so() {
+    let settings = Settings { supplement: Supplement::Always, ..settings(Inject::Final, 1 << 20) };
+    let mut pipeline = Pipeline::new(Some(context()), settings.clone());
+    pipeline.push(Bytes::from([CARD, END].concat()));
+    let left = pipeline.abandon().map(|record| (record.complete, record.stats.supplement));
+    assert_eq!(left, Some((true, Some(Supplemented::Pending))));
+    let mut pipeline = Pipeline::new(Some(context()), settings);
+    pipeline.push(Bytes::from_static(CARD.as_bytes()));
+    let left = pipeline.abandon().map(|record| (record.complete, record.stats.supplement));
+    assert_eq!(left, Some((false, None)), "before the finish there is nothing to wait for");
+}
+
+#[test]
+fn what_the_upstream_names_after_the_finish_keeps_its_number() {
+    let late = CARD.replace("a.example", "s.example");
+    let passed = pass(Supplement::WhenEmpty, Inject::Final, &[TEXT, END, &late], End::Clean, &found());
+    assert_eq!(passed.ours().len(), 1);
+    let record = passed.record.unwrap();
+    let kept: Vec<_> = record.citations.iter().map(|c| (c.number, c.origin, c.title.as_deref())).collect();
+    assert_eq!(kept, [(1, Origin::Upstream, Some("T"))], "the same page is the upstream's then");
+    assert!(record.late);
+}

@@ -1,0 +1,202 @@
+use super::*;
+use crate::marker::Source;
+
+struct Fixed(Vec<(u32, &'static str, &'static str, &'static str)>);
+
+impl Sources for Fixed {
+    fn find(&self, number: u32) -> Option<Source<'_>> {
+        let (number, url, title, content) = *self.0.iter().find(|source| source.0 == number)?;
+        Some(Source {
+            number,
+            url: Some(url).filter(|url| !url.is_empty()),
+            title: Some(title),
+            content: Some(content),
+        })
+    }
+}
+
+fn plain() -> Fixed {
+    Fixed(vec![
+        (1, "https://a.example/?x=1&y=2", "A \"title\"", "An excerpt"),
+        (2, "https://b.example/", "B", ""),
+        (3, "", "Doc", ""),
+    ])
+}
+
+fn of(text: &str) -> String {
+    html(text, &plain())
+}
+
+/// Every tag and attribute of `html`, as the serializer writes them.
+fn tags(html: &str) -> Vec<(String, Vec<String>)> {
+    let mut tags = Vec::new();
+    let mut rest = html;
+    while let Some(start) = rest.find('<') {
+        rest = &rest[start + 1..];
+        let (mut in_value, mut end) = (false, rest.len());
+        for (at, c) in rest.char_indices() {
+            match c {
+                '"' => in_value = !in_value,
+                '>' if !in_value => {
+                    end = at;
+                    break;
+                }
+                _ => {}
+            }
+        }
+        let tag = &rest[..end];
+        rest = &rest[end..];
+        let name = tag.split([' ', '/']).find(|part| !part.is_empty()).unwrap_or_default().to_owned();
+        let attributes = tag.split('"').step_by(2).filter_map(|part| part.trim().strip_suffix('='));
+        tags.push((name, attributes.map(|a| a.rsplit(' ').next().unwrap_or_default().to_owned()).collect()));
+    }
+    tags
+}
+
+#[test]
+fn a_marker_is_a_link_with_its_data() {
+    let html = of("Fact[1], and more [1,2].");
+    let link = "<a class=\"citation\" href=\"https://a.example/?x=1&amp;y=2\" title=\"A &quot;title&quot;\" target=\"_blank\" \
+                referrerpolicy=\"no-referrer\" rel=\"noopener noreferrer nofollow\"><sup data-citation=\"{&quot;id&quot;:1,\
+                &quot;url&quot;:&quot;https://a.example/?x=1&amp;y=2&quot;,&quot;title&quot;:&quot;A \\&quot;title\\&quot;&quot;,\
+                &quot;content&quot;:&quot;An excerpt&quot;}\">1</sup></a>";
+    assert!(
+        html.starts_with(&format!("<p>Fact{link}, and more {link}<a class=\"citation\" href=\"https://b.example/\"")),
+        "{html}"
+    );
+}
+
+#[test]
+fn a_source_without_a_link_is_a_bare_number() {
+    assert!(of("x [3]").contains("<p>x <sup data-citation=\"{&quot;id&quot;:3"), "{}", of("x [3]"));
+    assert!(!of("x [3]").contains("<a"));
+}
+
+#[test]
+fn unknown_numbers_and_code_stay_text() {
+    assert_eq!(of("x [7] `a[1]`"), "<p>x [7] <code>a[1]</code></p>\n");
+    assert_eq!(of("```\nx[1]\n```"), "<pre><code>x[1]\n</code></pre>\n");
+}
+
+#[test]
+fn markdown_around_markers_is_markdown_still() {
+    assert!(of("**粗体：**[1]后文").starts_with("<p><strong>粗体：</strong><a class"), "{}", of("**粗体：**[1]后文"));
+    let table = of("| a | b |\n|---|:-:|\n| x [1] | y |");
+    assert!(table.contains("<td>x <a class=\"citation\"") && table.contains("<td>y</td>"), "{table}");
+    assert!(of("- a [1]\n- b [2]").matches("<li>").count() == 2);
+}
+
+#[test]
+fn nothing_is_fetched_by_showing_it() {
+    let html = of("![alt](https://t.example/pixel.png) <img src=https://t.example/x> $a_1$ $$b$$ - [ ] x");
+    assert!(html.contains("<a href=\"https://t.example/pixel.png\"") && !html.contains("<img"), "{html}");
+    assert!(html.contains("$a_1$") && html.contains("$$b$$"), "{html}");
+}
+
+#[test]
+fn private_characters_in_the_text_are_no_markers() {
+    let forged = format!("[{}] x [1]", char::from_u32(FIRST).unwrap());
+    let html = of(&forged);
+    assert_eq!(html.matches("<a class=\"citation\"").count(), 1, "{html}");
+    assert!(html.starts_with("<p>[\u{fffd}] x <a"), "{html}");
+}
+
+/// Whatever an answer, a title or a link holds, only harmless tags and attributes come out.
+#[test]
+fn hostile_texts_come_out_harmless() {
+    let texts = [
+        "<script>alert(1)</script>",
+        "<img src=x onerror=alert(1)>",
+        "<svg onload=alert(1)>",
+        "<svg><script>alert(1)</script></svg>",
+        "<math><mtext><table><mglyph><style><img src=x onerror=alert(1)>",
+        "<iframe srcdoc='<script>alert(1)</script>'></iframe>",
+        "<a href=\"javascript:alert(1)\">x</a>",
+        "<a href=' javascript:alert(1)'>x</a>",
+        "<a href='JaVaScRiPt:alert(1)'>x</a>",
+        "<a href='data:text/html,<script>alert(1)</script>'>x</a>",
+        "<a href='//evil.example'>x</a>",
+        "[x](javascript:alert(1))",
+        "[x](java&#x0A;script:alert(1))",
+        "[x](vbscript:msgbox(1))",
+        "[x](data:text/html;base64,PHNjcmlwdD4=)",
+        "![x](javascript:alert(1))",
+        "![\" onerror=alert(1) x=\"](https://a.example)",
+        "<javascript:alert(1)>",
+        "[x]: javascript:alert(1)\n\n[x]",
+        "<p onclick=alert(1) style='position:fixed'>x</p>",
+        "<base href=https://evil.example><meta http-equiv=refresh content=0>",
+        "<form action=https://evil.example><input type=submit></form>",
+        "<object data=x></object><embed src=x><link rel=stylesheet href=x>",
+        "<sup data-citation='{\"url\":\"javascript:alert(1)\"}'>1</sup>",
+        "<a class=citation href=https://evil.example><sup data-citation='{}'>1</sup></a>",
+        "<noscript><p title=\"</noscript><img src=x onerror=alert(1)>\">",
+        "<!--<img src=\"--><img src=x onerror=alert(1)//\">",
+        "<template><script>alert(1)</script></template>",
+        "<style>@import 'https://evil.example';</style>",
+        "\u{202e}<b>rtl</b>\0",
+        "`</code><script>alert(1)</script>`",
+        "```html\n</code></pre><script>alert(1)</script>\n```",
+        "&lt;script&gt;alert(1)&lt;/script&gt;",
+        "<details open ontoggle=alert(1)><summary>x",
+        "<video><source onerror=alert(1)></video>",
+        "<a href=\"https://a.example\" onmouseover=alert(1)>x [1]</a>",
+        "[[1]](javascript:alert(1)) [1](javascript:alert(1))",
+        "<a title=\"[1]\" href=https://a.example>x</a> [1]",
+    ];
+    let allowed = [
+        "a",
+        "b",
+        "blockquote",
+        "br",
+        "code",
+        "del",
+        "em",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "hr",
+        "i",
+        "kbd",
+        "li",
+        "ol",
+        "p",
+        "pre",
+        "s",
+        "strong",
+        "sub",
+        "sup",
+        "table",
+        "tbody",
+        "td",
+        "th",
+        "thead",
+        "tr",
+        "u",
+        "ul",
+    ];
+    let attributes = ["href", "title", "class", "rel", "target", "referrerpolicy", "data-citation", "start"];
+    for (hostile, evil_source) in texts.iter().flat_map(|text| [(text, false), (text, true)]) {
+        let text = if evil_source { "fact [1] [2]".to_owned() } else { format!("{hostile} [2]") };
+        let leak: &'static str = hostile;
+        let sources = Fixed(vec![(1, leak, leak, leak), (2, "https://b.example/'\"><script>", leak, leak)]);
+        let html = html(&text, &sources);
+        for (name, attrs) in tags(&html) {
+            assert!(allowed.contains(&&*name), "{name} in {html}");
+            assert!(attrs.iter().all(|a| attributes.contains(&&**a)), "{attrs:?} in {html}");
+        }
+        let lower = html.to_lowercase();
+        for bad in ["href=\"javascript", "href=\"data:", "href=\"vbscript", "href=\"//", "href=\" ", "src="] {
+            assert!(
+                !lower.replace("&lt;", "").contains(bad)
+                    || !tags(&html).iter().any(|(_, a)| a.contains(&"src".to_owned())),
+                "{bad} in {html}"
+            );
+        }
+        let ours = html.matches("class=\"citation\"").count();
+        assert!(ours <= 2 && (evil_source || ours <= 1), "{html}");
+    }
+}

@@ -1,0 +1,191 @@
+//! `POST /render`: an answer's text with its markers rewritten, or as safe HTML. One renderer for all who show
+//! answers. Nothing is kept.
+
+use std::sync::Weak;
+
+use axum::{
+    Extension, Router,
+    body::Body,
+    extract::State,
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use http::{HeaderMap, StatusCode, header};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    App,
+    citations::{Asker, app, known, plain_json},
+    normalize::collect,
+    problem::Problem,
+};
+use crate::{
+    citation::{Record, export::HTML_POLICY, record::Status, url::link},
+    marker::{self, Source, Sources, Style},
+    profile::html,
+};
+
+/// A text and a record.
+const MAX_BODY: u64 = 2 * 1024 * 1024;
+/// Sources that are looked at, where a request brings its own.
+const MAX_GIVEN: usize = 1000;
+
+pub fn router(app: Weak<App>) -> Router {
+    Router::new().route("/render", post(render).fallback(|| async { Problem::method_not_allowed() })).with_state(app)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Ask {
+    text: String,
+    message_id: Option<String>,
+    provider: Option<String>,
+    record: Option<Given>,
+    /// `html`, or one of the styles of markers.
+    #[serde(default = "html_style")]
+    style: String,
+}
+
+fn html_style() -> String {
+    "html".to_owned()
+}
+
+/// A record, or as much of one as somebody has.
+#[derive(Deserialize)]
+struct Given {
+    citations: Vec<GivenSource>,
+}
+
+#[derive(Deserialize)]
+struct GivenSource {
+    number: u32,
+    #[serde(default)]
+    aliases: Vec<u32>,
+    url: Option<String>,
+    title: Option<String>,
+    content: Option<String>,
+    status: Option<Status>,
+}
+
+#[derive(Serialize)]
+struct Rendered {
+    style: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    html: Option<String>,
+    /// Numbers in the text that have a source.
+    cited: Vec<u32>,
+}
+
+async fn render(
+    State(state): State<Weak<App>>,
+    Extension(Asker(tenant)): Extension<Asker>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let app = app(&state)?;
+    let body = collect(&app, body, MAX_BODY).await?.take();
+    let ask: Ask = serde_json::from_slice(&body).map_err(|error| {
+        let such = r#"{"text":"… [1]","messageId":"…"} or {"text":"… [1]","record":{"citations":[…]}}"#;
+        Problem::bad_request(format!("expected JSON such as {such}: {error}"))
+    })?;
+    let style = match &*ask.style {
+        "html" => None,
+        name => Some(
+            name.parse::<Style>()
+                .map_err(|()| Problem::bad_request(format!("style is html, {}", Style::NAMES.join(", "))))?,
+        ),
+    };
+    let list = match (ask.record, ask.message_id) {
+        (Some(given), None) => List::given(given),
+        (None, Some(id)) => List::of(&known(&app, &tenant, &id, ask.provider.as_deref()).await?),
+        _ => return Err(Problem::bad_request("either record or messageId says what the markers mean")),
+    };
+    let turn = app.normalizing.acquire().await.map_err(|_| Problem::draining())?;
+    let worked = tokio::task::spawn_blocking(move || rendered(&ask.text, style, &list)).await;
+    drop(turn);
+    let rendered = worked.map_err(|_| Problem::bad_request("the text could not be rendered"))?;
+    Ok(answer(rendered, &headers))
+}
+
+fn rendered(text: &str, style: Option<Style>, list: &List) -> Rendered {
+    let (_, marks) = marker::rewrite(text, Style::Keep, list);
+    let mut cited: Vec<u32> = marks.iter().map(|mark| mark.number).collect();
+    cited.sort_unstable();
+    cited.dedup();
+    let Some(style) = style else {
+        return Rendered { style: "html", text: None, html: Some(html::html(text, list)), cited };
+    };
+    let text = marker::rewritten(text, style, list);
+    Rendered { style: style.as_str(), text: Some(text), html: None, cited }
+}
+
+/// JSON, or the bare HTML or text where that is asked for.
+fn answer(rendered: Rendered, headers: &HeaderMap) -> Response {
+    let accepts = |kind: &str| {
+        let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+        accept.split(',').any(|one| one.split(';').next().is_some_and(|one| one.trim().eq_ignore_ascii_case(kind)))
+    };
+    match rendered {
+        Rendered { html: Some(html), .. } if accepts("text/html") => {
+            let kind = [
+                (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+                (header::CONTENT_SECURITY_POLICY, HTML_POLICY),
+                (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+                (header::CACHE_CONTROL, "no-store"),
+            ];
+            (kind, html).into_response()
+        }
+        Rendered { text: Some(text), .. } if accepts("text/markdown") || accepts("text/plain") => {
+            let kind = [
+                (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
+                (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+                (header::CACHE_CONTROL, "no-store"),
+            ];
+            (kind, text).into_response()
+        }
+        rendered => plain_json(StatusCode::OK, serde_json::to_vec(&rendered).unwrap_or_default()),
+    }
+}
+
+/// The sources that markers may lead to.
+struct List(Vec<GivenSource>);
+
+impl List {
+    fn given(given: Given) -> Self {
+        let mut sources = given.citations;
+        sources.truncate(MAX_GIVEN);
+        for source in &mut sources {
+            source.url = source.url.take().and_then(|url| link(&url, None)).map(|link| link.url);
+        }
+        Self(sources)
+    }
+
+    fn of(record: &Record) -> Self {
+        let source = |citation: &crate::citation::record::Citation| GivenSource {
+            number: citation.number,
+            aliases: citation.aliases.clone(),
+            url: citation.url.clone(),
+            title: citation.title.clone(),
+            content: citation.content.clone(),
+            status: Some(citation.status),
+        };
+        Self(record.citations.iter().map(source).collect())
+    }
+}
+
+impl Sources for List {
+    fn find(&self, number: u32) -> Option<Source<'_>> {
+        let kept = || self.0.iter().filter(|source| source.status.is_none_or(|status| status == Status::Ok));
+        let source = kept()
+            .find(|source| source.number == number)
+            .or_else(|| kept().find(|source| source.aliases.contains(&number)))?;
+        Some(Source {
+            number: source.number,
+            url: source.url.as_deref(),
+            title: source.title.as_deref(),
+            content: source.content.as_deref(),
+        })
+    }
+}

@@ -1,0 +1,79 @@
+//! The body of a request on its way to the upstream.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context as Task, Poll},
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use super::supplement::BodyCopy;
+use crate::pipeline::body::BoxError;
+
+/// The client's body, as it comes, up to the limit.
+pub struct RequestBody {
+    pub(super) inner: Incoming,
+    pub(super) left: u64,
+    /// Set when the limit is passed.
+    pub(super) over: Arc<AtomicBool>,
+    /// For a search of our own.
+    pub(super) copy: Option<BodyCopy>,
+}
+
+impl RequestBody {
+    /// Looks at what is sent on.
+    fn copied(&mut self, frame: Option<&Frame<Bytes>>) {
+        let Some(copy) = &mut self.copy else { return };
+        if let Some(data) = frame.and_then(Frame::data_ref) {
+            copy.add(data);
+        }
+        // Of a body whose length is known, nobody asks for the end.
+        let last = frame.is_none_or(|frame| frame.is_trailers() || self.inner.is_end_stream());
+        if last {
+            copy.end();
+        }
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.get_mut();
+        Pin::new(&mut this.inner).poll_frame(task).map(|frame| {
+            let Some(frame) = frame else {
+                this.copied(None);
+                return None;
+            };
+            let frame = frame.map_err(BoxError::from);
+            if let Some(data) = frame.as_ref().ok().and_then(Frame::data_ref) {
+                match this.left.checked_sub(data.len() as u64) {
+                    Some(left) => this.left = left,
+                    None => {
+                        this.over.store(true, Ordering::Relaxed);
+                        return Some(Err("the request body is too large".into()));
+                    }
+                }
+            }
+            if let Ok(frame) = &frame {
+                this.copied(Some(frame));
+            }
+            Some(frame)
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}

@@ -1,0 +1,124 @@
+//! A search of our own beside a relayed chat: a scripted chat upstream, a scripted Tavily, the proxy between them.
+
+mod facade;
+mod joined;
+mod late;
+mod leaving;
+mod private;
+mod requests;
+
+use std::time::Duration;
+
+use citetap::{
+    citation::{Record, record::Origin},
+    replay::{Script, Scripted, Step, Upstream},
+};
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::net::{Proxy, Whole, eventually, route, tencent};
+
+/// The user's own words: in no log, metric or record.
+const QUESTION: &str = "canary question 金丝雀";
+/// Longer than any test.
+const FOR_EVER: Duration = Duration::from_secs(3600);
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+struct Chat {
+    upstream: Upstream,
+    tavily: Upstream,
+    proxy: Proxy,
+}
+
+/// The route `/chat` of Tencent's dialect with these further keys; `more` comes before it.
+async fn chat(script: Script, tavily: Script, of_route: &str, more: &str) -> Chat {
+    let upstream = Upstream::bind(vec![Scripted::new("/", script)]).await.unwrap();
+    let tavily = Upstream::bind(vec![Scripted::new("/", tavily)]).await.unwrap();
+    let patient = if more.contains("[timeouts]") { "" } else { "[timeouts]\ncommit = \"10s\"\n" };
+    let search = if more.contains("[search]") { "" } else { "[search]\n" };
+    let toml = format!(
+        "{more}\n{search}key = \"test-key\"\nbase_url = \"{}\"\n{patient}{}provider = \"tencent\"\n{of_route}\n",
+        tavily.url(),
+        route("chat", &upstream.url()),
+    );
+    let proxy = Proxy::start(&toml).await;
+    Chat { upstream, tavily, proxy }
+}
+
+impl Chat {
+    async fn ask(&self) -> Whole {
+        self.proxy.post("/chat", json!({ "query": QUESTION }).to_string()).await.whole().await
+    }
+
+    /// The stored record, once `is` holds of it.
+    async fn stored(&self, is: impl Fn(&Record) -> bool) -> Record {
+        let last = tokio::sync::Mutex::new(None);
+        let found = eventually(|| async {
+            let entry = self.proxy.app.store.get("default", "m", None).await.unwrap()?;
+            *last.lock().await = Some(entry.record.clone());
+            is(&entry.record).then_some(entry.record)
+        });
+        found.await.unwrap_or_else(|| panic!("never so: {last:?}"))
+    }
+
+    /// A counter's value; 0 where it is not there.
+    async fn metric(&self, name: &str) -> u64 {
+        let text = self.proxy.get("/metrics").await.whole().await.text();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.map_or(0, |value| value.parse().unwrap())
+    }
+
+    async fn outcome(&self, outcome: &str) -> u64 {
+        self.metric(&format!("citetap_supplements_total{{route=\"chat\",outcome=\"{outcome}\"}}")).await
+    }
+
+    async fn skipped(&self, reason: &str) -> u64 {
+        assert_eq!(self.outcome("skipped").await, 1);
+        self.metric(&format!("citetap_supplements_skipped_total{{reason=\"{reason}\"}}")).await
+    }
+}
+
+/// What the service finds: the first page of [`tencent::answer`], and two more.
+fn results() -> Value {
+    let result = |n: u32, url: &str| json!({"title": format!("补充 {n}"), "url": url, "content": "摘要", "score": 0.9, "raw_content": null});
+    json!({"query": QUESTION, "answer": null, "images": [], "response_time": 1.2, "request_id": "req-1", "results": [
+        result(1, "https://s1.example.com/"), result(2, "https://coin.example/2"), result(3, "https://other.example/3")]})
+}
+
+fn finds() -> Script {
+    Script::json(results().to_string())
+}
+
+fn fails(status: u16) -> Script {
+    Script::json("{}").status(StatusCode::from_u16(status).unwrap())
+}
+
+/// An answer of message `m`: these documents, a text, and the finish after a pause.
+fn answer(documents: &[u32], pause: Duration) -> Script {
+    let begin = if documents.is_empty() { String::new() } else { tencent::references("m", documents) };
+    Script::sse_steps([
+        Step::Send((begin + &tencent::text("m", "第一句[1]。")).into()),
+        Step::Pause(pause),
+        Step::Send(tencent::finish("m").into()),
+    ])
+}
+
+fn bytes_of(documents: &[u32]) -> Vec<u8> {
+    let begin = if documents.is_empty() { String::new() } else { tencent::references("m", documents) };
+    (begin + &tencent::text("m", "第一句[1]。") + &tencent::finish("m")).into_bytes()
+}
+
+/// Numbers, each with whether it is ours.
+fn numbers(record: &Record) -> Vec<(u32, bool)> {
+    record.citations.iter().map(|citation| (citation.number, citation.origin == Origin::Supplemental)).collect()
+}
+
+/// From the piece before the finish to the finish, at the client.
+fn finish_after(whole: &Whole) -> Duration {
+    let is_finish = |(_, piece): &&(Duration, bytes::Bytes)| piece.windows(12).any(|part| part == b"event:finish");
+    let finish = whole.pieces.iter().find(is_finish).expect("a finish").0;
+    finish - whole.pieces[0].0
+}

@@ -13,6 +13,7 @@
 //! | [`sse`] | framing; knows no JSON |
 //! | [`provider`] | what frames mean, one file per wire format |
 //! | [`citation`] | record, ledger, URLs; scores, corroboration, bundles and their read order, exports |
+//! | [`mapping`] | OpenAI requests as upstreams want them |
 //! | [`marker`] | inline markers in an answer's text |
 //! | [`profile`] | how a record looks on the wire |
 //! | [`pipeline`] | bytes in, the same bytes and our event out |
@@ -57,6 +58,7 @@
 pub mod citation;
 pub mod cli;
 pub mod config;
+pub mod mapping;
 pub mod marker;
 pub mod pipeline;
 pub mod profile;

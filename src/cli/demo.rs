@@ -67,15 +67,25 @@ fn configuration(args: &Args, upstream: &str) -> String {
         args.listen,
         toml::Value::String(store)
     );
-    for (name, provider) in [("doubao", "doubao"), ("tencent", "tencent"), ("doubao-en", "auto"), ("openai", "openai")]
-    {
+    let doubao = "request = \"template\"\npath = \"/chat/completion\"\n\
+                  template = '{\"messages\":[{\"content\":\"{{query}}\"}]}'";
+    let lexiang = "request = \"lexiang\"";
+    for (name, provider, model, request) in [
+        ("doubao", "doubao", "doubao-demo", doubao),
+        ("tencent", "tencent", "lexiang-demo", lexiang),
+        ("doubao-en", "auto", "doubao-demo-en", doubao),
+        ("openai", "openai", "openai-demo", ""),
+    ] {
         toml += &format!(
             "[[routes]]\nname = \"{name}\"\nprefix = \"/{name}\"\nupstream = \"{upstream}/{name}\"\n\
-             provider = \"{provider}\"\nlink_base = \"https://lexiangla.com\"\n"
+             provider = \"{provider}\"\nlink_base = \"https://lexiangla.com\"\n\
+             [routes.openai]\nmodels = [\"{model}\"]\n{request}\n"
         );
     }
     toml
 }
+
+const ASKING: &str = r#"{"model":"lexiang-demo","stream":true,"messages":[{"role":"user","content":"?"}]}"#;
 
 fn welcome(listen: SocketAddr, args: &Args) -> String {
     let host = if listen.ip().is_unspecified() { format!("127.0.0.1:{}", listen.port()) } else { listen.to_string() };
@@ -87,6 +97,9 @@ fn welcome(listen: SocketAddr, args: &Args) -> String {
          curl -N http://{host}/openai/v1/chat/completions -d '{{\"stream\":true}}'\n\n\
          Then ask what it rests on:\n\n  \
          curl -s http://{host}/citations/{id}\n\n\
+         Or as an OpenAI client does, with the base URL http://{host}/v1 and any key:\n\n  \
+         curl -N http://{host}/v1/chat/completions -d '{ASKING}'\n  \
+         curl -s http://{host}/v1/models\n\n\
          In English: curl -N http://{host}/doubao-en/chat/completion -d '{{}}'\n\
          Everything kept so far: curl -s http://{host}/citations\n\
          Citations are kept in {store}. Ctrl-C ends the demo.\n\n",

@@ -10,7 +10,7 @@ use super::{
     error::{ConfigError, Place},
     input::{self, MAX_VALUE_BYTES, Refusal},
     layer::Settings,
-    suggest,
+    mapping, suggest,
     value::{Entry, Value},
 };
 
@@ -31,6 +31,8 @@ const SIDECAR: &[(&str, &str)] = &[
     ("CITETAP_MARKERS", "markers"),
     ("CITETAP_INJECT", "inject"),
     ("CITETAP_SUPPLEMENT", "supplement"),
+    ("CITETAP_MODELS", mapping::MODELS),
+    ("CITETAP_REQUEST", mapping::REQUEST),
 ];
 
 #[derive(Debug, Default)]

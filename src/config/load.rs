@@ -8,6 +8,7 @@ use super::{
     error::Place,
     input::{self, MAX_CONFIG_BYTES, Refusal},
     layer::{self, Layer, Settings, Table},
+    mapping,
     resolve::{self, Reader},
     route, rules, search, tenant,
     value::{Entry, REDACTED, Value},
@@ -196,7 +197,14 @@ fn table_settings(section: &str, keys: &[&str], table: &Table, settings: &mut Ve
             Value::Map(values) => {
                 settings.extend(values.iter().map(|(header, entry)| hidden(format!("{path}.{header}"), entry)));
             }
-            _ if *key == "key_sha256" => settings.push(hidden(path, entry)),
+            _ if matches!(*key, "key_sha256" | mapping::TEMPLATE) => settings.push(hidden(path, entry)),
+            _ if *key == mapping::PATH => {
+                let mut shown = setting(path, entry);
+                if let Some((before, _)) = shown.value.split_once('?') {
+                    shown.value = format!("{before}?{REDACTED}");
+                }
+                settings.push(shown);
+            }
             _ => settings.push(setting(path, entry)),
         }
     }

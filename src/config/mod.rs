@@ -13,6 +13,7 @@ mod flags;
 mod input;
 mod layer;
 mod load;
+mod mapping;
 mod resolve;
 mod route;
 mod rules;
@@ -30,6 +31,7 @@ use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc, time::Duration
 use http::{HeaderName, HeaderValue};
 use url::Url;
 
+pub use crate::mapping::Mapping;
 pub use crate::marker::Style;
 pub use crate::pipeline::{inject::Inject, supplement::Supplement};
 pub use crate::profile::{Form, Manner, Profile};
@@ -149,6 +151,8 @@ pub struct Route {
     pub inject: Inject,
     pub emit_empty: bool,
     pub supplement: Arc<Supplementing>,
+    /// The OpenAI requests that it answers; `None`: only what comes under its prefix.
+    pub mapping: Option<Mapping>,
     pub request_headers: HeaderRules,
     pub response_headers: HeaderRules,
 }

@@ -8,11 +8,13 @@ use super::{
     HeaderRules, Inject, Manner, Origin, Profile, Provider, Route, Style, check,
     error::{ConfigError, Place},
     layer::{Settings, Table},
+    mapping,
     resolve::Reader,
     supplement::{self, Service},
     url_check,
     value::{Entry, Value},
 };
+use crate::mapping::To;
 
 pub(super) const KEYS: &[&str] = &[
     "name",
@@ -28,6 +30,11 @@ pub(super) const KEYS: &[&str] = &[
     "supplement_query",
     "supplement_event_type",
     "max_wait_ms",
+    mapping::MODELS,
+    mapping::REQUEST,
+    mapping::PATH,
+    mapping::UPSTREAM_MODEL,
+    mapping::TEMPLATE,
     "request_headers.remove",
     "request_headers.set",
     "response_headers.remove",
@@ -111,20 +118,26 @@ pub(super) fn resolve(
         let emit_empty = reader.optional("emit_empty", check::boolean);
         let supplement = supplement::resolve(&mut reader, search);
         let link_base = reader.optional("link_base", url_check::http_url);
+        let mapping = mapping::resolve(&mut reader, &table.place);
         let request_headers = header_rules(&mut reader, "request_headers.remove", "request_headers.set");
         let response_headers = header_rules(&mut reader, "response_headers.remove", "response_headers.set");
 
-        for (key, value) in [("name", &name), ("prefix", &prefix)] {
-            let Some(value) = value else { continue };
+        let models = mapping.iter().flat_map(|mapping| &mapping.models).map(|model| (mapping::MODELS, "model", model));
+        let names = [("name", &name), ("prefix", &prefix)].into_iter();
+        for (key, what, value) in names.filter_map(|(key, value)| Some((key, key, value.as_ref()?))).chain(models) {
             let place = table.keys.get(key).map_or(&table.place, |entry| &entry.place);
             match taken.get(&(key, value.clone())) {
                 Some(first) => {
-                    let message = format!("routes.{key} = {value:?}: another route has this {key} ({first})");
+                    let message = format!("routes.{key} = {value:?}: another route has this {what} ({first})");
                     errors.push(ConfigError::at(place, message));
                 }
                 None => drop(taken.insert((key, value.clone()), place.clone())),
             }
         }
+        // Lexiang answers in one dialect only.
+        let is_lexiang = mapping.as_ref().is_some_and(|mapping| matches!(mapping.to, To::Lexiang));
+        let provider =
+            provider.map(|named| if is_lexiang && named == Provider::Auto { Provider::Tencent } else { named });
         let words = (profile, markers, inject, emit_empty);
         if let (
             Some(name),
@@ -145,6 +158,7 @@ pub(super) fn resolve(
                 inject,
                 emit_empty,
                 supplement,
+                mapping,
                 request_headers,
                 response_headers,
             });

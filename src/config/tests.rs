@@ -5,6 +5,7 @@ mod env;
 mod examples;
 mod headers;
 mod keys;
+mod mapping;
 mod origins;
 mod routes;
 mod rules;

@@ -163,6 +163,19 @@ where
         }
     }
 
+    pub fn pipeline(&self) -> &Pipeline {
+        &self.pipeline
+    }
+
+    pub fn pipeline_mut(&mut self) -> &mut Pipeline {
+        &mut self.pipeline
+    }
+
+    /// How it ended; `None` while the upstream may still say something.
+    pub fn outcome(&self) -> Option<Outcome> {
+        self.outcome
+    }
+
     /// The stream is over for the upstream: what is left comes out, then the end.
     fn end(&mut self, outcome: Outcome) {
         self.upstream = None;

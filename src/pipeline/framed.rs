@@ -194,9 +194,8 @@ impl Pipeline {
             Voice::Relay => self.emit(json),
             Voice::Rewrite(rewrite) => {
                 let json = rewrite.document(json, heard, &tap.sources());
-                self.phase = Phase::Done;
-                self.store_rest();
-                self.emit(json);
+                let whole = self.ended == Some(End::Clean);
+                self.ends(json, whole.then(Vec::new), true);
             }
             Voice::Speak(_) => {
                 let said = heard.iter().any(|heard| {

@@ -37,6 +37,26 @@ impl Budget {
     }
 }
 
+/// A part of the budget, for bytes that are held elsewhere. Given back when dropped.
+#[derive(Debug)]
+pub struct Share {
+    budget: Arc<Budget>,
+    n: usize,
+}
+
+impl Share {
+    /// `None`: the budget is used up.
+    pub fn of(budget: &Arc<Budget>, n: usize) -> Option<Self> {
+        budget.take(n).then(|| Self { budget: Arc::clone(budget), n })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.budget.give(self.n);
+    }
+}
+
 /// What one stream holds. Gives its share back when dropped.
 #[derive(Debug)]
 pub struct Hold {
@@ -69,6 +89,13 @@ impl Hold {
         }
         self.bytes.extend_from_slice(more);
         true
+    }
+
+    /// All of it, and its share of the budget for whoever holds it now.
+    pub fn freeze(mut self) -> (Bytes, Share) {
+        let bytes = std::mem::take(&mut self.bytes).freeze();
+        let share = Share { budget: Arc::clone(&self.budget), n: bytes.len() };
+        (bytes, share)
     }
 
     /// All of it; nothing is held afterwards.

@@ -27,7 +27,7 @@ use bytes::Bytes;
 use crate::{
     citation::Record,
     marker::Style,
-    profile::{self, Form, Manner, native},
+    profile::{self, Form, Manner, annotate, native},
     sse::{Cut, Eol, Event, Splitter, encode},
 };
 use heard::Heard;
@@ -35,6 +35,7 @@ pub use hold::Budget;
 use hold::Hold;
 pub use inject::{End, Inject};
 use rewrite::Rewrite;
+pub use speak::Failure;
 use speak::Speak;
 pub use supplement::Supplement;
 pub use tap::Context;
@@ -165,8 +166,10 @@ impl Pipeline {
     /// Without a context it is a passthrough.
     pub fn new(context: Option<Context>, settings: Settings) -> Self {
         let hold = Hold::new(Arc::clone(&settings.budget), settings.frame_cap);
+        let annotates = settings.whole && settings.manner.annotates();
         let voice = match (&context, profile::speaker(settings.manner), settings.manner.markers) {
-            (None, ..) | (_, None, Style::Keep) => Voice::Relay,
+            (None, ..) => Voice::Relay,
+            (_, None, Style::Keep) if !annotates => Voice::Relay,
             (_, Some(speaker), style) => Voice::Speak(Box::new(Speak::new(speaker, style))),
             (_, None, style) => Voice::Rewrite(Box::new(Rewrite::new(style))),
         };
@@ -218,6 +221,21 @@ impl Pipeline {
     /// What is known of the message so far: for those who ask while it streams.
     pub fn tap(&self) -> Option<&Tap> {
         self.tap.as_ref()
+    }
+
+    /// What the model is called until the upstream names it.
+    pub fn name_model(&mut self, name: &str) {
+        if let Some(tap) = &mut self.tap {
+            tap.name_model(name);
+        }
+    }
+
+    /// What a client of another dialect was told in the place of an answer, or of its end.
+    pub fn failure(&self) -> Option<&Failure> {
+        match &self.voice {
+            Voice::Speak(speak) => speak.failure.as_ref(),
+            Voice::Relay | Voice::Rewrite(_) => None,
+        }
     }
 
     /// May what comes out be more than what goes in?
@@ -489,9 +507,9 @@ impl Pipeline {
 
     /// Our event may still come. What a client gets of a document is the upstream's, or all ours.
     fn injecting(&self) -> bool {
-        // A document of the upstream's is not added to; one of ours is.
-        let open = !self.settings.whole || matches!(self.voice, Voice::Speak(_));
-        self.phase == Phase::Due && self.settings.inject != Inject::Off && open
+        // A document of the upstream's is added to only where that is asked for; one of ours is.
+        let ours = matches!(self.voice, Voice::Speak(_)) || self.settings.manner.annotates();
+        self.phase == Phase::Due && self.settings.inject != Inject::Off && (!self.settings.whole || ours)
     }
 
     fn wants_event(&self) -> bool {
@@ -556,6 +574,12 @@ impl Pipeline {
         };
         let event = match &mut self.voice {
             Voice::Relay => native(tap.positions()),
+            Voice::Rewrite(rewrite) if self.settings.whole => {
+                let json = std::mem::take(&mut self.resume);
+                let annotated = annotate::document(&json, record, &rewrite.positions).map(Bytes::from);
+                rewrite.pass(Out::Bytes(annotated.unwrap_or(json)));
+                return self.drain();
+            }
             Voice::Rewrite(rewrite) => {
                 // It keeps its place behind frames that wait.
                 let event = native(&rewrite.positions);
@@ -612,5 +636,7 @@ impl Pipeline {
     }
 }
 
+#[cfg(test)]
+mod document_tests;
 #[cfg(test)]
 mod tests;

@@ -33,6 +33,15 @@ pub struct Speak {
     /// What was last said to be searched for.
     searching: Vec<String>,
     pub rewritten: u64,
+    /// What the client was told of a failure.
+    pub failure: Option<Failure>,
+}
+
+/// Why there is no answer, or no more of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    pub code: Option<String>,
+    pub message: String,
 }
 
 impl Speak {
@@ -46,6 +55,7 @@ impl Speak {
             texted: false,
             searching: Vec::new(),
             rewritten: 0,
+            failure: None,
         }
     }
 
@@ -114,7 +124,11 @@ impl Speak {
             _ => None,
         });
         match (fault, reason) {
-            (Some((code, message)), None) => speaker.fault(code, message.unwrap_or(NO_WORDS), out),
+            (Some((code, message)), None) => {
+                let message = message.unwrap_or(NO_WORDS);
+                speaker.fault(code, message, out);
+                self.failure = Some(Failure { code: code.map(ToOwned::to_owned), message: message.to_owned() });
+            }
             (_, None | Some(Reason::Stop)) if short => speaker.finish(Reason::Length, out),
             (_, reason) => speaker.finish(reason.unwrap_or_default(), out),
         }
@@ -126,6 +140,7 @@ impl Speak {
         self.rewriter.finish(&NoSources, &mut text, &mut Vec::new());
         self.said(&text, &[], tap, out);
         self.opened(tap, out).fault(None, message, out);
+        self.failure = Some(Failure { code: None, message: message.to_owned() });
     }
 
     pub fn end(&mut self, out: &mut Vec<u8>) {

@@ -2,7 +2,7 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use jiff::Timestamp;
@@ -45,6 +45,8 @@ pub struct Tap {
     /// What a search of our own found.
     pub(super) supply: Supply,
     context: Context,
+    /// The id that a client was told in another dialect. It counts from then on, also where the upstream's comes later.
+    told: OnceLock<String>,
 }
 
 /// What the frames said so far.
@@ -79,7 +81,7 @@ impl Tap {
 
     pub(super) fn with(adapter: Box<dyn Adapter>, context: Context) -> Self {
         let seen = Seen { ledger: Ledger::new(context.link_base.clone()), ..Seen::default() };
-        Self { adapter, seen, supply: Supply::None, context }
+        Self { adapter, seen, supply: Supply::None, context, told: OnceLock::new() }
     }
 
     /// Reads a frame; what it said is kept in `heard`, where somebody wants it.
@@ -119,7 +121,12 @@ impl Tap {
 
     /// The id under which the message is found; `None` until it is known.
     pub fn message_id(&self) -> Option<String> {
-        self.seen.message.as_deref().map(|id| path_id(id).0)
+        self.told.get().cloned().or_else(|| self.seen.message.as_deref().map(|id| path_id(id).0))
+    }
+
+    /// What the model is called until the upstream names it.
+    pub fn name_model(&mut self, name: &str) {
+        self.seen.model.get_or_insert_with(|| text::line(name, 256).0);
     }
 
     /// Where the markers stand in the text as it came.
@@ -134,9 +141,9 @@ impl Tap {
 
     /// Calls `say` with what is known of the message.
     pub fn open(&self, say: impl FnOnce(&Opening<'_>)) {
-        let id = self.message_id();
+        let id = self.message_id().unwrap_or_else(|| self.context.fallback_id.clone());
         say(&Opening {
-            id: id.as_deref().unwrap_or(&self.context.fallback_id),
+            id: self.told.get_or_init(|| id),
             model: self.seen.model.as_deref().unwrap_or(&self.context.route),
             created: self.context.created.as_second(),
         });
@@ -155,16 +162,17 @@ impl Tap {
         let rules = &self.context.rules;
         let view = self.seen.ledger.view(&rules.scores, self.context.created);
         let mut metadata = Map::new();
-        let mut plain = |id: &str, key: &str| {
+        let message_id = self.message_id().unwrap_or_else(|| self.context.fallback_id.clone());
+        if let Some(original) = self.seen.message.as_deref().filter(|original| **original != *message_id) {
+            metadata.insert("originalMessageId".to_owned(), Value::String(text::line(original, 1024).0));
+        }
+        let task_id = self.context.task.as_deref().map(|id| {
             let (id, original) = path_id(id);
             if let Some(original) = original {
-                metadata.insert(key.to_owned(), Value::String(original));
+                metadata.insert("originalTaskId".to_owned(), Value::String(original));
             }
             id
-        };
-        let message_id = self.seen.message.as_deref().map(|id| plain(id, "originalMessageId"));
-        let message_id = message_id.unwrap_or_else(|| self.context.fallback_id.clone());
-        let task_id = self.context.task.as_deref().map(|id| plain(id, "originalTaskId"));
+        });
         let mut record = Record {
             kind: RecordType::Citations,
             version: 1,

@@ -2,6 +2,7 @@
 //! that frontends already speak.
 
 pub mod ai_sdk;
+pub mod annotate;
 pub mod html;
 pub mod native;
 pub mod open_webui;
@@ -90,9 +91,22 @@ pub enum Form {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Manner {
     pub profile: Profile,
-    /// Of a dialect that is not the upstream's.
+    /// Of a dialect that is not the upstream's. In its own dialect [`Form::Whole`] means that sources are added to an
+    /// answer that was not streamed.
     pub form: Form,
     pub markers: Style,
+}
+
+impl Manner {
+    /// Are sources added to an answer that was not streamed?
+    pub fn annotates(self) -> bool {
+        self.profile == Profile::Native && self.form == Form::Whole
+    }
+
+    /// Does an answer that was not streamed become another?
+    pub fn changes_documents(self) -> bool {
+        self.profile != Profile::Native || self.form == Form::Whole
+    }
 }
 
 /// What a speaker knows of the message when it begins.

@@ -74,13 +74,21 @@ struct FailureBody<'a> {
     message: &'a str,
     #[serde(rename = "type")]
     kind: &'static str,
-    param: Option<()>,
+    param: Option<&'a str>,
     code: Option<&'a str>,
 }
 
-/// An error in the words of the API.
+/// The type of errors that are the upstream's.
+pub const UPSTREAM_ERROR: &str = "upstream_error";
+
+/// An upstream's error in the words of the API.
 pub fn failure<'a>(code: Option<&'a str>, message: &'a str) -> Failure<'a> {
-    Failure { error: FailureBody { message, kind: "upstream_error", param: None, code } }
+    refusal(UPSTREAM_ERROR, None, code, message)
+}
+
+/// Any error in the words of the API.
+pub fn refusal<'a>(kind: &'static str, param: Option<&'a str>, code: Option<&'a str>, message: &'a str) -> Failure<'a> {
+    Failure { error: FailureBody { message, kind, param, code } }
 }
 
 /// Is this the beginning of a document that is an error?

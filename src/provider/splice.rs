@@ -100,7 +100,7 @@ fn literal(text: &str, nested: u8) -> Option<String> {
 }
 
 /// An object, its values as they are written.
-struct Pairs<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+pub struct Pairs<'a>(pub Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Pairs<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -4,6 +4,7 @@
 pub mod auth;
 mod body;
 mod citations;
+mod facade;
 mod foreign;
 mod formats;
 mod keeper;
@@ -11,6 +12,7 @@ mod listen;
 mod live;
 mod normalize;
 mod ops;
+mod outgoing;
 pub mod problem;
 mod records;
 mod relay;
@@ -41,8 +43,8 @@ use tower::ServiceExt;
 pub use body::AnyBody;
 pub use listen::{Signals, run};
 use live::Live;
+use outgoing::Outgoing;
 use problem::Problem;
-use request::RequestBody;
 
 use crate::{
     config::{Config, Route},
@@ -60,7 +62,7 @@ pub struct App {
     pub store: Arc<dyn Store>,
     pub writer: Writer,
     pub metrics: Metrics,
-    client: Client<RequestBody>,
+    client: Client<Outgoing>,
     live: Live,
     budget: Arc<Budget>,
     stalls: stalled::Stalls,
@@ -73,6 +75,8 @@ pub struct App {
     normalizing: Semaphore,
     /// Turns at `/tasks`.
     reading: Semaphore,
+    /// In seconds since the epoch.
+    started: i64,
     /// `None` without a key.
     search: Option<Tavily>,
     searching: Semaphore,
@@ -90,7 +94,7 @@ impl App {
         Ok(Self::new(config, store, client))
     }
 
-    pub fn new(config: Config, store: Arc<dyn Store>, client: Client<RequestBody>) -> Arc<Self> {
+    pub fn new(config: Config, store: Arc<dyn Store>, client: Client<Outgoing>) -> Arc<Self> {
         let writer = Writer::spawn(Arc::clone(&store), config.records.queue);
         let metrics = Metrics::new(writer.clone(), store.name());
         Arc::new_cyclic(|app| Self {
@@ -102,6 +106,7 @@ impl App {
             streams: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
             cut: CancellationToken::new(),
+            started: jiff::Timestamp::now().as_second(),
             normalizing: Semaphore::new(normalize::MAX_AT_ONCE),
             api: citations::router(app.clone())
                 .merge(normalize::router(app.clone()))
@@ -145,6 +150,10 @@ impl App {
         }
         if is_api(path) {
             return self.api(request).await;
+        }
+        let routes = self.routes();
+        if facade::answers(&routes, path) {
+            return facade::answer(self, &routes, request, peer).await;
         }
         relay::relay(self, request, peer).await
     }

@@ -9,8 +9,8 @@ use axum::{
     response::Response,
     routing::post,
 };
+use bytes::Bytes;
 use http::StatusCode;
-use http_body::Body as _;
 use http_body_util::BodyExt;
 use serde::Deserialize;
 
@@ -102,7 +102,10 @@ fn answer(bytes: &[u8], reading: &Reading, entry: Option<usize>) -> Result<Vec<u
 }
 
 /// The body, up to `limit` and the limit of all bodies, and within the bytes that citetap holds altogether.
-pub(super) async fn collect(app: &App, mut body: Body, limit: u64) -> Result<Hold, Problem> {
+pub(super) async fn collect<B>(app: &App, mut body: B, limit: u64) -> Result<Hold, Problem>
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+{
     let cap = usize::try_from(app.config.limits.request_body.min(limit)).unwrap_or(MAX_CAPTURE);
     let too_large = || Problem::body_too_large(cap as u64);
     if body.size_hint().lower() > cap as u64 {

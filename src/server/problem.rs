@@ -8,6 +8,8 @@ use serde_json::Value;
 
 use crate::citation::reading::SearchReadCursor;
 
+use crate::{mapping::Refusal, pipeline::body::Outcome, profile::openai};
+
 #[derive(Debug)]
 pub struct Problem {
     pub status: StatusCode,
@@ -18,6 +20,8 @@ pub struct Problem {
     retry_after: Option<u32>,
     /// Where a consumer stands, for one that is elsewhere.
     current: Option<Value>,
+    /// The key of a request that it is about.
+    param: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -32,7 +36,7 @@ struct Json<'a> {
 
 impl Problem {
     fn new(status: StatusCode, kind: &'static str, title: &'static str, detail: impl Into<String>) -> Self {
-        Self { status, kind, title, detail: detail.into(), retry_after: None, current: None }
+        Self { status, kind, title, detail: detail.into(), retry_after: None, current: None, param: None }
     }
 
     pub fn no_route(path_hint: &str) -> Self {
@@ -48,6 +52,33 @@ impl Problem {
     pub fn no_such_endpoint() -> Self {
         let detail = "see the API section of the README for what can be asked here";
         Self::new(StatusCode::NOT_FOUND, "no-such-endpoint", "No such endpoint", detail)
+    }
+
+    pub fn unknown_model(asked: &str, known: &str) -> Self {
+        let detail = format!("there is no model {asked:?}; models: {known}");
+        let problem = Self::new(StatusCode::NOT_FOUND, "model-not-found", "Unknown model", detail);
+        Self { param: Some("model"), ..problem }
+    }
+
+    pub fn no_models() -> Self {
+        let detail = "no route answers OpenAI requests; give one a table [routes.openai] with models = [\"…\"]";
+        Self::new(StatusCode::NOT_FOUND, "no-models", "No models", detail)
+    }
+
+    pub fn not_of_the_facade() -> Self {
+        let detail = "OpenAI requests are answered at POST /v1/chat/completions and GET /v1/models; \
+                      others go on to a route with prefix \"/\", and there is none";
+        Self::new(StatusCode::NOT_FOUND, "no-such-endpoint", "No such endpoint", detail)
+    }
+
+    pub fn bad_ask(refusal: Refusal) -> Self {
+        let problem = Self::bad_request(refusal.message);
+        Self { param: refusal.param, ..problem }
+    }
+
+    pub fn encoded() -> Self {
+        let detail = "send the body without content-encoding";
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "encoded-body", "Encoded body", detail)
     }
 
     pub fn method_not_allowed() -> Self {
@@ -155,6 +186,25 @@ impl Problem {
         Self::new(StatusCode::GATEWAY_TIMEOUT, "upstream-timeout", "Upstream timed out", detail)
     }
 
+    /// It answered, and nothing in it is an answer.
+    pub fn upstream_answer(host: &str, what: &str) -> Self {
+        let detail = format!("upstream {host} answered with {what}");
+        Self::new(StatusCode::BAD_GATEWAY, "upstream-answer", "Not an answer", detail)
+    }
+
+    /// It began to answer, and did not get to the end.
+    pub fn upstream_ended(host: &str, outcome: Outcome) -> Self {
+        let (status, what) = match outcome {
+            Outcome::Shutdown => return Self::draining(),
+            Outcome::UpstreamIdle => (StatusCode::GATEWAY_TIMEOUT, "fell silent (timeouts.upstream_idle)"),
+            Outcome::TotalTimeout => (StatusCode::GATEWAY_TIMEOUT, "took too long (timeouts.total)"),
+            Outcome::UpstreamCut | Outcome::Complete | Outcome::ClientGone => {
+                (StatusCode::BAD_GATEWAY, "broke off in the midst of its answer")
+            }
+        };
+        Self::new(status, "upstream-ended", "Upstream did not finish", format!("upstream {host} {what}"))
+    }
+
     pub fn detail(&self) -> &str {
         &self.detail
     }
@@ -167,11 +217,31 @@ impl Problem {
             detail: &self.detail,
             current: self.current.as_ref(),
         };
-        let body = serde_json::to_vec(&json).unwrap_or_default();
+        let json = serde_json::to_vec(&json).unwrap_or_default();
+        self.dressed("application/problem+json", json)
+    }
+
+    /// The same to a client that speaks OpenAI's dialect.
+    pub fn openai<B: From<Bytes>>(self) -> Response<B> {
+        let code = match self.kind {
+            "unauthorized" => "invalid_api_key".to_owned(),
+            kind => kind.replace('-', "_"),
+        };
+        let kind = match self.status.as_u16() {
+            ..500 => "invalid_request_error",
+            502 | 504 => openai::UPSTREAM_ERROR,
+            _ => "server_error",
+        };
+        let json = openai::refusal(kind, self.param, Some(&code), &self.detail);
+        let json = serde_json::to_vec(&json).unwrap_or_default();
+        self.dressed("application/json", json)
+    }
+
+    fn dressed<B: From<Bytes>>(self, kind: &'static str, body: Vec<u8>) -> Response<B> {
         let mut response = Response::new(B::from(Bytes::from(body)));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(seconds) = self.retry_after {

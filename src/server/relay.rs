@@ -19,10 +19,11 @@ use hyper::body::Incoming;
 use super::{
     AnyBody, App, auth, foreign,
     keeper::{Place, Watch},
+    outgoing::Outgoing,
     problem::Problem,
     records::{Owner, Records},
     request::RequestBody,
-    supplement,
+    supplement::{self, Search},
     wants::Wants,
 };
 use crate::{
@@ -39,7 +40,7 @@ use crate::{
 const TASK: HeaderName = HeaderName::from_static("x-task-id");
 const NONCE: HeaderName = HeaderName::from_static("x-citetap-nonce");
 /// Also the id of a message that names none.
-const REQUEST: HeaderName = HeaderName::from_static("x-citetap-request");
+pub(super) const REQUEST: HeaderName = HeaderName::from_static("x-citetap-request");
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 pub async fn relay(app: Arc<App>, request: Request<Incoming>, peer: SocketAddr) -> Response<AnyBody> {
@@ -66,7 +67,6 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: SocketAddr) 
     if body.size_hint().lower() > limit {
         return Err(Problem::body_too_large(limit));
     }
-    let host = route.upstream.host_str().unwrap_or_default();
     let target = upstream::target(&route.upstream, rest, head.uri.query())
         .map_err(|_| Problem::bad_request("the path is no path"))?;
 
@@ -75,42 +75,15 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: SocketAddr) 
     upstream::request_headers(&mut head.headers, trusted, &route.request_headers);
     let over = Arc::new(AtomicBool::new(false));
     let (copy, search) = supplement::begin(&app, route).unzip();
-    let mut outgoing = Request::new(RequestBody { inner: body, left: limit, over: Arc::clone(&over), copy });
+    let body = RequestBody { inner: body, left: limit, over: Arc::clone(&over), copy };
+    let mut outgoing = Request::new(Outgoing::Relayed(body));
     let head_only = head.method == Method::HEAD;
     *outgoing.method_mut() = head.method;
     *outgoing.uri_mut() = target;
     *outgoing.headers_mut() = head.headers;
 
-    let created_ms = jiff::Timestamp::now().as_millisecond();
-    let owner = Owner { app: Arc::clone(&app), route: route.name.clone(), tenant, created_ms };
-    let mut watch = Watch::new(place, Records::new(owner, search), uuid::Uuid::now_v7(), began);
-    let first_byte = app.config.timeouts.first_byte;
-    let answer = tokio::select! {
-        answer = tokio::time::timeout(first_byte, app.client.send(outgoing)) => answer,
-        () = app.cut.cancelled() => return Err(Problem::draining()),
-    };
-    let answer = match answer {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(_)) if over.load(Ordering::Relaxed) => Err(Problem::body_too_large(limit)),
-        Ok(Err(fault)) => Err(Problem::upstream_unreachable(host, fault)),
-        Err(_) => Err(Problem::upstream_timeout(host, first_byte)),
-    };
-    let answer = match answer {
-        Ok(answer) => answer,
-        Err(problem) => {
-            let status = problem.status.as_u16();
-            count(&app, route, status);
-            tracing::warn!(request = %watch.request, route = route.name, status, why = problem.detail(), "upstream failed");
-            return Err(problem);
-        }
-    };
-    watch.first_byte = began.elapsed();
-    watch.status = answer.status().as_u16();
-    app.metrics
-        .first_byte
-        .get_or_create(&RouteLabel { route: route.name.clone() })
-        .observe(watch.first_byte.as_secs_f64());
-    count(&app, route, watch.status);
+    let mut watch = watch(&app, place, tenant, route, search, began);
+    let answer = send(&app, route, outgoing, &over, &mut watch).await?;
     let foreign = wants.manner.profile != Profile::Native && !head_only;
     let failed = answer.status().as_u16() >= 400;
     let (response, form) = respond(&app, route, answer, watch, wants, task, head_only);
@@ -121,80 +94,167 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: SocketAddr) 
     })
 }
 
+pub(super) fn watch(
+    app: &Arc<App>,
+    place: Place,
+    tenant: String,
+    route: &Route,
+    search: Option<Search>,
+    began: Instant,
+) -> Watch {
+    let created_ms = jiff::Timestamp::now().as_millisecond();
+    let owner = Owner { app: Arc::clone(app), route: route.name.clone(), tenant, created_ms };
+    Watch::new(place, Records::new(owner, search), uuid::Uuid::now_v7(), began)
+}
+
+/// Sends the request on and waits for the head of its answer. `over` says that the client sent too much.
+pub(super) async fn send(
+    app: &App,
+    route: &Route,
+    outgoing: Request<Outgoing>,
+    over: &AtomicBool,
+    watch: &mut Watch,
+) -> Result<Response<Incoming>, Problem> {
+    let host = route.upstream.host_str().unwrap_or_default();
+    let first_byte = app.config.timeouts.first_byte;
+    let answer = tokio::select! {
+        answer = tokio::time::timeout(first_byte, app.client.send(outgoing)) => answer,
+        () = app.cut.cancelled() => return Err(Problem::draining()),
+    };
+    let answer = match answer {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(_)) if over.load(Ordering::Relaxed) => Err(Problem::body_too_large(app.config.limits.request_body)),
+        Ok(Err(fault)) => Err(Problem::upstream_unreachable(host, fault)),
+        Err(_) => Err(Problem::upstream_timeout(host, first_byte)),
+    };
+    let answer = answer.inspect_err(|problem| {
+        let status = problem.status.as_u16();
+        count(app, route, status);
+        tracing::warn!(request = %watch.request, route = route.name, status, why = problem.detail(), "upstream failed");
+    })?;
+    watch.first_byte = watch.began.elapsed();
+    watch.status = answer.status().as_u16();
+    app.metrics
+        .first_byte
+        .get_or_create(&RouteLabel { route: route.name.clone() })
+        .observe(watch.first_byte.as_secs_f64());
+    count(app, route, watch.status);
+    Ok(answer)
+}
+
 /// The upstream's answer, through the tap where it is a stream, and the form in which it is told in another dialect.
 fn respond(
     app: &Arc<App>,
     route: &Route,
     answer: Response<Incoming>,
-    mut watch: Watch,
-    wants: Wants,
+    watch: Watch,
+    mut wants: Wants,
     task: Option<String>,
     head_only: bool,
 ) -> (Response<AnyBody>, Option<Form>) {
-    let (mut head, body) = answer.into_parts();
-    upstream::response_headers(&mut head.headers, &route.response_headers);
-    let Wants { inject, mut manner } = wants;
-    let foreign = manner.profile != Profile::Native;
+    let mut answer = Answer::new(route, answer);
+    let foreign = wants.manner.profile != Profile::Native;
     // The head of an answer in another dialect is that dialect's, also where nothing follows it.
-    let readable =
-        if head_only && !foreign { None } else { readable(app, route, wants.manner, head.status, &head.headers) };
-    if readable.is_none() || head_only {
-        // There will be no record for it.
-        watch.records.search = None;
+    if !head_only || foreign {
+        answer.look(app, route, foreign);
     }
-    let nonce = uuid::Uuid::new_v4().simple().to_string();
-    let context = readable.filter(|_| !head_only).map(|_| Context {
-        route: route.name.clone(),
-        provider: route.provider,
-        link_base: route.link_base.clone(),
-        nonce: nonce.clone(),
-        created: jiff::Timestamp::now(),
-        fallback_id: watch.request.to_string(),
-        task,
-        rules: Arc::clone(&app.config.rules),
-    });
-    if readable == Some(Readable::Whole) {
-        manner.form = manner.profile.form_of_whole();
+    answer.head_only = head_only;
+    if answer.readable == Some(Readable::Whole) && foreign {
+        wants.manner.form = wants.manner.profile.form_of_whole();
     }
-    if let Some(readable) = readable {
-        let changed = manner != Manner::default() || (readable == Readable::Stream && inject != Inject::Off);
-        if changed {
-            foreign::OF_THE_BYTES.iter().for_each(|name| drop(head.headers.remove(*name)));
-        }
-        for (name, value) in manner.profile.headers(manner.form) {
-            head.headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
-        }
-        if readable == Readable::Stream || foreign {
-            head.headers.extend(HeaderValue::from_str(&nonce).ok().map(|nonce| (NONCE, nonce)));
-        }
-        if readable == Readable::Stream || (foreign && manner.form == Form::Stream) {
-            stream_headers(&mut head.headers);
-        }
+    let form = answer.readable.filter(|_| foreign).map(|_| wants.manner.form);
+    let response = answer.tapped(app, route, watch, wants, task);
+    (response.map(|body| AnyBody::Relayed(app.stalls.guard(body))), form)
+}
+
+/// An upstream's answer whose body has not been read yet.
+pub(super) struct Answer {
+    pub head: http::response::Parts,
+    pub readable: Option<Readable>,
+    /// Nothing follows its head.
+    head_only: bool,
+    body: Incoming,
+}
+
+impl Answer {
+    pub fn new(route: &Route, answer: Response<Incoming>) -> Self {
+        let (mut head, body) = answer.into_parts();
+        upstream::response_headers(&mut head.headers, &route.response_headers);
+        Self { head, readable: None, head_only: false, body }
     }
-    if let Ok(id) = HeaderValue::from_str(&watch.request.to_string()) {
-        head.headers.insert(REQUEST, id);
+
+    /// Can it be tapped? `documents`: one JSON document also where the route names no provider.
+    pub fn look(&mut self, app: &App, route: &Route, documents: bool) {
+        self.readable = readable(app, route, documents, self.head.status, &self.head.headers);
     }
-    let settings = Settings {
-        inject,
-        emit_empty: route.emit_empty,
-        manner,
-        supplement: if watch.records.search.is_some() { route.supplement.when } else { Supplement::Off },
-        whole: readable == Some(Readable::Whole),
-        frame_cap: app.config.limits.frame,
-        budget: Arc::clone(&app.budget),
-    };
-    let timeouts = &app.config.timeouts;
-    let clocks = Clocks {
-        idle: timeouts.upstream_idle,
-        heartbeat: timeouts.heartbeat,
-        deadline: timeouts.total.map(|total| tokio::time::Instant::from_std(watch.began) + total),
-    };
-    let cut = app.cut.clone().cancelled_owned();
-    let body = TapBody::new(body, Pipeline::new(context, settings), watch, clocks, cut);
-    head.version = Version::default();
-    head.extensions.clear();
-    let form = readable.filter(|_| foreign).map(|_| manner.form);
-    (Response::from_parts(head, AnyBody::Relayed(app.stalls.guard(body))), form)
+
+    /// As the client gets it.
+    pub fn tapped(
+        self,
+        app: &Arc<App>,
+        route: &Route,
+        mut watch: Watch,
+        wants: Wants,
+        task: Option<String>,
+    ) -> Response<TapBody<Incoming, Watch>> {
+        let Self { mut head, readable, head_only, body } = self;
+        if readable.is_none() || head_only {
+            // There will be no record for it.
+            watch.records.search = None;
+        }
+        let Wants { inject, manner } = wants;
+        let nonce = uuid::Uuid::new_v4().simple().to_string();
+        let context = readable.filter(|_| !head_only).map(|_| Context {
+            route: route.name.clone(),
+            provider: route.provider,
+            link_base: route.link_base.clone(),
+            nonce: nonce.clone(),
+            created: jiff::Timestamp::now(),
+            fallback_id: watch.request.to_string(),
+            task,
+            rules: Arc::clone(&app.config.rules),
+        });
+        if let Some(readable) = readable {
+            let changed = manner != Manner::default() || (readable == Readable::Stream && inject != Inject::Off);
+            if changed {
+                foreign::OF_THE_BYTES.iter().for_each(|name| drop(head.headers.remove(*name)));
+            }
+            for (name, value) in manner.profile.headers(manner.form) {
+                head.headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+            }
+            let foreign = manner.profile != Profile::Native;
+            if (readable == Readable::Stream || foreign || manner.changes_documents())
+                && let Ok(nonce) = HeaderValue::from_str(&nonce)
+            {
+                head.headers.insert(NONCE, nonce);
+            }
+            if readable == Readable::Stream || (foreign && manner.form == Form::Stream) {
+                stream_headers(&mut head.headers);
+            }
+        }
+        if let Ok(id) = HeaderValue::from_str(&watch.request.to_string()) {
+            head.headers.insert(REQUEST, id);
+        }
+        let settings = Settings {
+            inject,
+            emit_empty: route.emit_empty,
+            manner,
+            supplement: if watch.records.search.is_some() { route.supplement.when } else { Supplement::Off },
+            whole: readable == Some(Readable::Whole),
+            frame_cap: app.config.limits.frame,
+            budget: Arc::clone(&app.budget),
+        };
+        let timeouts = &app.config.timeouts;
+        let clocks = Clocks {
+            idle: timeouts.upstream_idle,
+            heartbeat: timeouts.heartbeat,
+            deadline: timeouts.total.map(|total| tokio::time::Instant::from_std(watch.began) + total),
+        };
+        let cut = app.cut.clone().cancelled_owned();
+        head.version = Version::default();
+        head.extensions.clear();
+        Response::from_parts(head, TapBody::new(body, Pipeline::new(context, settings), watch, clocks, cut))
+    }
 }
 
 fn stream_headers(headers: &mut HeaderMap) {
@@ -204,7 +264,7 @@ fn stream_headers(headers: &mut HeaderMap) {
 
 /// What the tap can read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Readable {
+pub(super) enum Readable {
     Stream,
     /// One JSON document: an answer that was not streamed, or an error. Looked at, never added to.
     Whole,
@@ -212,7 +272,7 @@ enum Readable {
 
 /// Only a 200 is a stream, only identity-coded bytes can be read, and only an event stream has events.
 /// Where the route names its provider, an answer without a type is taken for one.
-fn readable(app: &App, route: &Route, manner: Manner, status: StatusCode, headers: &HeaderMap) -> Option<Readable> {
+fn readable(app: &App, route: &Route, documents: bool, status: StatusCode, headers: &HeaderMap) -> Option<Readable> {
     let skip = |reason| {
         app.metrics.tap_skipped.get_or_create(&ReasonLabel { reason }).inc();
         None
@@ -230,9 +290,7 @@ fn readable(app: &App, route: &Route, manner: Manner, status: StatusCode, header
     let essence = kind.as_bytes().split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
     if essence.eq_ignore_ascii_case(b"text/event-stream") {
         Some(Readable::Stream)
-    } else if essence.eq_ignore_ascii_case(b"application/json")
-        && (route.provider != Provider::Auto || manner.profile != Profile::Native)
-    {
+    } else if essence.eq_ignore_ascii_case(b"application/json") && (route.provider != Provider::Auto || documents) {
         Some(Readable::Whole)
     } else {
         skip("not_a_stream")
@@ -245,7 +303,7 @@ fn count(app: &App, route: &Route, status: u16) {
 }
 
 /// What a proxy must not pass on, whatever the route.
-fn check(head: &http::request::Parts) -> Result<(), Problem> {
+pub(super) fn check(head: &http::request::Parts) -> Result<(), Problem> {
     let hosts = head.headers.get_all(header::HOST).iter().count();
     if hosts > 1 || (hosts == 0 && head.version == Version::HTTP_11) {
         return Err(Problem::bad_request("a request has exactly one Host header"));
@@ -256,14 +314,14 @@ fn check(head: &http::request::Parts) -> Result<(), Problem> {
 }
 
 /// Takes the header out: the upstream never sees it. Of several the first counts, and an empty one says nothing.
-fn task_of(headers: &mut HeaderMap) -> Option<String> {
+pub(super) fn task_of(headers: &mut HeaderMap) -> Option<String> {
     let task = headers.remove(TASK)?;
     let task = String::from_utf8_lossy(task.as_bytes()).trim().to_owned();
     (!task.is_empty()).then_some(task)
 }
 
 /// The route with the longest prefix, which ends at a slash or at the path's end, and what follows it.
-fn find<'r, 'p>(routes: &'r [Route], path: &'p str) -> Option<(&'r Route, &'p str)> {
+pub(super) fn find<'r, 'p>(routes: &'r [Route], path: &'p str) -> Option<(&'r Route, &'p str)> {
     routes.iter().find_map(|route| {
         if route.prefix == "/" {
             return Some((route, path));
@@ -285,6 +343,6 @@ fn has_dot_segments(path: &str) -> bool {
     })
 }
 
-fn is_trusted(app: &App, peer: IpAddr) -> bool {
+pub(super) fn is_trusted(app: &App, peer: IpAddr) -> bool {
     app.config.trusted_proxies.iter().any(|net| net.contains(&peer.to_canonical()))
 }

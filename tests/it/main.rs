@@ -6,6 +6,7 @@ mod cli;
 mod client;
 mod crash;
 mod evidence;
+mod facade;
 mod golden;
 mod markers;
 mod net;

@@ -40,7 +40,7 @@ async fn the_demo_prints_lines_that_work_as_pasted() {
     assert_ne!(demo.addr.port(), 0, "the port that was taken, not the one that was asked for");
     let printed = demo.out().join("\n");
     let lines: Vec<&str> = printed.lines().filter_map(|line| Some(&line[line.find("curl ")?..])).collect();
-    assert_eq!(lines.len(), 6, "{printed}");
+    assert_eq!(lines.len(), 8, "{printed}");
 
     let doubao = the_record(&shell(lines[0]));
     let tencent = the_record(&shell(lines[1]));
@@ -50,9 +50,21 @@ async fn the_demo_prints_lines_that_work_as_pasted() {
     assert!(openai.stored && openai.complete && openai.stats.cited_count == 4, "{openai:?}");
     let kept: Record = serde_json::from_slice(&shell(lines[3])).unwrap();
     assert_eq!(as_sent(kept), as_sent(doubao), "what was streamed is what is kept");
-    let english = the_record(&shell(lines[4]));
+    let chunks = String::from_utf8(shell(lines[4])).unwrap();
+    assert!(chunks.contains("\"url_citation\"") && chunks.ends_with("data: [DONE]\n\n"), "{chunks}");
+    assert!(chunks.contains(&format!("\"id\":\"{}\"", tencent.message_id)), "{chunks}");
+    let models: Value = serde_json::from_slice(&shell(lines[5])).unwrap();
+    for model in models["data"].as_array().unwrap() {
+        let body = serde_json::json!({"model": model["id"], "messages": [{"role": "user", "content": "?"}]});
+        let said = Client::h1(demo.addr).await.send(post("/v1/chat/completions", body.to_string())).await.json().await;
+        let message = &said["choices"][0]["message"];
+        assert!(message["content"].as_str().is_some_and(|text| text.chars().count() > 20), "{said}");
+        assert!(message["annotations"].as_array().is_some_and(|sources| sources.len() > 2), "{said}");
+        assert_eq!(said["citetap"]["stored"], true);
+    }
+    let english = the_record(&shell(lines[6]));
     assert!(english.stored && !english.citations.is_empty());
-    let all: Value = serde_json::from_slice(&shell(lines[5])).unwrap();
+    let all: Value = serde_json::from_slice(&shell(lines[7])).unwrap();
     assert_eq!(all["items"].as_array().unwrap().len(), 4);
     assert!(dir.path().join("citetap-demo.db").exists(), "the store it speaks of");
 

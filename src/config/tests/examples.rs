@@ -29,6 +29,15 @@ fn supplement() {
 }
 
 #[test]
+fn openai_clients() {
+    let text = include_str!("../../../config/examples/openai-clients.toml");
+    let routes = from_toml(text, "/".as_ref()).unwrap().config.routes;
+    let models: Vec<String> =
+        routes.into_iter().filter_map(|route| route.mapping).flat_map(|mapping| mapping.models).collect();
+    assert_eq!(models, ["kb", "lexiang", "doubao-search"]);
+}
+
+#[test]
 fn tenants() {
     let config = from_toml(include_str!("../../../config/examples/tenants.toml"), "/".as_ref()).unwrap().config;
     assert_eq!((config.auth, config.tenants.len()), (Auth::Keys, 2));

@@ -10,7 +10,7 @@ mod render;
 mod search;
 mod stats;
 mod tasks;
-mod tenants;
+pub mod tenants;
 
 use std::time::Duration;
 

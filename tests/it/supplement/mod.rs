@@ -1,5 +1,6 @@
 //! A search of our own beside a relayed chat: a scripted chat upstream, a scripted Tavily, the proxy between them.
 
+mod facade;
 mod joined;
 mod late;
 mod leaving;

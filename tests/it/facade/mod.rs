@@ -1,0 +1,94 @@
+//! OpenAI's API in front of routes that name models.
+
+mod answers;
+mod ends;
+mod errors;
+mod openai;
+mod paths;
+mod requests;
+mod tenants;
+
+use citetap::replay::{Script, Scripted, Upstream};
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::net::{Answer, Client, Proxy, Whole, frames, request};
+
+/// The models `lexiang`, `plain` and `named` (of OpenAI-like upstreams) and `filled` (of a template), each on the path
+/// of its kind; `toml` comes before the routes. What no script is for is a 404.
+async fn facade(scripts: Vec<(&str, Script)>, toml: &str) -> (Upstream, Proxy) {
+    let scripts = scripts.into_iter().map(|(path, script)| Scripted::new(path, script)).collect();
+    let upstream = Upstream::bind(scripts).await.unwrap();
+    let patient = if toml.contains("[timeouts]") { "" } else { "[timeouts]\ncommit = \"10s\"\n" };
+    let toml = format!("{toml}\n{patient}{}", routes(&upstream.url()));
+    (upstream, Proxy::start(&toml).await)
+}
+
+fn routes(url: &str) -> String {
+    let route = |name: &str, more: &str| {
+        format!("[[routes]]\nname = \"{name}\"\nprefix = \"/{name}\"\nupstream = \"{url}\"\n{more}\n")
+    };
+    let template = r#"{"q":"{{query}}","as":"{{model}}","to":"{{session}}","who":"{{user}}","stream":true}"#;
+    route("kb", "link_base = \"https://lexiangla.com\"\n[routes.openai]\nmodels = [\"lexiang\"]\nrequest = \"lexiang\"")
+        + &route("oai", "[routes.openai]\nmodels = [\"plain\"]")
+        + &route("bot", "[routes.openai]\nmodels = [\"named\"]\nupstream_model = \"ep-1\"\npath = \"/api/v3/bots?v=2\"")
+        + &route(
+            "tmpl",
+            &format!(
+                "provider = \"tencent\"\n[routes.openai]\nmodels = [\"filled\", \"org/filled:2\"]\nrequest = \"template\"\n\
+                 path = \"/ask\"\ntemplate = '{template}'"
+            ),
+        )
+}
+
+const LEXIANG: &str = "/cgi-bin/v1/ai/qa";
+
+/// A request of one question.
+fn asking(model: &str, stream: bool) -> String {
+    json!({"model": model, "stream": stream, "messages": [{"role": "user", "content": "何为热泵？"}]}).to_string()
+}
+
+/// The same, filled up with blanks to so many bytes.
+fn padded(model: &str, len: usize) -> String {
+    let body = asking(model, false);
+    format!("{body}{}", " ".repeat(len - body.len()))
+}
+
+async fn chat(proxy: &Proxy, body: impl Into<bytes::Bytes>) -> Answer {
+    chat_with(proxy, &[], body).await
+}
+
+async fn chat_with(proxy: &Proxy, headers: &[(&str, &str)], body: impl Into<bytes::Bytes>) -> Answer {
+    let headers = [headers, &[("content-type", "application/json")]].concat();
+    let mut client = Client::h1(proxy.addr).await;
+    client.send(request(Method::POST, "/v1/chat/completions", &headers, body)).await
+}
+
+/// The answer is an error of OpenAI's shape; gives its `error`.
+async fn failed(answer: Answer, status: u16, code: &str) -> Value {
+    assert_eq!(answer.status, status);
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    let error = answer.json().await["error"].take();
+    assert_eq!(error["code"], code, "{error}");
+    assert!(error["message"].as_str().is_some_and(|message| !message.is_empty()), "{error}");
+    let keys: Vec<&String> = error.as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["code", "message", "param", "type"]);
+    error
+}
+
+/// The chunks of a stream, which ends with `[DONE]`.
+fn chunks(whole: &Whole) -> Vec<Value> {
+    assert_eq!((whole.status.as_u16(), &whole.error), (200, &None));
+    assert_eq!(whole.header("content-type"), Some("text/event-stream; charset=utf-8"));
+    let bytes = whole.bytes();
+    let datas =
+        frames(&bytes).into_iter().filter_map(|frame| citetap::sse::Event::read(frame).data.map(|d| d.into_owned()));
+    let mut datas: Vec<String> = datas.collect();
+    assert_eq!(datas.pop().as_deref(), Some("[DONE]"));
+    datas.iter().map(|data| serde_json::from_str(data).unwrap()).collect()
+}
+
+/// The text of the deltas.
+fn text(chunks: &[Value]) -> String {
+    chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str()).collect()
+}

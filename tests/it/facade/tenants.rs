@@ -1,0 +1,53 @@
+//! Whose request it is: OpenAI clients send their key as `Authorization: Bearer`.
+
+use citetap::replay::Script;
+use http::Method;
+
+use super::{LEXIANG, asking, chat_with, facade, failed};
+use crate::{
+    api::tenants::keys,
+    net::{Client, request, tencent},
+};
+
+#[tokio::test]
+async fn without_a_key_nothing_is_told() {
+    let (upstream, proxy) = facade(vec![(LEXIANG, Script::sse(tencent::answer("m")))], &keys()).await;
+    for headers in [&[][..], &[("authorization", "Bearer sk-upstream")], &[("x-citetap-key", "wrong")]] {
+        for (method, path) in [
+            (Method::POST, "/v1/chat/completions"),
+            (Method::GET, "/v1/chat/completions"),
+            (Method::GET, "/v1/models"),
+            (Method::GET, "/v1/models/lexiang"),
+            (Method::GET, "/v1/models/unknown"),
+            (Method::POST, "/v1/embeddings"),
+        ] {
+            let answer = Client::h1(proxy.addr).await.send(request(method, path, headers, "{")).await;
+            assert_eq!((answer.header("www-authenticate"), answer.header("allow")), (Some("Bearer"), None), "{path}");
+            let error = failed(answer, 401, "invalid_api_key").await;
+            assert_eq!(error["type"], "invalid_request_error");
+        }
+    }
+    assert_eq!(upstream.request_count(), 0);
+}
+
+#[tokio::test]
+async fn a_key_of_ours_ends_here_and_the_record_is_its_tenants() {
+    let (upstream, proxy) = facade(vec![(LEXIANG, Script::sse(tencent::answer("m")))], &keys()).await;
+    for (headers, passed) in [
+        (&[("authorization", "Bearer alpha-key")][..], None),
+        (&[("x-citetap-key", "alpha-key"), ("authorization", "Bearer lexiang-token")], Some("Bearer lexiang-token")),
+    ] {
+        let answer = chat_with(&proxy, headers, asking("lexiang", false)).await;
+        assert_eq!(answer.json().await["citetap"]["messageId"], "m");
+        let seen = upstream.requests().pop().unwrap();
+        assert_eq!(seen.headers.get("authorization").map(|value| value.to_str().unwrap()), passed);
+        assert!(!format!("{:?}", seen.headers).contains("alpha-key"));
+    }
+    for (key, status) in [("alpha-key", 200), ("beta-key", 404)] {
+        let headers = [("authorization", &*format!("Bearer {key}"))];
+        let answer = Client::h1(proxy.addr).await.send(request(Method::GET, "/citations/m", &headers, "")).await;
+        assert_eq!(answer.status, status, "{key}");
+        let models = Client::h1(proxy.addr).await.send(request(Method::GET, "/v1/models", &headers, "")).await;
+        assert_eq!(models.status, 200);
+    }
+}

@@ -103,9 +103,11 @@ def judge(cell, bases):
 
 
 def unlike(outcome, other):
-    """Where it ends in an error without citetap, there is nothing to be like."""
+    """Where it ends in an error without citetap, there is nothing to be like; in time it must end."""
+    if not other or (other["error"] and "did not end in time" in other["error"]):
+        yield f"without citetap: {other and other['error']}"
     for what in ("text", "end", "error"):
-        if other and not other["error"] and outcome and outcome[what] != other[what]:
+        if outcome and other and not other["error"] and outcome[what] != other[what]:
             yield f"{what} is {outcome[what]!r}, without citetap {other[what]!r}"
 
 

@@ -32,7 +32,7 @@ use url::Url;
 
 pub use crate::marker::Style;
 pub use crate::pipeline::{inject::Inject, supplement::Supplement};
-pub use crate::profile::{Manner, Profile};
+pub use crate::profile::{Form, Manner, Profile};
 pub use crate::provider::Kind as Provider;
 use crate::supplement::{Depth, Topic, query::Pointer};
 pub use url_check::plain_url;

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 
-use super::{Cut, End, Out, Phase, Pipeline, UNFINISHED, Voice, heard::Heard};
+use super::{Cut, End, Form, Out, Phase, Pipeline, UNFINISHED, UNREADABLE, Voice, heard::Heard};
+use crate::provider::refusal::refusal;
 
 impl Pipeline {
     /// Works through the chunk until it is used up or a commit is awaited.
@@ -19,17 +20,18 @@ impl Pipeline {
             self.unsent = end;
             let skipped = std::mem::take(&mut self.skipping);
             let tapped = matches!(cut, Cut::Frame(_)) && !skipped && self.fits(piece.len()) && self.tap.is_some();
-            if !tapped {
+            if tapped {
+                self.heard.clear();
+                let ends = self.read(&piece) && self.phase == Phase::Due;
+                self.frame(piece, ends);
+                if self.waits() {
+                    return;
+                }
+            } else {
                 self.emit(piece);
-                continue;
             }
-            self.heard.clear();
-            let ends = self.read(&piece) && self.phase == Phase::Due;
-            self.frame(piece, ends);
-            if self.waits() {
-                return;
-            }
-            if !self.splitter.awaits_lf() {
+            // The upstream's line ends are no matter of another dialect.
+            if matches!(self.voice, Voice::Speak(_)) || !self.splitter.awaits_lf() {
                 self.live();
             }
         }
@@ -39,8 +41,9 @@ impl Pipeline {
 
     /// The stream ended, and `rest` is what is left of it. It was read, if it was whole.
     pub(super) fn finish_framed(&mut self, end: End, rest: Bytes) {
-        let due = self.phase == Phase::Due && !self.skipping;
-        if self.settings.whole {
+        // In the midst of a frame that passed in part there is no boundary; another dialect has its own frames.
+        let due = self.phase == Phase::Due && (!self.skipping || matches!(self.voice, Voice::Speak(_)));
+        if self.settings.whole && end == End::Clean {
             self.document(rest);
         } else if end == End::Clean {
             self.frame(rest, due);
@@ -53,7 +56,7 @@ impl Pipeline {
         if self.waits() {
             return;
         }
-        // References that came after the answer's end.
+        // What came after the answer's end joins the record.
         self.store_rest();
         if end == End::Clean {
             self.end_speech();
@@ -74,7 +77,7 @@ impl Pipeline {
         let Some(closing) = self.closing.take() else { return };
         if let (Voice::Speak(speak), Some(tap)) = (&mut self.voice, &self.tap) {
             let mut out = Vec::new();
-            speak.close(&closing, tap, &mut out);
+            speak.close(&closing, self.tally.oversized > 0, tap, &mut out);
             self.say(out);
         }
     }
@@ -95,11 +98,7 @@ impl Pipeline {
     /// A frame that was read, and whether the answer ends with it.
     fn frame(&mut self, frame: Bytes, ends: bool) {
         let heard = std::mem::take(&mut self.heard);
-        let closing = heard.iter().filter(|heard| matches!(heard, Heard::Finish(_) | Heard::Fault { .. })).cloned();
-        let mut closing: Vec<Heard> = closing.collect();
-        if closing.is_empty() {
-            closing.push(Heard::Fault { code: None, message: Some(UNFINISHED.to_owned()) });
-        }
+        let closing = if ends { self.closing_of(&heard) } else { Vec::new() };
         let Some(tap) = &self.tap else { return self.emit(frame) };
         match &mut self.voice {
             Voice::Relay => return self.emit(frame),
@@ -132,6 +131,23 @@ impl Pipeline {
             _ => Bytes::new(),
         };
         self.ends(resume, Some(closing), true);
+    }
+
+    /// What a frame says of the answer's end, or what is to be said of an end that nobody announced.
+    fn closing_of(&self, heard: &[Heard]) -> Vec<Heard> {
+        let ends = |heard: &&Heard| matches!(heard, Heard::Finish(_) | Heard::Fault { .. });
+        let closing: Vec<Heard> = heard.iter().filter(ends).cloned().collect();
+        if !closing.is_empty() {
+            return closing;
+        }
+        let message = if self.understood() { UNFINISHED } else { UNREADABLE };
+        vec![Heard::Fault { code: None, message: Some(message.to_owned()) }]
+    }
+
+    /// Something of an answer was seen, or there was nothing to see.
+    fn understood(&self) -> bool {
+        let silent = self.tally.frames == 0 && self.tally.oversized == 0;
+        silent || self.tap.as_ref().is_some_and(|tap| tap.seen().any)
     }
 
     /// All text has come.
@@ -183,9 +199,34 @@ impl Pipeline {
                 self.emit(json);
             }
             Voice::Speak(_) => {
+                let said = heard.iter().any(|heard| {
+                    matches!(
+                        heard,
+                        Heard::Text { .. } | Heard::Answer { .. } | Heard::Thinking(_) | Heard::Fault { .. }
+                    )
+                });
                 self.heard = heard;
+                if !said && tap.citable() == 0 {
+                    return self.foreign_document(json);
+                }
                 self.frame(Bytes::new(), true);
             }
         }
+    }
+
+    /// A document that is no answer: an error, or something else that the upstream serves, which passes as it is
+    /// where a document is what the client gets.
+    fn foreign_document(&mut self, json: Bytes) {
+        let refusal = std::str::from_utf8(&json).ok().and_then(refusal).filter(|refusal| refusal.certain);
+        if refusal.is_none() && self.settings.manner.form == Form::Whole {
+            self.voice = Voice::Relay;
+            self.phase = Phase::Done;
+            self.store_rest();
+            return self.emit(json);
+        }
+        if let Some(refusal) = refusal {
+            self.heard = vec![Heard::Fault { code: refusal.code, message: refusal.message }];
+        }
+        self.frame(Bytes::new(), true);
     }
 }

@@ -27,10 +27,7 @@ use bytes::Bytes;
 use crate::{
     citation::Record,
     marker::Style,
-    profile::{
-        self, Form, Manner,
-        native::{self, Which},
-    },
+    profile::{self, Form, Manner, native},
     sse::{Cut, Eol, Event, Splitter, encode},
 };
 use heard::Heard;
@@ -426,6 +423,10 @@ impl Pipeline {
     fn overflow(&mut self) {
         let held = self.hold.take();
         let sent = std::mem::take(&mut self.sent);
+        if self.settings.whole && self.settings.manner.form == Form::Whole {
+            // A document that cannot be read passes as it is.
+            self.voice = Voice::Relay;
+        }
         self.emit(held.slice(sent..));
         self.skipping = true;
         self.tally.oversized += 1;
@@ -466,7 +467,7 @@ impl Pipeline {
 
     /// This stream is tapped no more. Its own bytes go on; in another dialect there is nothing left to say.
     fn lose_tap(&mut self) {
-        self.phase = Phase::Done;
+        let due = std::mem::replace(&mut self.phase, Phase::Done) == Phase::Due;
         let Some(tap) = self.tap.take() else { return };
         match std::mem::replace(&mut self.voice, Voice::Relay) {
             Voice::Relay => {}
@@ -475,19 +476,22 @@ impl Pipeline {
                 self.out.extend(std::iter::from_fn(|| rewrite.take()));
             }
             Voice::Speak(mut speak) => {
-                let mut out = Vec::new();
-                tap.open(|opening| speak.fail(UNREADABLE, opening, &mut out));
+                // After its end an answer cannot fail any more.
+                if due {
+                    let mut out = Vec::new();
+                    speak.fail(UNREADABLE, &tap, &mut out);
+                    self.say(out);
+                }
                 self.voice = Voice::Speak(speak);
-                self.say(out);
             }
         }
     }
 
-    /// Our event may still come.
+    /// Our event may still come. What a client gets of a document is the upstream's, or all ours.
     fn injecting(&self) -> bool {
         // A document of the upstream's is not added to; one of ours is.
-        let place = !self.settings.whole || matches!(self.voice, Voice::Speak(_));
-        self.phase == Phase::Due && self.settings.inject != Inject::Off && place
+        let open = !self.settings.whole || matches!(self.voice, Voice::Speak(_));
+        self.phase == Phase::Due && self.settings.inject != Inject::Off && open
     }
 
     fn wants_event(&self) -> bool {
@@ -547,9 +551,8 @@ impl Pipeline {
     fn emit_event(&mut self, record: &Record) {
         let Some(tap) = &self.tap else { return };
         let last = self.phase == Phase::Done;
-        let native = |positions| {
-            let which = if last { Which::Last(positions) } else { Which::Live };
-            native::frame(record, &tap.envelope(), which, self.eol.unwrap_or_default())
+        let native = |positions: &_| {
+            native::frame(record, &tap.envelope(), Some(positions).filter(|_| last), self.eol.unwrap_or_default())
         };
         let event = match &mut self.voice {
             Voice::Relay => native(tap.positions()),

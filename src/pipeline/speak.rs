@@ -2,13 +2,25 @@
 
 use super::{Tap, heard::Heard};
 use crate::{
-    citation::Record,
-    marker::{Rewriter, Style},
-    profile::{Opening, Positions, Speaker},
+    citation::{Record, text},
+    marker::{Mark, Rewriter, Source, Sources, Style},
+    profile::{Positions, Speaker},
+    provider::Reason,
 };
 
 /// What is said where the upstream failed without a word.
 const NO_WORDS: &str = "the upstream reported an error";
+/// Characters of its words, and of its code; what is beyond is left out.
+const MAX_FAULT: usize = 1000;
+
+/// After a panic the ledger is not asked any more.
+struct NoSources;
+
+impl Sources for NoSources {
+    fn find(&self, _: u32) -> Option<Source<'_>> {
+        None
+    }
+}
 
 pub struct Speak {
     speaker: Box<dyn Speaker>,
@@ -18,6 +30,8 @@ pub struct Speak {
     open: bool,
     /// A piece of the answer came: the whole answer, sent once more at the end, is nothing new.
     texted: bool,
+    /// What was last said to be searched for.
+    searching: Vec<String>,
     pub rewritten: u64,
 }
 
@@ -30,6 +44,7 @@ impl Speak {
             positions: Positions::of_style(style),
             open: false,
             texted: false,
+            searching: Vec::new(),
             rewritten: 0,
         }
     }
@@ -44,7 +59,12 @@ impl Speak {
                 Heard::Stage { name, message, detail } => {
                     self.opened(tap, out).stage(name, message, detail.as_deref(), out);
                 }
-                Heard::Searching(queries) => self.opened(tap, out).searching(queries, out),
+                // A search is sent again whenever it has found more.
+                Heard::Searching(queries) if queries.is_empty() || *queries == self.searching => {}
+                Heard::Searching(queries) => {
+                    self.searching.clone_from(queries);
+                    self.opened(tap, out).searching(queries, out);
+                }
                 Heard::Usage(usage) => self.opened(tap, out).usage(*usage, out),
                 Heard::Answer { .. } | Heard::Finish(_) | Heard::Fault { .. } => {}
             }
@@ -80,11 +100,13 @@ impl Speak {
         self.speaker.citations(record, &self.positions, out);
     }
 
-    /// How the answer ended, as the frame that ended it said.
-    pub fn close(&mut self, heard: &[Heard], tap: &Tap, out: &mut Vec<u8>) {
+    /// How the answer ended, as the frame that ended it said. Of an answer that is `short` of a part, nobody says
+    /// that it came to its end.
+    pub fn close(&mut self, heard: &[Heard], short: bool, tap: &Tap, out: &mut Vec<u8>) {
         let speaker = self.opened(tap, out);
+        let cut = |words| text::first_chars(words, MAX_FAULT);
         let fault = heard.iter().find_map(|heard| match heard {
-            Heard::Fault { code, message } => Some((code.as_deref(), message.as_deref())),
+            Heard::Fault { code, message } => Some((code.as_deref().map(cut), message.as_deref().map(cut))),
             _ => None,
         });
         let reason = heard.iter().find_map(|heard| match heard {
@@ -93,16 +115,17 @@ impl Speak {
         });
         match (fault, reason) {
             (Some((code, message)), None) => speaker.fault(code, message.unwrap_or(NO_WORDS), out),
+            (_, None | Some(Reason::Stop)) if short => speaker.finish(Reason::Length, out),
             (_, reason) => speaker.finish(reason.unwrap_or_default(), out),
         }
     }
 
-    /// The upstream cannot be understood: there is nothing to say but that.
-    pub fn fail(&mut self, message: &str, opening: &Opening<'_>, out: &mut Vec<u8>) {
-        if !std::mem::replace(&mut self.open, true) {
-            self.speaker.open(opening, out);
-        }
-        self.speaker.fault(None, message, out);
+    /// The upstream cannot be understood: there is nothing to say but that, and what was held back of the text.
+    pub fn fail(&mut self, message: &str, tap: &Tap, out: &mut Vec<u8>) {
+        let mut text = String::new();
+        self.rewriter.finish(&NoSources, &mut text, &mut Vec::new());
+        self.said(&text, &[], tap, out);
+        self.opened(tap, out).fault(None, message, out);
     }
 
     pub fn end(&mut self, out: &mut Vec<u8>) {
@@ -116,7 +139,7 @@ impl Speak {
         self.said(&text, &marks, tap, out);
     }
 
-    fn said(&mut self, text: &str, marks: &[crate::marker::Mark], tap: &Tap, out: &mut Vec<u8>) {
+    fn said(&mut self, text: &str, marks: &[Mark], tap: &Tap, out: &mut Vec<u8>) {
         for mark in marks {
             self.positions.note(mark);
         }

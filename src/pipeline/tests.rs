@@ -2,7 +2,7 @@ use crate::profile::Manner;
 use std::sync::Arc;
 
 use super::{whole::Passed, *};
-use crate::provider::Kind;
+use crate::provider::{Kind, Reason, Signal};
 
 pub(super) const CARD: &str = "event: STREAM_CHUNK\ndata: {\"message_id\":\"12\",\"patch_op\":[{\"patch_object\":1,\"patch_value\":{\"content_block\":[{\"block_type\":10025,\"block_id\":\"b\",\"content\":{\"search_query_result_block\":{\"results\":[{\"text_card\":{\"index\":1,\"title\":\"T\",\"url\":\"https://a.example.com/\"}}]}}}]}}]}\n\n";
 pub(super) const END: &str = "event: SSE_REPLY_END\ndata: {\"end_type\":1}\n\n";
@@ -231,10 +231,59 @@ fn p2_an_adapter_that_panics_leaves_a_passthrough() {
     }
 }
 
+/// Says a piece of text, and the finish if it is to, then panics.
+struct PanicsLater {
+    finish: bool,
+    frames: u32,
+}
+
+impl crate::provider::Adapter for PanicsLater {
+    fn provider(&self) -> Option<&'static str> {
+        Some("panics")
+    }
+
+    fn frame(&mut self, _: &Event<'_>, sink: &mut dyn crate::provider::Sink) -> Result<(), crate::provider::Unread> {
+        self.frames += 1;
+        assert!(self.frames < 2, "an adapter with a bug");
+        sink.signal(Signal::Text("half [", crate::provider::Trail::ROOT));
+        if self.finish {
+            sink.signal(Signal::Finish(Reason::Stop));
+        }
+        Ok(())
+    }
+
+    fn envelope(&self) -> crate::provider::Envelope<'_> {
+        crate::provider::Envelope::Bare
+    }
+}
+
+/// In another dialect the upstream's bytes are no passthrough: the client hears of it, unless it has its answer.
+#[test]
+fn p2_an_adapter_that_panics_is_an_error_of_the_dialect_until_the_answer_has_ended() {
+    for finish in [false, true] {
+        let manner = Manner { profile: crate::profile::Profile::OpenAi, ..Manner::default() };
+        let mut pipeline = Pipeline::new(Some(context()), Settings { manner, ..settings(Inject::Final, 1 << 20) });
+        pipeline.tap = Some(Tap::with(Box::new(PanicsLater { finish, frames: 0 }), context()));
+        pipeline.push(Bytes::from([CARD, CARD, CARD].concat()));
+        pipeline.finish(super::End::Clean);
+        let mut out = Vec::new();
+        while let Some(piece) = pipeline.take() {
+            if let Out::Bytes(bytes) = piece {
+                out.extend_from_slice(&bytes);
+            }
+        }
+        let out = String::from_utf8_lossy(&out);
+        assert!(pipeline.tally().panicked);
+        assert!(out.contains("half [") && out.ends_with("data: [DONE]\n\n"), "{out}");
+        assert_eq!(out.matches("\"error\"").count(), usize::from(!finish), "{out}");
+        assert_eq!(out.matches("\"finish_reason\":\"stop\"").count(), usize::from(finish), "{out}");
+    }
+}
+
 #[test]
 fn without_a_dialect_the_record_travels_bare() {
     let record = Tap::new(context()).record(false);
-    let frame = native::frame(&record, &crate::provider::Envelope::Bare, native::Which::Live, Eol::Lf);
+    let frame = native::frame(&record, &crate::provider::Envelope::Bare, Some(&Default::default()), Eol::Lf);
     let event = Event::read(&frame);
     assert_eq!(event.name, "citations");
     let read: Option<crate::citation::Record> = event.data.and_then(|data| serde_json::from_str(&data).ok());

@@ -1,8 +1,10 @@
 //! How a record and an answer are put on the wire: in the upstream's own dialect ([`native`]), or in one
 //! that frontends already speak.
 
+pub mod ai_sdk;
 pub mod html;
 pub mod native;
+pub mod open_webui;
 pub mod openai;
 pub mod shapes;
 
@@ -135,13 +137,14 @@ impl Positions {
 
 /// Who speaks a profile; `None` for the upstream's own dialect, which needs nobody.
 pub fn speaker(manner: Manner) -> Option<Box<dyn Speaker>> {
-    match manner.profile {
-        Profile::Native | Profile::AiSdk | Profile::OpenWebUi => None,
-        Profile::OpenAi => Some(match manner.form {
-            Form::Stream => Box::new(openai::Chunks::default()),
-            Form::Whole => Box::new(openai::Whole::default()),
-        }),
-    }
+    Some(match (manner.profile, manner.form) {
+        (Profile::Native, _) => return None,
+        (Profile::OpenAi, Form::Stream) => Box::new(openai::Chunks::default()),
+        (Profile::OpenAi, Form::Whole) => Box::new(openai::Whole::default()),
+        (Profile::AiSdk, _) => Box::new(ai_sdk::Parts::default()),
+        (Profile::OpenWebUi, Form::Stream) => Box::new(open_webui::Events::default()),
+        (Profile::OpenWebUi, Form::Whole) => Box::new(open_webui::Whole::default()),
+    })
 }
 
 /// Says in another dialect what the upstream said. One instance per answer; what is to be sent is appended to
@@ -153,7 +156,7 @@ pub trait Speaker: Send {
     fn thinking(&mut self, text: &str, out: &mut Vec<u8>);
     /// What the upstream is doing, in its own words.
     fn stage(&mut self, _name: &str, _message: &str, _detail: Option<&str>, _out: &mut Vec<u8>) {}
-    /// What it searches for.
+    /// What it searches for: all queries of the search at hand.
     fn searching(&mut self, _queries: &[String], _out: &mut Vec<u8>) {}
     /// The list has grown, and the answer goes on. Only where live events are asked for.
     fn live(&mut self, _record: &Record, _out: &mut Vec<u8>) {}
@@ -167,3 +170,6 @@ pub trait Speaker: Send {
     /// Nothing more comes. After a stream that broke off it is not called.
     fn end(&mut self, out: &mut Vec<u8>);
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,30 +19,28 @@ const SNIPPET: usize = 200;
 /// Characters of an excerpt when the line would be too long.
 const SHORT_SNIPPET: usize = 60;
 
-/// Which of a message's events it is.
-#[derive(Debug, Clone, Copy)]
-pub enum Which<'p> {
-    /// More may follow.
-    Live,
-    /// Where the markers stand is known.
-    Last(&'p Positions),
+/// Our frame, whole. Without positions it is an announcement: clients add up annotations, so these come once, at the end.
+pub fn frame(record: &Record, envelope: &Envelope<'_>, positions: Option<&Positions>, eol: Eol) -> Bytes {
+    encode::event(EVENT, &fitted(record, |record| dressed(record, envelope, positions)), eol)
 }
 
-/// Our frame, whole.
-pub fn frame(record: &Record, envelope: &Envelope<'_>, which: Which<'_>, eol: Eol) -> Bytes {
-    encode::event(EVENT, &line(record, envelope, which), eol)
-}
-
-/// The data line: what is filtered or failed stays with the store; excerpts are cut, then shrunk, then dropped, then the list is cut and says so.
-fn line(record: &Record, envelope: &Envelope<'_>, which: Which<'_>) -> String {
+/// A record as clients see it: what is filtered or failed stays with the store, and excerpts are cut.
+pub fn shown(record: &Record) -> Record {
     let mut record = record.clone();
     record.citations.retain(|citation| citation.status != Status::Filtered);
     for round in &mut record.rounds {
         round.failures.clear();
     }
-    for shrink in [|r: &mut Record| cut_snippets(r, SNIPPET), short_snippets, no_snippets, bare] {
+    cut_snippets(&mut record, SNIPPET);
+    record
+}
+
+/// One line with the record in it: excerpts are cut, then shrunk, then dropped, then the list is cut and says so.
+pub fn fitted(record: &Record, line_of: impl Fn(&Record) -> String) -> String {
+    let mut record = shown(record);
+    for shrink in [|_: &mut Record| {}, short_snippets, no_snippets, bare] {
         shrink(&mut record);
-        let line = dressed(&record, envelope, which);
+        let line = line_of(&record);
         if line.len() < MAX_LINE {
             return line;
         }
@@ -51,7 +49,7 @@ fn line(record: &Record, envelope: &Envelope<'_>, which: Which<'_>) -> String {
     loop {
         let keep = record.citations.len() / 2;
         record.citations.truncate(keep);
-        let line = dressed(&record, envelope, which);
+        let line = line_of(&record);
         if line.len() < MAX_LINE {
             return line;
         }
@@ -60,7 +58,7 @@ fn line(record: &Record, envelope: &Envelope<'_>, which: Which<'_>) -> String {
             record.queries.clear();
             record.summary = None;
             record.stats.dangling_markers.clear();
-            return dressed(&record, envelope, which);
+            return line_of(&record);
         }
     }
 }
@@ -139,6 +137,7 @@ struct OpenAi<'a> {
     created: i64,
     model: &'a str,
     choices: [Choice<'a>; 1],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     search_results: Vec<shapes::SearchResult<'a>>,
     citetap: &'a Record,
 }
@@ -157,7 +156,7 @@ struct Delta<'a> {
     annotations: Vec<shapes::Annotation<'a>>,
 }
 
-fn dressed(record: &Record, envelope: &Envelope<'_>, which: Which<'_>) -> String {
+fn dressed(record: &Record, envelope: &Envelope<'_>, positions: Option<&Positions>) -> String {
     let json = match *envelope {
         Envelope::DoubaoWeb => {
             serde_json::to_string(&DoubaoWeb { message_id: &record.message_id, patch_op: [], citations: record })
@@ -175,23 +174,27 @@ fn dressed(record: &Record, envelope: &Envelope<'_>, which: Which<'_>) -> String
             additional_content: None,
             citations: record,
         }),
-        Envelope::OpenAi { id, model, created, annotated } => {
-            // Once in a stream: clients collect annotations, so what is said twice is there twice, and
-            // openai-python's `stream()` fails on a second list of them.
-            let annotations = match which {
-                Which::Last(positions) if !annotated => shapes::annotations(record, positions),
-                Which::Last(_) | Which::Live => Vec::new(),
-            };
-            serde_json::to_string(&OpenAi {
-                id: if id.is_empty() { &record.message_id } else { id },
-                object: "chat.completion.chunk",
-                created,
-                model,
-                choices: [Choice { index: 0, delta: Delta { content: "", annotations }, finish_reason: None }],
-                search_results: shapes::search_results(record),
-                citetap: record,
-            })
-        }
+        Envelope::OpenAi { id, model, created, annotated } => serde_json::to_string(&OpenAi {
+            id: if id.is_empty() { &record.message_id } else { id },
+            object: "chat.completion.chunk",
+            created,
+            model,
+            choices: [Choice {
+                index: 0,
+                // Once in a stream: clients collect annotations, so what is said twice is there twice, and
+                // openai-python's `stream()` fails on a second list of them.
+                delta: Delta {
+                    content: "",
+                    annotations: positions
+                        .filter(|_| !annotated)
+                        .map(|at| shapes::annotations(record, at))
+                        .unwrap_or_default(),
+                },
+                finish_reason: None,
+            }],
+            search_results: positions.map(|_| shapes::search_results(record)).unwrap_or_default(),
+            citetap: record,
+        }),
         Envelope::Bare => serde_json::to_string(record),
     };
     // The types above have string keys and no failing parts: this cannot fail.

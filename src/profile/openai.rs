@@ -2,11 +2,7 @@
 
 use serde::Serialize;
 
-use super::{
-    Opening, Positions, Speaker,
-    native::{self, Which},
-    shapes,
-};
+use super::{Opening, Positions, Speaker, native, shapes};
 use crate::{
     citation::Record,
     provider::{Envelope, Reason, Usage},
@@ -87,6 +83,11 @@ pub fn failure<'a>(code: Option<&'a str>, message: &'a str) -> Failure<'a> {
     Failure { error: FailureBody { message, kind: "upstream_error", param: None, code } }
 }
 
+/// Is this the beginning of a document that is an error?
+pub fn is_failure(document: &[u8]) -> bool {
+    document.starts_with(br#"{"error":{"message":"#)
+}
+
 pub const fn finish_reason(reason: Reason) -> &'static str {
     match reason {
         Reason::Stop => "stop",
@@ -124,6 +125,13 @@ impl Chunks {
         let usage = usage.map(Tokens::from);
         data(&Chunk { id, object: "chat.completion.chunk", created: *created, model, choices, usage }, out);
     }
+
+    /// A chunk without text that carries the record; with positions also annotations and search results.
+    pub(super) fn record(&self, record: &Record, positions: Option<&Positions>, out: &mut Vec<u8>) {
+        let Head { id, model, created } = &self.head;
+        let envelope = Envelope::OpenAi { id, model, created: *created, annotated: false };
+        out.extend_from_slice(&native::frame(record, &envelope, positions, Eol::Lf));
+    }
 }
 
 impl Speaker for Chunks {
@@ -140,10 +148,12 @@ impl Speaker for Chunks {
         self.chunk(Delta { reasoning_content: Some(text), ..Delta::default() }, None, out);
     }
 
+    fn live(&mut self, record: &Record, out: &mut Vec<u8>) {
+        self.record(record, None, out);
+    }
+
     fn citations(&mut self, record: &Record, positions: &Positions, out: &mut Vec<u8>) {
-        let Head { id, model, created } = &self.head;
-        let envelope = Envelope::OpenAi { id, model, created: *created, annotated: false };
-        out.extend_from_slice(&native::frame(record, &envelope, Which::Last(positions), Eol::Lf));
+        self.record(record, Some(positions), out);
     }
 
     fn usage(&mut self, usage: Usage, _: &mut Vec<u8>) {
@@ -184,7 +194,7 @@ pub struct Whole {
 pub const MAX_WHOLE: usize = 16 * 1024 * 1024;
 
 #[derive(Serialize)]
-struct Completion<'a> {
+pub struct Completion<'a> {
     id: &'a str,
     object: &'static str,
     created: i64,
@@ -192,8 +202,7 @@ struct Completion<'a> {
     choices: [WholeChoice<'a>; 1],
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<Tokens>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    citations: Vec<&'a str>,
+    // No list of links named `citations`: clients that know both prefer it, and then show links for titles.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     search_results: Vec<shapes::SearchResult<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -240,7 +249,7 @@ impl Speaker for Whole {
     }
 
     fn citations(&mut self, record: &Record, positions: &Positions, _: &mut Vec<u8>) {
-        self.sources = Some((record.clone(), positions.clone()));
+        self.sources = Some((native::shown(record), positions.clone()));
     }
 
     fn usage(&mut self, usage: Usage, _: &mut Vec<u8>) {
@@ -256,16 +265,37 @@ impl Speaker for Whole {
     }
 
     fn end(&mut self, out: &mut Vec<u8>) {
-        let written = match &self.fault {
-            Some((code, message)) => serde_json::to_writer(out, &failure(code.as_deref(), message)),
-            None => serde_json::to_writer(out, &self.completion()),
-        };
-        // Our types have string keys and no failing parts.
-        written.unwrap_or_default();
+        document(&self.outcome(), out);
     }
 }
 
+/// One JSON document.
+pub fn document(value: &impl Serialize, out: &mut Vec<u8>) {
+    // Our types have string keys and no failing parts.
+    serde_json::to_writer(out, value).unwrap_or_default();
+}
+
+/// What came of an answer, as a document says it.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum Outcome<'a> {
+    Done(Completion<'a>),
+    Failed(Failure<'a>),
+}
+
 impl Whole {
+    pub(super) fn outcome(&self) -> Outcome<'_> {
+        match &self.fault {
+            Some((code, message)) => Outcome::Failed(failure(code.as_deref(), message)),
+            None => Outcome::Done(self.completion()),
+        }
+    }
+
+    /// The sources that were said, and where their markers stand.
+    pub(super) fn sources(&self) -> Option<&Record> {
+        self.sources.as_ref().map(|(record, _)| record)
+    }
+
     fn completion(&self) -> Completion<'_> {
         let Head { id, model, created } = &self.head;
         let reason = if self.truncated { Reason::Length } else { self.reason.unwrap_or_default() };
@@ -286,7 +316,6 @@ impl Whole {
                 finish_reason: finish_reason(reason),
             }],
             usage: self.usage.map(Tokens::from),
-            citations: sources.map(|(record, _)| shapes::urls(record)).unwrap_or_default(),
             search_results: sources.map(|(record, _)| shapes::search_results(record)).unwrap_or_default(),
             citetap: sources.map(|(record, _)| record),
         }

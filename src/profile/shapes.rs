@@ -69,18 +69,27 @@ fn told_span(citation: &Citation) -> Option<(u64, u64)> {
 /// numbers them wrongly where two are equal. LobeChat shows none if one title is a URL.
 fn pages(record: &Record) -> impl Iterator<Item = (&Citation, &str, String)> {
     let mut used: HashSet<String> = HashSet::new();
-    let kept = record.citations.iter().filter(|citation| citation.status == Status::Ok);
-    kept.filter_map(move |citation| {
+    kept(record).filter_map(move |citation| {
         let url = citation.url.as_deref()?;
-        let names = [&citation.title, &citation.site_name, &citation.hostname].into_iter().flatten();
-        let name = names.map(|name| name.trim()).find(|name| !name.is_empty() && link(name, None).is_none());
-        let mut title = name.map_or_else(|| format!("Source {}", citation.number), str::to_owned);
+        let mut title = title(citation);
         if used.contains(&title) {
             title = format!("{title} ({})", citation.number);
         }
         used.insert(title.clone());
         Some((citation, url, title))
     })
+}
+
+/// Never a link: clients then take the source for one without a title.
+pub fn title(citation: &Citation) -> String {
+    let names = [&citation.title, &citation.site_name, &citation.hostname].into_iter().flatten();
+    let name = names.map(|name| name.trim()).find(|name| !name.is_empty() && link(name, None).is_none());
+    name.map_or_else(|| format!("Source {}", citation.number), str::to_owned)
+}
+
+/// The sources that no filter removed.
+pub fn kept(record: &Record) -> impl Iterator<Item = &Citation> {
+    record.citations.iter().filter(|citation| citation.status == Status::Ok)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod detect;
 mod doubao;
 pub mod json;
 mod openai;
+pub mod refusal;
 mod results;
 pub mod splice;
 mod tencent;

@@ -15,8 +15,20 @@ use crate::pipeline::body::{BoxError, TapBody};
 /// A relayed answer, or one of our own.
 pub enum AnyBody {
     Relayed(Guarded<TapBody<Incoming, Watch>>),
+    /// The same, its first piece in hand.
+    Begun(Option<Bytes>, Guarded<TapBody<Incoming, Watch>>),
     Api(axum::body::Body),
     Own(Option<Bytes>),
+}
+
+impl AnyBody {
+    /// A body whose first piece was taken from it.
+    pub fn begun(self, first: Bytes) -> Self {
+        match self {
+            Self::Relayed(rest) => Self::Begun((!first.is_empty()).then_some(first), rest),
+            other => other,
+        }
+    }
 }
 
 impl From<Bytes> for AnyBody {
@@ -32,6 +44,10 @@ impl Body for AnyBody {
     fn poll_frame(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self.get_mut() {
             Self::Relayed(body) => Pin::new(body).poll_frame(task),
+            Self::Begun(first, rest) => match first.take() {
+                Some(first) => Poll::Ready(Some(Ok(Frame::data(first)))),
+                None => Pin::new(rest).poll_frame(task),
+            },
             Self::Api(body) => Pin::new(body).poll_frame(task).map_err(BoxError::from),
             Self::Own(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
         }
@@ -40,6 +56,7 @@ impl Body for AnyBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Relayed(body) => body.is_end_stream(),
+            Self::Begun(first, rest) => first.is_none() && rest.is_end_stream(),
             Self::Api(body) => body.is_end_stream(),
             Self::Own(bytes) => bytes.is_none(),
         }
@@ -48,6 +65,7 @@ impl Body for AnyBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Relayed(body) => body.size_hint(),
+            Self::Begun(..) => SizeHint::default(),
             Self::Api(body) => body.size_hint(),
             Self::Own(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
         }

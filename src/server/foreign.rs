@@ -1,15 +1,17 @@
-//! The upstream's errors, in the dialect of a client that does not know the upstream.
+//! Answers whose beginning waits for the body, for clients that do not know the upstream: its errors, in their
+//! dialect, and documents, of which only the body tells whether they are errors.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
-use serde_json::Value;
 
 use super::AnyBody;
-use crate::profile::openai;
+use crate::{
+    profile::openai,
+    provider::refusal::{Refusal, refusal},
+};
 
 /// Of an upstream's error, so much is read.
 const MAX_ERROR: usize = 64 * 1024;
@@ -17,48 +19,73 @@ const MAX_ERROR: usize = 64 * 1024;
 const ERROR_WAIT: Duration = Duration::from_secs(10);
 /// What is said of an error where the upstream says nothing.
 const SILENT: &str = "the upstream answered with an error";
+/// What is said of a document that did not come whole.
+const BROKEN: &str = "the upstream's answer broke off";
+/// Said of the upstream's bytes, and untrue of others.
+pub const OF_THE_BYTES: [&str; 6] =
+    ["content-length", "content-md5", "digest", "content-digest", "repr-digest", "etag"];
 
-/// An error answer, as OpenAI's API has it; its status, and whatever headers say when to come back, stay.
-pub async fn error(answer: Response<Incoming>) -> Response<AnyBody> {
-    let (head, body) = answer.into_parts();
+/// An error answer, as OpenAI's API has it. Its status stays, and so do the headers that are not about its bytes.
+pub async fn error(answer: Response<AnyBody>) -> Response<AnyBody> {
+    let (mut head, body) = answer.into_parts();
     let body = tokio::time::timeout(ERROR_WAIT, Limited::new(body, MAX_ERROR).collect()).await;
     let body = body.ok().and_then(Result::ok).map(http_body_util::Collected::to_bytes).unwrap_or_default();
-    let mut response = Response::new(AnyBody::from(translated(head.status, body)));
-    *response.status_mut() = head.status;
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    for name in [header::RETRY_AFTER, header::WWW_AUTHENTICATE] {
-        if let Some(value) = head.headers.get(&name) {
-            headers.insert(name, value.clone());
-        }
-    }
-    response
+    of_our_own(&mut head.headers);
+    let body = translated(head.status, body);
+    Response::from_parts(head, AnyBody::from(body))
 }
 
+/// A document, once it has begun to come. One that is an error, or never comes, is the upstream's fault.
+pub async fn document(answer: Response<AnyBody>) -> Response<AnyBody> {
+    let (mut head, mut body) = answer.into_parts();
+    let first = match body.frame().await {
+        Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+        Some(Err(_)) => {
+            of_our_own(&mut head.headers);
+            head.status = StatusCode::BAD_GATEWAY;
+            return Response::from_parts(head, AnyBody::from(said(None, BROKEN)));
+        }
+        None => Bytes::new(),
+    };
+    if openai::is_failure(&first) {
+        head.status = StatusCode::BAD_GATEWAY;
+    }
+    Response::from_parts(head, body.begun(first))
+}
+
+fn of_our_own(headers: &mut HeaderMap) {
+    OF_THE_BYTES.iter().for_each(|name| drop(headers.remove(*name)));
+    headers.remove(header::CONTENT_ENCODING);
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+}
+
+/// An error that OpenAI's clients can read already stays as it is.
 fn translated(status: StatusCode, body: Bytes) -> Bytes {
-    let json: Value = serde_json::from_slice(&body).unwrap_or_default();
-    if json.pointer("/error/message").is_some() {
+    let text = std::str::from_utf8(&body).unwrap_or_default();
+    let own = serde_json::from_str(text)
+        .is_ok_and(|json: serde_json::Value| json.pointer("/error/message").is_some_and(serde_json::Value::is_string));
+    if own {
         return body;
     }
-    let text = |keys: &[&str]| {
-        keys.iter().filter_map(|key| json.get(key)).find_map(|value| match value {
-            Value::String(text) if !text.is_empty() => Some(text.clone()),
-            Value::Number(number) => Some(number.to_string()),
-            _ => None,
-        })
-    };
-    let message =
-        text(&["message", "msg", "error_msg", "detail", "error", "title"]).unwrap_or_else(|| SILENT.to_owned());
-    let code = text(&["code", "error_code"]).unwrap_or_else(|| status.as_u16().to_string());
-    serde_json::to_vec(&openai::failure(Some(&code), &message)).unwrap_or_default().into()
+    let Refusal { code, message, .. } = refusal(text).unwrap_or(Refusal { code: None, message: None, certain: false });
+    let code = code.unwrap_or_else(|| status.as_u16().to_string());
+    said(Some(&code), message.as_deref().unwrap_or(SILENT))
+}
+
+fn said(code: Option<&str>, message: &str) -> Bytes {
+    let mut out = Vec::new();
+    openai::document(&openai::failure(code, message), &mut out);
+    Bytes::from(out)
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     fn of(body: &str) -> Value {
-        serde_json::from_slice(&translated(StatusCode::BAD_GATEWAY, Bytes::from(body.to_owned()))).unwrap_or_default()
+        serde_json::from_slice(&translated(StatusCode::BAD_GATEWAY, Bytes::from(body.to_owned()))).unwrap()
     }
 
     #[test]
@@ -68,7 +95,9 @@ mod tests {
         assert_eq!(error["error"]["code"], "710022004");
         assert_eq!(error["error"]["type"], "upstream_error");
         let own = r#"{"error":{"message":"no","type":"invalid_request_error"}}"#;
-        assert_eq!(of(own), serde_json::from_str::<Value>(own).unwrap_or_default());
+        assert_eq!(of(own), serde_json::from_str::<Value>(own).unwrap());
+        assert_eq!(of(r#"{"error":{"code":7}}"#)["error"]["message"], SILENT);
+        assert_eq!(of(r#"{"detail":"no such path"}"#)["error"]["message"], "no such path");
         assert_eq!(of("<html>")["error"]["message"], SILENT);
         assert_eq!(of("<html>")["error"]["code"], "502");
     }

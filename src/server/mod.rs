@@ -22,6 +22,7 @@ mod stalled;
 mod stats;
 mod supplement;
 mod tasks;
+mod wants;
 
 use std::{
     net::SocketAddr,

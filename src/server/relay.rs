@@ -2,7 +2,6 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
-    str::FromStr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -24,9 +23,10 @@ use super::{
     records::{Owner, Records},
     request::RequestBody,
     supplement,
+    wants::Wants,
 };
 use crate::{
-    config::{Inject, Manner, Profile, Provider, Route},
+    config::{Form, Inject, Manner, Profile, Provider, Route},
     pipeline::{
         Context, Pipeline, Settings, Supplement,
         body::{Clocks, TapBody},
@@ -35,17 +35,12 @@ use crate::{
     upstream,
 };
 
-const INJECT: HeaderName = HeaderName::from_static("x-citetap-inject");
-const PROFILE: HeaderName = HeaderName::from_static("x-citetap-profile");
-const MARKERS: HeaderName = HeaderName::from_static("x-citetap-markers");
 /// The task that the message belongs to, for `/tasks`. Ours to read, not the upstream's.
 const TASK: HeaderName = HeaderName::from_static("x-task-id");
 const NONCE: HeaderName = HeaderName::from_static("x-citetap-nonce");
 /// Also the id of a message that names none.
 const REQUEST: HeaderName = HeaderName::from_static("x-citetap-request");
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
-/// Said of the upstream's bytes, and untrue once ours are among them.
-const OF_THE_BYTES: [&str; 6] = ["content-length", "content-md5", "digest", "content-digest", "repr-digest", "etag"];
 
 pub async fn relay(app: Arc<App>, request: Request<Incoming>, peer: SocketAddr) -> Response<AnyBody> {
     match try_relay(app, request, peer).await {
@@ -116,13 +111,17 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: SocketAddr) 
         .get_or_create(&RouteLabel { route: route.name.clone() })
         .observe(watch.first_byte.as_secs_f64());
     count(&app, route, watch.status);
-    if wants.manner.profile != Profile::Native && answer.status().as_u16() >= 400 {
-        return Ok(foreign::error(answer).await);
-    }
-    Ok(respond(&app, route, answer, watch, wants, task, head_only))
+    let foreign = wants.manner.profile != Profile::Native && !head_only;
+    let failed = answer.status().as_u16() >= 400;
+    let (response, form) = respond(&app, route, answer, watch, wants, task, head_only);
+    Ok(match form {
+        None if foreign && failed => foreign::error(response).await,
+        Some(Form::Whole) if foreign => foreign::document(response).await,
+        _ => response,
+    })
 }
 
-/// The upstream's answer, through the tap where it is a stream.
+/// The upstream's answer, through the tap where it is a stream, and the form in which it is told in another dialect.
 fn respond(
     app: &Arc<App>,
     route: &Route,
@@ -131,16 +130,20 @@ fn respond(
     wants: Wants,
     task: Option<String>,
     head_only: bool,
-) -> Response<AnyBody> {
+) -> (Response<AnyBody>, Option<Form>) {
     let (mut head, body) = answer.into_parts();
     upstream::response_headers(&mut head.headers, &route.response_headers);
-    let readable = if head_only { None } else { readable(app, route, wants.manner, head.status, &head.headers) };
-    if readable.is_none() {
+    let Wants { inject, mut manner } = wants;
+    let foreign = manner.profile != Profile::Native;
+    // The head of an answer in another dialect is that dialect's, also where nothing follows it.
+    let readable =
+        if head_only && !foreign { None } else { readable(app, route, wants.manner, head.status, &head.headers) };
+    if readable.is_none() || head_only {
         // There will be no record for it.
         watch.records.search = None;
     }
     let nonce = uuid::Uuid::new_v4().simple().to_string();
-    let context = readable.map(|_| Context {
+    let context = readable.filter(|_| !head_only).map(|_| Context {
         route: route.name.clone(),
         provider: route.provider,
         link_base: route.link_base.clone(),
@@ -150,20 +153,22 @@ fn respond(
         task,
         rules: Arc::clone(&app.config.rules),
     });
-    let Wants { inject, mut manner } = wants;
     if readable == Some(Readable::Whole) {
         manner.form = manner.profile.form_of_whole();
     }
     if let Some(readable) = readable {
         let changed = manner != Manner::default() || (readable == Readable::Stream && inject != Inject::Off);
         if changed {
-            OF_THE_BYTES.iter().for_each(|name| drop(head.headers.remove(*name)));
+            foreign::OF_THE_BYTES.iter().for_each(|name| drop(head.headers.remove(*name)));
         }
         for (name, value) in manner.profile.headers(manner.form) {
             head.headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
-        if readable == Readable::Stream {
-            stream_headers(&mut head.headers, &nonce);
+        if readable == Readable::Stream || foreign {
+            head.headers.extend(HeaderValue::from_str(&nonce).ok().map(|nonce| (NONCE, nonce)));
+        }
+        if readable == Readable::Stream || (foreign && manner.form == Form::Stream) {
+            stream_headers(&mut head.headers);
         }
     }
     if let Ok(id) = HeaderValue::from_str(&watch.request.to_string()) {
@@ -188,13 +193,11 @@ fn respond(
     let body = TapBody::new(body, Pipeline::new(context, settings), watch, clocks, cut);
     head.version = Version::default();
     head.extensions.clear();
-    Response::from_parts(head, AnyBody::Relayed(app.stalls.guard(body)))
+    let form = readable.filter(|_| foreign).map(|_| manner.form);
+    (Response::from_parts(head, AnyBody::Relayed(app.stalls.guard(body))), form)
 }
 
-fn stream_headers(headers: &mut HeaderMap, nonce: &str) {
-    if let Ok(nonce) = HeaderValue::from_str(nonce) {
-        headers.insert(NONCE, nonce);
-    }
+fn stream_headers(headers: &mut HeaderMap) {
     headers.entry(BUFFERING).or_insert(HeaderValue::from_static("no"));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, no-transform"));
 }
@@ -250,43 +253,6 @@ fn check(head: &http::request::Parts) -> Result<(), Problem> {
     // h2c is an offer that may be left unanswered; anything else wants another protocol.
     let upgrade = head.headers.get(header::UPGRADE).is_some_and(|to| !to.as_bytes().eq_ignore_ascii_case(b"h2c"));
     if upgrade { Err(Problem::refused("Upgrade")) } else { Ok(()) }
-}
-
-/// What the client gets: as the route says, or as the request asks.
-#[derive(Debug, Clone, Copy)]
-struct Wants {
-    inject: Inject,
-    manner: Manner,
-}
-
-impl Wants {
-    fn of(headers: &HeaderMap, route: &Route) -> Result<Self, Problem> {
-        let Route { inject, manner, .. } = route;
-        Ok(Self {
-            inject: asked(headers, &INJECT, *inject, "x-citetap-inject is final, live or off")?,
-            manner: Manner {
-                profile: asked(
-                    headers,
-                    &PROFILE,
-                    manner.profile,
-                    "x-citetap-profile is native, openai, ai-sdk or open-webui",
-                )?,
-                markers: asked(
-                    headers,
-                    &MARKERS,
-                    manner.markers,
-                    "x-citetap-markers is keep, link, sup, footnote or strip",
-                )?,
-                ..*manner
-            },
-        })
-    }
-}
-
-fn asked<T: FromStr>(headers: &HeaderMap, name: &HeaderName, otherwise: T, what: &str) -> Result<T, Problem> {
-    let Some(asked) = headers.get(name) else { return Ok(otherwise) };
-    let asked = asked.to_str().ok().and_then(|asked| asked.trim().parse().ok());
-    asked.ok_or_else(|| Problem::bad_request(what))
 }
 
 /// Takes the header out: the upstream never sees it. Of several the first counts, and an empty one says nothing.

@@ -10,15 +10,16 @@ use citetap::{
 
 use crate::support::{bytewise, context, fixtures, pass, settings};
 
-fn captures() -> Vec<(Kind, PathBuf)> {
+pub fn captures() -> Vec<(Kind, PathBuf)> {
     let mut all = Vec::new();
     let folders =
         [("doubao", Kind::Doubao), ("samantha", Kind::Doubao), ("tencent", Kind::Tencent), ("openai", Kind::OpenAi)];
     for (folder, kind) in folders {
         for entry in fs::read_dir(fixtures().join(folder)).unwrap() {
             let path = entry.unwrap().path();
-            let name = path.to_string_lossy();
-            if name.ends_with(".sse") && !name.ends_with(".out.sse") {
+            // What comes of a capture has a name in two parts.
+            let name = path.file_name().unwrap().to_string_lossy();
+            if name.strip_suffix(".sse").is_some_and(|case| !case.contains('.')) {
                 all.push((kind, path));
             }
         }
@@ -29,13 +30,21 @@ fn captures() -> Vec<(Kind, PathBuf)> {
 }
 
 /// A capture that stops in mid-frame is one of a stream that was cut.
-fn end_of(path: &std::path::Path) -> End {
+pub fn end_of(path: &std::path::Path) -> End {
     if path.file_stem().is_some_and(|stem| stem == "cut") { End::Cut } else { End::Clean }
+}
+
+/// The golden file's name, if it differs; with `UPDATE_GOLDEN` it is written instead.
+pub fn differs(golden: &std::path::Path, actual: &[u8]) -> Option<String> {
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(golden, actual).unwrap();
+        return None;
+    }
+    (fs::read(golden).unwrap_or_default() != actual).then(|| golden.display().to_string())
 }
 
 #[test]
 fn golden_outputs() {
-    let update = std::env::var_os("UPDATE_GOLDEN").is_some();
     let mut differing = Vec::new();
     for (kind, path) in captures() {
         let input = fs::read(&path).unwrap();
@@ -43,12 +52,7 @@ fn golden_outputs() {
         assert_eq!(passed.relayed(), input, "identity: {}", path.display());
         let record = serde_json::to_string_pretty(&passed.record).unwrap() + "\n";
         for (extension, actual) in [("citations.json", record.into_bytes()), ("out.sse", passed.out())] {
-            let golden = path.with_extension(extension);
-            if update {
-                fs::write(&golden, &actual).unwrap();
-            } else if fs::read(&golden).unwrap_or_default() != actual {
-                differing.push(golden.display().to_string());
-            }
+            differing.extend(differs(&path.with_extension(extension), &actual));
         }
     }
     assert!(differing.is_empty(), "not as golden (UPDATE_GOLDEN=1 rewrites): {differing:#?}");
@@ -134,7 +138,6 @@ fn a_json_error_is_no_message() {
 /// Search responses, each one JSON document: named and told by its shape, the record is the same.
 #[test]
 fn golden_documents() {
-    let update = std::env::var_os("UPDATE_GOLDEN").is_some();
     let (mut differing, mut count) = (Vec::new(), 0);
     for (folder, kind) in [("tavily", Kind::Tavily), ("mcp", Kind::Mcp)] {
         for entry in fs::read_dir(fixtures().join(folder)).unwrap() {
@@ -147,12 +150,7 @@ fn golden_documents() {
             assert_eq!(provider::of_document(&input), Some(kind), "{}", path.display());
             let record = whole::document(context(kind), Bytes::from(input.clone()));
             let actual = serde_json::to_string_pretty(&record).unwrap() + "\n";
-            let golden = path.with_extension("citations.json");
-            if update {
-                fs::write(&golden, &actual).unwrap();
-            } else if fs::read_to_string(&golden).unwrap_or_default() != actual {
-                differing.push(golden.display().to_string());
-            }
+            differing.extend(differs(&path.with_extension("citations.json"), actual.as_bytes()));
         }
     }
     assert!(count >= 7, "documents are missing");

@@ -3,6 +3,7 @@
 
 mod api;
 mod cli;
+mod client;
 mod crash;
 mod evidence;
 mod golden;
@@ -10,8 +11,10 @@ mod markers;
 mod net;
 mod process;
 mod promises;
+mod promises_spoken;
 mod relay;
 mod serving;
+mod spoken;
 mod sse_cases;
 mod supplement;
 mod support;

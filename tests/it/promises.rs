@@ -141,16 +141,16 @@ fn bytes_of(piece: &Piece, eol: &str) -> Vec<u8> {
     }
 }
 
-fn stream() -> impl Strategy<Value = Vec<u8>> {
+pub fn stream() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec((piece(), eol()), 0..24)
         .prop_map(|pieces| pieces.iter().flat_map(|(piece, eol)| bytes_of(piece, eol)).collect())
 }
 
-fn kind() -> impl Strategy<Value = Kind> {
+pub fn kind() -> impl Strategy<Value = Kind> {
     prop::sample::select(vec![Kind::Doubao, Kind::Tencent, Kind::OpenAi, Kind::Auto])
 }
 
-fn inject() -> impl Strategy<Value = Inject> {
+pub fn inject() -> impl Strategy<Value = Inject> {
     prop::sample::select(vec![Inject::Final, Inject::Live, Inject::Off])
 }
 
@@ -173,12 +173,12 @@ fn extra() -> impl Strategy<Value = (Supplement, Supply)> {
     )
 }
 
-fn end() -> impl Strategy<Value = End> {
+pub fn end() -> impl Strategy<Value = End> {
     prop::sample::select(vec![End::Clean, End::Cut])
 }
 
 /// The stream in chunks that end at the given places.
-fn cut(stream: &[u8], places: &[prop::sample::Index]) -> Vec<Bytes> {
+pub fn cut(stream: &[u8], places: &[prop::sample::Index]) -> Vec<Bytes> {
     let mut at: Vec<usize> = places.iter().map(|place| place.index(stream.len() + 1)).collect();
     at.extend([0, stream.len()]);
     at.sort_unstable();
@@ -186,7 +186,7 @@ fn cut(stream: &[u8], places: &[prop::sample::Index]) -> Vec<Bytes> {
 }
 
 /// The whole frames of a stream, as bytes.
-fn frames(stream: &[u8]) -> Vec<&[u8]> {
+pub fn frames(stream: &[u8]) -> Vec<&[u8]> {
     let (mut splitter, mut at, mut all) = (Splitter::default(), 0, Vec::new());
     while let Some(cut) = splitter.advance(&stream[at..]) {
         let (Cut::Frame(len) | Cut::Glue(len)) = cut;

@@ -33,7 +33,8 @@ impl Dice {
 
 /// Message `n` of a day: four sources, one in three answers of another provider.
 fn message(dice: &mut Dice, n: usize, day: i64, sites: f64) -> Entry {
-    let mut one = entry("t", if n % 3 == 0 { "tencent" } else { "doubao" }, &n.to_string(), day * DAY + n as i64 % DAY);
+    let mut one =
+        entry("t", if n.is_multiple_of(3) { "tencent" } else { "doubao" }, &n.to_string(), day * DAY + n as i64 % DAY);
     let like = one.record.citations.remove(0);
     one.record.citations.extend((1..=4).map(|number| {
         let site = dice.low(sites);

@@ -263,5 +263,5 @@ pub(super) async fn days_are_utcs_and_bounded(store: Arc<dyn Store>) {
     assert_eq!(days(0..i64::MAX).await, [(0, 2), (1, 1), (STATS_DAYS_MAX - 1, 1)], "the cap");
     assert_eq!(days(1..i64::MAX).await, [(1, 1), (STATS_DAYS_MAX - 1, 1), (STATS_DAYS_MAX, 1)]);
     assert_eq!(days(i64::MIN..i64::MAX).await, [], "no day is that early");
-    assert_eq!(days(i64::MAX..i64::MIN).await, []);
+    assert_eq!(days(3..3).await, []);
 }

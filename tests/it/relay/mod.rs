@@ -1,5 +1,7 @@
 //! The relay over sockets: a client, the server, a scripted upstream.
 
+mod dialect_faults;
+mod dialects;
 mod drain;
 mod ends;
 mod heartbeat;

@@ -1,0 +1,212 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::sse::Event;
+
+fn citation(number: u32, aliases: &[u32], title: &str, cited: bool) -> Value {
+    json!({"number": number, "aliases": aliases, "url": format!("https://s{number}.example.com/"), "title": title,
+           "content": "excerpt", "hostname": null, "type": "websearch", "showFavicon": true, "siteName": null,
+           "iconUrl": null, "publishedAt": null, "sourceId": format!("id{number}"), "rank": number,
+           "origin": "upstream", "cited": cited, "status": "ok", "scores": null, "snippets": [], "metadata": {}})
+}
+
+fn record(citations: &[Value], dangling: &[u32]) -> Record {
+    let stats = json!({"totalReturned": 0, "keptAfterFilter": 0, "failedCount": 0, "dedupCount": 0, "citedCount": 0,
+                       "danglingMarkers": dangling});
+    serde_json::from_value(json!({"type": "citations", "version": 1, "messageId": "m", "conversationId": null,
+        "provider": "p", "route": "r", "source": "default", "model": null, "complete": true, "stored": true,
+        "truncated": false, "nonce": "n", "createdAt": "", "summary": null, "queries": [], "citations": citations,
+        "stats": stats, "corroboration": null}))
+    .unwrap()
+}
+
+fn lines(out: &[u8]) -> Vec<Value> {
+    let text = std::str::from_utf8(out).unwrap();
+    let frames = text.split_inclusive("\n\n").map(|frame| Event::read(frame.as_bytes()).data.unwrap().into_owned());
+    frames.map(|data| serde_json::from_str(&data).unwrap_or(Value::String(data))).collect()
+}
+
+/// What a speaker says when asked for one thing.
+fn said(profile: Profile, say: impl FnOnce(&mut dyn Speaker, &mut Vec<u8>)) -> Vec<Value> {
+    let mut speaker = speaker(Manner { profile, ..Manner::default() }).unwrap();
+    let mut out = Vec::new();
+    speaker.open(&Opening { id: "m", model: "a model", created: 7 }, &mut out);
+    out.clear();
+    say(&mut *speaker, &mut out);
+    lines(&out)
+}
+
+/// The names in Open WebUI's list.
+fn names(record: &Record) -> Vec<String> {
+    let said = said(Profile::OpenWebUi, |speaker, out| speaker.citations(record, &Positions::default(), out));
+    let sources = said.iter().filter(|line| line["event"]["type"] == "source");
+    sources.map(|line| line["event"]["data"]["source"]["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn open_webui_has_each_source_at_its_number() {
+    let (a, b) = (citation(2, &[4], "A", true), citation(5, &[], "B", true));
+    assert_eq!(names(&record(&[b.clone(), a.clone()], &[])), ["[1]", "A", "[3]", "A (4)", "B"]);
+    // What the text does not name needs no place of its own.
+    let uncited = citation(9, &[8], "C", false);
+    assert_eq!(names(&record(&[uncited.clone(), a.clone()], &[])), ["[1]", "A", "[3]", "A (4)", "C"]);
+    assert_eq!(names(&record(&[uncited.clone()], &[])), ["C"]);
+    // But no source may stand where the text names none.
+    assert_eq!(names(&record(&[citation(1, &[], "D", true), uncited], &[2, 2024])), ["D", "[2]", "C"]);
+    // A source numbered zero has no place to be opened from.
+    assert_eq!(names(&record(&[citation(0, &[], "Z", true), citation(1, &[], "D", true)], &[])), ["D", "Z"]);
+}
+
+#[test]
+fn open_webui_fills_so_many_gaps_and_no_more() {
+    let last = |number| record(&[citation(1, &[], "A", true), citation(number, &[], "B", true)], &[]);
+    let at = names(&last(34));
+    assert_eq!((at.len(), at.last().map(String::as_str)), (34, Some("B")));
+    // One more: in order, after what could be filled.
+    let over = names(&last(35));
+    assert_eq!((over.len(), over.last().map(String::as_str)), (34, Some("B")));
+}
+
+#[test]
+fn open_webui_gets_names_that_differ_and_are_no_links() {
+    let same = [citation(1, &[], "T", true), citation(2, &[], "T", true), citation(3, &[], "T (2)", true)];
+    assert_eq!(names(&record(&same, &[])), ["T", "T (2)", "T (2) (3)"]);
+    assert_eq!(
+        names(&record(&[citation(1, &[], "https://evil.example.com/", true)], &[])),
+        ["1: https://evil.example.com/"]
+    );
+}
+
+#[test]
+fn open_webui_gets_excerpts_within_their_caps() {
+    let mut many = citation(1, &[], "T", true);
+    many["snippets"] = json!(vec!["长".repeat(1001); 5]);
+    let mut none = citation(2, &[], "U", true);
+    none["content"] = Value::Null;
+    let record = record(&[many, none], &[]);
+    let said = said(Profile::OpenWebUi, |speaker, out| speaker.citations(&record, &Positions::default(), out));
+    let data = &said[0]["event"]["data"];
+    assert_eq!(data["document"].as_array().unwrap().len(), 4);
+    assert_eq!(data["metadata"].as_array().unwrap().len(), 4);
+    assert_eq!(data["document"][0].as_str().unwrap().chars().count(), 1000);
+    assert_eq!(said[1]["event"]["data"]["document"], json!(["U"]), "as the page itself does");
+}
+
+#[test]
+fn open_webui_is_told_what_is_done_and_when_it_is() {
+    let said = said(Profile::OpenWebUi, |speaker, out| {
+        speaker.stage("searching", "正在搜索", None, out);
+        speaker.stage("searching", "正在搜索", None, out);
+        speaker.stage("silent_stage", "", None, out);
+        let queries: Vec<String> = (0..20).map(|n| format!("q{}", n / 2 * 2)).chain([String::from("x")]).collect();
+        speaker.searching(&queries, out);
+        speaker.text("a", out);
+        speaker.text("b", out);
+        speaker.finish(Reason::Stop, out);
+    });
+    let status = |n: usize| (said[n]["event"]["data"]["description"].clone(), said[n]["event"]["data"]["done"].clone());
+    assert_eq!(status(0), (json!("正在搜索"), json!(false)));
+    assert_eq!(status(1), (json!("silent_stage"), json!(false)));
+    let queries = said[2]["event"]["data"]["queries"].as_array().unwrap();
+    assert_eq!((queries.len(), queries.last()), (11, Some(&json!("x"))), "none twice");
+    assert_eq!(status(3).1, json!(true));
+    assert_eq!(said.len(), 4 + 3, "once");
+}
+
+#[test]
+fn statuses_are_cut_at_their_caps() {
+    let long = "长".repeat(301);
+    for profile in [Profile::AiSdk, Profile::OpenWebUi] {
+        let said = said(profile, |speaker, out| {
+            speaker.stage(&long, &long, Some(&long), out);
+            speaker.searching(&(0..17).map(|n| format!("{n:02}{long}")).collect::<Vec<_>>(), out);
+        });
+        let json = serde_json::to_string(&said).unwrap();
+        assert!(!json.contains(&long), "{profile:?}");
+        assert!(json.contains("15长") && !json.contains("16长"), "{profile:?}");
+    }
+}
+
+/// Clients count the number in the name from zero.
+#[test]
+fn ai_sdk_sources_are_named_after_their_numbers() {
+    let (zero, mut document) = (citation(0, &[], "Z", false), citation(7, &[], "D", true));
+    document["url"] = Value::Null;
+    document["metadata"]["fileType"] = json!("pdf");
+    let record = record(&[zero, citation(3, &[], "A", true), document], &[]);
+    let said = said(Profile::AiSdk, |speaker, out| speaker.citations(&record, &Positions::default(), out));
+    assert_eq!(said[0]["sourceId"], "id0");
+    let linked =
+        json!({"type": "source-url", "sourceId": "citation-2", "url": "https://s3.example.com/", "title": "A"});
+    assert_eq!(said[1], linked);
+    let unlinked =
+        json!({"type": "source-document", "sourceId": "citation-6", "mediaType": "application/pdf", "title": "D"});
+    assert_eq!(said[2], unlinked);
+    assert_eq!(said[3]["data"]["citations"].as_array().map(Vec::len), Some(3));
+}
+
+#[test]
+fn reasons_are_each_dialects_own() {
+    for (reason, openai, ai_sdk) in [
+        (Reason::Stop, "stop", "stop"),
+        (Reason::Length, "length", "length"),
+        (Reason::Filter, "content_filter", "content-filter"),
+        (Reason::Tools, "tool_calls", "tool-calls"),
+    ] {
+        let said = |profile| said(profile, |speaker, out| speaker.finish(reason, out)).remove(0);
+        assert_eq!(said(Profile::OpenAi)["choices"][0]["finish_reason"], openai);
+        assert_eq!(said(Profile::AiSdk)["finishReason"], ai_sdk);
+    }
+}
+
+/// What it cost goes with the finish, or after it in a chunk that has a choice: loops look at the first one.
+#[test]
+fn usage_comes_with_the_finish_or_after_it() {
+    let usage = Usage { input: 3, output: 4, total: 7 };
+    let tokens = json!({"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7});
+    let with = said(Profile::OpenAi, |speaker, out| {
+        speaker.usage(usage, out);
+        speaker.finish(Reason::Stop, out);
+        speaker.end(out);
+    });
+    assert_eq!((with.len(), &with[0]["usage"]), (2, &tokens));
+    let after = said(Profile::OpenAi, |speaker, out| {
+        speaker.finish(Reason::Stop, out);
+        speaker.usage(usage, out);
+        speaker.end(out);
+    });
+    assert_eq!((after.len(), &after[1]["usage"]), (3, &tokens));
+    assert_eq!(after[1]["choices"][0]["delta"]["content"], "");
+    assert_eq!(after[2], "[DONE]");
+}
+
+/// A document keeps so much text, and says when that was not all.
+#[test]
+fn a_document_is_capped_and_says_so() {
+    let cap = openai::MAX_WHOLE;
+    for (over, reason) in [(0, "stop"), (1, "length")] {
+        let mut speaker = openai::Whole::default();
+        let mut out = Vec::new();
+        speaker.thinking("因", &mut out);
+        speaker.text(&"x".repeat(cap - 3), &mut out);
+        speaker.text(&"y".repeat(over), &mut out);
+        speaker.finish(Reason::Stop, &mut out);
+        speaker.end(&mut out);
+        let json: Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(json["choices"][0]["finish_reason"], reason);
+        assert_eq!(json["choices"][0]["message"]["content"].as_str().map(str::len), Some(cap - 3));
+    }
+}
+
+/// However much there is to say, a line stays one that line buffers take.
+#[test]
+fn the_record_fits_its_line_in_every_dialect() {
+    let many: Vec<Value> = (1..=1000).map(|n| citation(n, &[], &"题".repeat(300), true)).collect();
+    let record = record(&many, &[]);
+    for profile in [Profile::OpenAi, Profile::AiSdk, Profile::OpenWebUi] {
+        let mut speaker = speaker(Manner { profile, ..Manner::default() }).unwrap();
+        let mut out = Vec::new();
+        speaker.citations(&record, &Positions::default(), &mut out);
+        assert!(std::str::from_utf8(&out).unwrap().lines().all(|line| line.len() < native::MAX_LINE), "{profile:?}");
+    }
+}

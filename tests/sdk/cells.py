@@ -23,7 +23,8 @@ from matrix import (
 class Cell:
     def __init__(self, client, column, route):
         self.client, self.column, self.route = client, column, route
-        self.name = f"{column.key}/{route.capture}/{route.server}"
+        self.profile = route.headers.get("x-citetap-profile")
+        self.name = "/".join(filter(None, [column.key, route.capture, route.server, self.profile]))
         self.task = uuid.uuid4().hex
         self.outcome, self.problems = None, []
         # What is wrong with its sources while the way to them is not there yet.
@@ -85,7 +86,7 @@ def direct(cells):
     found = {}
     for cell in cells:
         capture = cell.route.capture
-        if capture in DIRECT and not cell.column.whole:
+        if capture in DIRECT and cell.column.key in ("native", "links") and not cell.profile:
             key = (cell.client, capture)
             cell.direct = found.setdefault(key, Cell(cell.client, Column("direct", ()), DIRECT[capture]))
     return list(found.values())
@@ -103,9 +104,11 @@ def judge(cell, bases):
 
 
 def unlike(outcome, other):
-    """Where it ends in an error without citetap, there is nothing to be like."""
+    """Where it ends in an error without citetap, there is nothing to be like; in time it must end."""
+    if not other or (other["error"] and "did not end in time" in other["error"]):
+        yield f"without citetap: {other and other['error']}"
     for what in ("text", "end", "error"):
-        if other and not other["error"] and outcome and outcome[what] != other[what]:
+        if outcome and other and not other["error"] and outcome[what] != other[what]:
             yield f"{what} is {outcome[what]!r}, without citetap {other[what]!r}"
 
 

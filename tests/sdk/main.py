@@ -87,7 +87,7 @@ def verdict(cells, controls, loud):
         got = cell.outcome or {"text": "", "end": None}
         mark = "RED" if red else "-- " if cell.problems else "own" if cell.own_fault else "ok "
         text, end = len(got["text"]), got["end"]
-        print(f"{mark} {table.label(cell):<62} {cell.name:<34} text {text:>4}  end {end}  sources {cell.sources()}")
+        print(f"{mark} {table.label(cell):<62} {cell.name:<38} text {text:>4}  end {end}  sources {cell.sources()}")
         if cell.problems and (red or loud):
             print("    " + "\n    ".join(cell.problems))
     for cell in controls:

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 NOT_YET = {
     "v1",
     "v1-whole",
-    "ai-sdk",
-    "open-webui",
 }
 
 # Seconds: one answer, one process with all its answers, a server's start.
@@ -60,7 +58,6 @@ OPENAI_LIKE = (
     "zhipu",
 )
 
-OPENAI_HEADER = {"x-citetap-profile": "openai"}
 LINK_HEADER = {"x-citetap-markers": "link"}
 
 
@@ -68,8 +65,10 @@ def web(name):
     return "tencent" if name == "tencent" else "doubao"
 
 
-def profiled(dialect, path=""):
-    return tuple(Route(name, dialect, "demo", f"/{name}{path}", {"x-citetap-profile": dialect}) for name in DEMO)
+def profiled(dialect, path="", headers=None):
+    headers = {"x-citetap-profile": dialect, **(headers or {})}
+    links = "x-citetap-markers" in headers
+    return tuple(Route(name, dialect, "demo", f"/{name}{path}", headers, links=links) for name in (*DEMO, "openai"))
 
 
 MODELS = {"doubao": "doubao-demo", "tencent": "lexiang-demo"}
@@ -90,8 +89,10 @@ COLUMNS = (
         "links",
         (
             *(Route(name, web(name), "demo", path, LINK_HEADER, links=True) for name, path in DEMO.items()),
-            *(Route(name, "openai", "demo", f"/{name}", OPENAI_HEADER | LINK_HEADER, links=True) for name in DEMO),
             Route("openai", "openai", "demo", "/openai/v1", LINK_HEADER, links=True),
+            *profiled("openai", headers=LINK_HEADER),
+            *profiled("ai-sdk", "/api/chat", headers=LINK_HEADER),
+            *profiled("open-webui", headers=LINK_HEADER),
         ),
     ),
     Column("v1", V1),

@@ -84,7 +84,7 @@ const useChat = ({ AbstractChat, DefaultChatTransport }) => {
 // The same stream, read by hand: every chunk checked against the SDK's own schema.
 const reader = ({ parseJsonEventStream, readUIMessageStream, uiMessageChunkSchema }) => async (cell) => {
   const outcome = new Outcome();
-  const response = await fetch(cell.base, { method: "POST", headers: cell.headers, body: "{}" });
+  const response = await fetch(cell.base, { method: "POST", headers: cell.headers, body: '{"stream":true}' });
   const checked = parseJsonEventStream({ stream: response.body, schema: uiMessageChunkSchema }).pipeThrough(
     new TransformStream({
       transform(result, controller) {

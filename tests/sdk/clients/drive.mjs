@@ -41,6 +41,8 @@ export async function main(clients, packages = {}) {
       outcome = await Promise.race([clients[cell.client](cell), late]);
     } catch (error) {
       outcome = { ...new Outcome(), error: `${error?.name}: ${error?.message ?? error}`.slice(0, 500) };
+      // A stream that broke often breaks in several places; the next cell is not to answer for this one's.
+      await new Promise((resolve) => setTimeout(resolve, 200));
     }
     clearTimeout(timer);
     const names = packages[cell.client] ?? [];

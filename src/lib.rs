@@ -13,7 +13,7 @@
 //! | [`sse`] | framing; knows no JSON |
 //! | [`provider`] | what frames mean, one file per wire format |
 //! | [`citation`] | record, ledger, URLs; scores, corroboration, bundles, exports |
-//! | [`marker`] | inline markers in an answer's text |
+//! | [`marker`] | inline markers: the grammar, and what is read and rewritten by it as an answer streams |
 //! | [`profile`] | how a record looks on the wire |
 //! | [`pipeline`] | bytes in, the same bytes and our event out |
 //! | [`supplement`] | searches of our own: the search service, and whose domains count |

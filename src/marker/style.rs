@@ -1,0 +1,47 @@
+//! What becomes of a marker.
+
+use std::str::FromStr;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Style {
+    /// As the upstream wrote it.
+    #[default]
+    Keep,
+    /// `[[1]](url)`, which every reader of Markdown shows as a link.
+    Link,
+    /// `[<sup data-citation='{json}'>1</sup>](url)`.
+    Sup,
+    /// `[^1]`, with a definition at the end of the answer.
+    Footnote,
+    /// Nothing.
+    Strip,
+}
+
+impl Style {
+    pub const NAMES: &[&str] = &["keep", "link", "sup", "footnote", "strip"];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Keep => "keep",
+            Self::Link => "link",
+            Self::Sup => "sup",
+            Self::Footnote => "footnote",
+            Self::Strip => "strip",
+        }
+    }
+}
+
+impl FromStr for Style {
+    type Err = ();
+
+    fn from_str(s: &str) -> Result<Self, ()> {
+        match s {
+            "keep" => Ok(Self::Keep),
+            "link" => Ok(Self::Link),
+            "sup" => Ok(Self::Sup),
+            "footnote" => Ok(Self::Footnote),
+            "strip" => Ok(Self::Strip),
+            _ => Err(()),
+        }
+    }
+}

@@ -84,3 +84,12 @@ pub struct Mark {
     pub start: u64,
     pub end: u64,
 }
+
+#[cfg(test)]
+mod form_tests;
+#[cfg(test)]
+mod oracle;
+#[cfg(test)]
+mod property_tests;
+#[cfg(test)]
+mod write_tests;

@@ -14,7 +14,7 @@
 //! | [`provider`] | what frames mean, one file per wire format |
 //! | [`citation`] | record, ledger, URLs; scores, corroboration, bundles, exports |
 //! | [`marker`] | inline markers in an answer's text |
-//! | [`profile`] | how a record looks on the wire |
+//! | [`profile`] | how a record and an answer look on the wire, in the upstream's dialect or another |
 //! | [`pipeline`] | bytes in, the same bytes and our event out |
 //! | [`supplement`] | searches of our own: the search service, and whose domains count |
 //! | [`store`] | where records are kept |
@@ -39,8 +39,8 @@
 //!
 //! # Promises
 //!
-//! Output minus our frames is the input, byte for byte. A tap that fails becomes a passthrough.
-//! One final event per message, on a boundary, before the finish. `stored: true` only after the commit.
+//! Output minus our frames is the input, byte for byte, where the client speaks the upstream's dialect. A tap
+//! that fails becomes a passthrough. One final event per message, on a boundary, before the finish. `stored: true` only after the commit.
 //! An abort stays an abort. Every buffer has a cap. Nothing that a stream names is ever fetched.
 //!
 //! # Deliberately absent

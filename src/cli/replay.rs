@@ -83,6 +83,11 @@ impl Output {
 }
 
 pub fn run(args: &Args) -> Result<(), Failure> {
+    if args.diff && args.profile != Profile::Native.as_str() {
+        return Err(Failure::Other(
+            "--diff compares bytes: in another --profile none of them are the upstream's".into(),
+        ));
+    }
     let capture = read(&args.file)?;
     if capture.skipped > 0 {
         let _ = writeln!(io::stderr(), "citetap: {} lines of the capture are no part of the stream", capture.skipped);

@@ -193,7 +193,10 @@ impl Pipeline {
             }
             Voice::Speak(_) => {
                 let said = heard.iter().any(|heard| {
-                    matches!(heard, Heard::Text { .. } | Heard::Answer { .. } | Heard::Thinking(_) | Heard::Fault { .. })
+                    matches!(
+                        heard,
+                        Heard::Text { .. } | Heard::Answer { .. } | Heard::Thinking(_) | Heard::Fault { .. }
+                    )
                 });
                 self.heard = heard;
                 if !said && tap.citable() == 0 {

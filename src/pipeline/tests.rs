@@ -260,8 +260,7 @@ impl crate::provider::Adapter for PanicsLater {
 fn p2_an_adapter_that_panics_is_an_error_of_the_dialect_until_the_answer_has_ended() {
     for finish in [false, true] {
         let manner = Manner { profile: crate::profile::Profile::OpenAi, ..Manner::default() };
-        let mut pipeline =
-            Pipeline::new(Some(context()), Settings { manner, ..settings(Inject::Final, 1 << 20) });
+        let mut pipeline = Pipeline::new(Some(context()), Settings { manner, ..settings(Inject::Final, 1 << 20) });
         pipeline.tap = Some(Tap::with(Box::new(PanicsLater { finish, frames: 0 }), context()));
         pipeline.push(Bytes::from([CARD, CARD, CARD].concat()));
         pipeline.finish(super::End::Clean);

@@ -23,21 +23,55 @@ const MAX_QUERIES: usize = 16;
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
 enum Chunk<'a> {
-    Start { message_id: &'a str },
-    TextStart { id: &'a str },
-    TextDelta { id: &'a str, delta: &'a str },
-    TextEnd { id: &'a str },
-    ReasoningStart { id: &'a str },
-    ReasoningDelta { id: &'a str, delta: &'a str },
-    ReasoningEnd { id: &'a str },
-    SourceUrl { source_id: &'a str, url: &'a str, title: &'a str },
-    SourceDocument { source_id: &'a str, media_type: &'static str, title: &'a str },
+    Start {
+        message_id: &'a str,
+    },
+    TextStart {
+        id: &'a str,
+    },
+    TextDelta {
+        id: &'a str,
+        delta: &'a str,
+    },
+    TextEnd {
+        id: &'a str,
+    },
+    ReasoningStart {
+        id: &'a str,
+    },
+    ReasoningDelta {
+        id: &'a str,
+        delta: &'a str,
+    },
+    ReasoningEnd {
+        id: &'a str,
+    },
+    SourceUrl {
+        source_id: &'a str,
+        url: &'a str,
+        title: &'a str,
+    },
+    SourceDocument {
+        source_id: &'a str,
+        media_type: &'static str,
+        title: &'a str,
+    },
     /// Shown while it lasts, and no part of the message.
-    DataStatus { data: Status<'a>, transient: bool },
+    DataStatus {
+        data: Status<'a>,
+        transient: bool,
+    },
     /// One with an id replaces the one before it.
-    DataCitations { id: &'a str, data: &'a Record },
-    Error { error_text: &'a str },
-    Finish { finish_reason: &'static str },
+    DataCitations {
+        id: &'a str,
+        data: &'a Record,
+    },
+    Error {
+        error_text: &'a str,
+    },
+    Finish {
+        finish_reason: &'static str,
+    },
 }
 
 #[derive(Serialize, Default)]

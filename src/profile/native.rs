@@ -178,7 +178,10 @@ fn dressed(record: &Record, envelope: &Envelope<'_>, positions: Option<&Position
             model,
             choices: [Choice {
                 index: 0,
-                delta: Delta { content: "", annotations: positions.map(|at| shapes::annotations(record, at)).unwrap_or_default() },
+                delta: Delta {
+                    content: "",
+                    annotations: positions.map(|at| shapes::annotations(record, at)).unwrap_or_default(),
+                },
                 finish_reason: None,
             }],
             search_results: positions.map(|_| shapes::search_results(record)).unwrap_or_default(),

@@ -62,9 +62,8 @@ fn of_our_own(headers: &mut HeaderMap) {
 /// An error that OpenAI's clients can read already stays as it is.
 fn translated(status: StatusCode, body: Bytes) -> Bytes {
     let text = std::str::from_utf8(&body).unwrap_or_default();
-    let own = serde_json::from_str(text).is_ok_and(|json: serde_json::Value| {
-        json.pointer("/error/message").is_some_and(serde_json::Value::is_string)
-    });
+    let own = serde_json::from_str(text)
+        .is_ok_and(|json: serde_json::Value| json.pointer("/error/message").is_some_and(serde_json::Value::is_string));
     if own {
         return body;
     }

@@ -44,7 +44,8 @@ fn said(kind: Kind, stream: &[u8], end: End) -> Said {
     let mut adapter = provider::adapter(kind);
     let mut said = Said::default();
     let whole = frames(stream);
-    let tail = whole.last().map_or(stream, |last| &stream[last.as_ptr() as usize - stream.as_ptr() as usize + last.len()..]);
+    let tail =
+        whole.last().map_or(stream, |last| &stream[last.as_ptr() as usize - stream.as_ptr() as usize + last.len()..]);
     let tail = (end == End::Clean).then_some(tail);
     for frame in whole.into_iter().chain(tail) {
         let event = Event::read(frame);
@@ -73,9 +74,8 @@ fn annotations_fit(got: &Got, record: &Record) -> Result<(), TestCaseError> {
             continue;
         }
         let marker: String = text[*start..*end].iter().collect();
-        let named = numbers(record).any(|(number, citation)| {
-            citation.url.as_deref() == Some(url) && marker.contains(&number.to_string())
-        });
+        let named = numbers(record)
+            .any(|(number, citation)| citation.url.as_deref() == Some(url) && marker.contains(&number.to_string()));
         prop_assert!(named, "{marker:?} does not name {url}");
         prop_assert!(!marker.contains(char::is_whitespace), "{marker:?}");
     }

@@ -50,7 +50,8 @@ pub fn told(kind: Kind, manner: Manner, inject: Inject, chunks: Vec<Bytes>, end:
 }
 
 fn document(kind: Kind, profile: Profile, chunks: Vec<Bytes>) -> Passed {
-    let settings = Settings { whole: true, manner: manner(profile, profile.form_of_whole()), ..settings(Inject::Final) };
+    let settings =
+        Settings { whole: true, manner: manner(profile, profile.form_of_whole()), ..settings(Inject::Final) };
     whole::pass(context(kind), settings, chunks, End::Clean, true)
 }
 
@@ -156,7 +157,8 @@ fn the_clients_of_all_dialects_get_the_same_answer() {
 fn a_document_says_what_its_stream_says() {
     for (kind, path) in captures().into_iter().filter(|(_, path)| end_of(path) == End::Clean) {
         let input = Bytes::from(fs::read(&path).unwrap());
-        let told = |form| told(kind, manner(Profile::OpenAi, form), Inject::Final, vec![input.clone()], End::Clean).out();
+        let told =
+            |form| told(kind, manner(Profile::OpenAi, form), Inject::Final, vec![input.clone()], End::Clean).out();
         let stream = client(Profile::OpenAi, &told(Form::Stream));
         let json: Value = serde_json::from_slice(&told(Form::Whole)).unwrap();
         if let Some(error) = &stream.error {
@@ -193,7 +195,9 @@ fn a_stream_in_an_unknown_format_is_an_error() {
 /// What is not an answer is the upstream's own: its other endpoints stand behind the same route.
 #[test]
 fn a_document_that_is_no_answer_passes_as_it_is() {
-    for json in [r#"{"models":[{"id":"a"}]}"#, r#"{"code":0,"request_id":"r1","data":{"session_id":"s"}}"#, "[1,2]", "{"] {
+    for json in
+        [r#"{"models":[{"id":"a"}]}"#, r#"{"code":0,"request_id":"r1","data":{"session_id":"s"}}"#, "[1,2]", "{"]
+    {
         for profile in [Profile::OpenAi, Profile::OpenWebUi] {
             let out = document(Kind::Tencent, profile, bytewise(json.as_bytes())).out();
             assert_eq!(String::from_utf8(out).unwrap(), json);
@@ -268,7 +272,8 @@ fn live_events_carry_the_record_and_add_no_sources() {
 /// The finish frame has the whole answer once more: it is told where no piece of it came before, and not twice.
 #[test]
 fn an_answer_that_comes_only_at_the_end_is_told() {
-    let finish = "event:finish\ndata:{\"completion_id\":\"m\",\"delta_content\":\"\",\"content\":\"全文\",\"is_stop\":true}\n\n";
+    let finish =
+        "event:finish\ndata:{\"completion_id\":\"m\",\"delta_content\":\"\",\"content\":\"全文\",\"is_stop\":true}\n\n";
     for (pieces, text) in [("", "全文"), ("全", "全")] {
         let before = if pieces.is_empty() { String::new() } else { crate::net::tencent::text("m", pieces) };
         for profile in PROFILES {
@@ -284,7 +289,8 @@ fn an_answer_that_comes_only_at_the_end_is_told() {
 #[test]
 fn an_upstreams_fault_is_cut_at_its_cap() {
     for (len, told_len) in [(1000, 1000), (1001, 1000)] {
-        let frame = format!("event: STREAM_ERROR\ndata: {{\"error_code\":7,\"error_msg\":\"{}\"}}\n\n", "错".repeat(len));
+        let frame =
+            format!("event: STREAM_ERROR\ndata: {{\"error_code\":7,\"error_msg\":\"{}\"}}\n\n", "错".repeat(len));
         let chunks = vec![Bytes::from(frame)];
         let passed = told(Kind::Doubao, manner(Profile::OpenAi, Form::Stream), Inject::Final, chunks, End::Clean);
         let error = client(Profile::OpenAi, &passed.out()).error.unwrap();

@@ -194,7 +194,8 @@ async fn a_whole_answer_becomes_a_stream_where_only_streams_are_known() {
 /// A 200 that is an error: clients go by the status.
 #[tokio::test]
 async fn an_error_that_comes_with_status_200_has_another() {
-    let upstream = Upstream::bind(vec![Scripted::new("/", Script::json(fixture("doubao/json-error.json")))]).await.unwrap();
+    let upstream =
+        Upstream::bind(vec![Scripted::new("/", Script::json(fixture("doubao/json-error.json")))]).await.unwrap();
     let proxy = Proxy::start(&(route("chat", &upstream.url()) + "provider = \"doubao\"\n")).await;
     for profile in [Profile::OpenAi, Profile::OpenWebUi] {
         let answer = ask(&proxy, profile).await;

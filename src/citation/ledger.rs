@@ -18,7 +18,7 @@ use super::{
     score, text,
     url::{self as links, Link},
 };
-use crate::marker::Scanner;
+use crate::marker::{Mark, Scanner};
 
 /// Citations kept of one message; further ones only set `truncated`.
 pub const MAX_CITATIONS: usize = 1000;
@@ -140,6 +140,11 @@ impl Ledger {
     /// A piece of the answer.
     pub fn text(&mut self, piece: &str) {
         self.markers.feed(piece);
+    }
+
+    /// Where the answer's markers stand, and how long it is, in code points.
+    pub fn marks(&self) -> (impl Iterator<Item = Mark>, u64) {
+        self.markers.marks()
     }
 
     /// The whole answer once more: it may hold markers that the pieces did not.

@@ -84,6 +84,11 @@ impl Output {
 }
 
 pub fn run(args: &Args) -> Result<(), Failure> {
+    if args.diff && args.profile != Profile::Native.as_str() {
+        return Err(Failure::Other(
+            "--diff compares bytes: in another --profile none of them are the upstream's".into(),
+        ));
+    }
     let mut captured = read(&args.file)?;
     tell_skipped(&captured);
     if let Some(entry) = args.entry {

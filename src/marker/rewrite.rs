@@ -98,6 +98,11 @@ impl Rewriter {
         if self.written.space == Space::None { self.written.read } else { self.written.space_at }
     }
 
+    /// How much went out, in code points.
+    pub fn length(&self) -> u64 {
+        self.written.length
+    }
+
     /// Is something held back?
     pub fn holds(&self) -> bool {
         self.written.style != Style::Keep && (self.reader.holds() || self.written.space == Space::Held)

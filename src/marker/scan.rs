@@ -1,33 +1,61 @@
-//! Follows an answer as it streams and notes the numbers of its markers.
+//! Follows an answer as it streams and notes its markers: their numbers, and where each number stands first.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
-use super::reader::{Read, Reader};
+use super::{
+    Mark,
+    reader::{Read, Reader},
+};
 
 #[derive(Debug, Default)]
 pub struct Scanner {
     reader: Reader,
-    /// A marker's number is at most 999.
-    numbers: BTreeSet<u32>,
+    noted: Noted,
+}
+
+#[derive(Debug, Default, Clone)]
+struct Noted {
+    /// Code points.
+    length: u64,
+    /// Begin and end of the first marker; a marker's number is at most 999.
+    first: BTreeMap<u32, (u64, u64)>,
 }
 
 impl Scanner {
     pub fn feed(&mut self, piece: &str) {
-        let numbers = &mut self.numbers;
-        self.reader.push(piece, &mut |read| note(read, numbers));
+        let noted = &mut self.noted;
+        self.reader.push(piece, &mut |read| noted.note(&read));
     }
 
     /// Every number named so far; one that is still undecided counts if the text ended here.
     pub fn numbers(&self) -> impl Iterator<Item = u32> {
-        let mut numbers = self.numbers.clone();
-        self.reader.clone().finish(&mut |read| note(read, &mut numbers));
-        numbers.into_iter()
+        self.ended().first.into_keys()
+    }
+
+    /// Where each number stands first, and how long the text is, in code points.
+    pub fn marks(&self) -> (impl Iterator<Item = Mark>, u64) {
+        let Noted { length, first } = self.ended();
+        (first.into_iter().map(|(number, (start, end))| Mark { number, start, end }), length)
+    }
+
+    /// As if the text ended here.
+    fn ended(&self) -> Noted {
+        let mut noted = self.noted.clone();
+        self.reader.clone().finish(&mut |read| noted.note(&read));
+        noted
     }
 }
 
-fn note(read: Read<'_>, numbers: &mut BTreeSet<u32>) {
-    if let Read::Marker(marker, _) = read {
-        numbers.extend(marker.numbers());
+impl Noted {
+    fn note(&mut self, read: &Read<'_>) {
+        let (Read::Text(text) | Read::Marker(_, text)) = read;
+        let start = self.length;
+        self.length += text.chars().count() as u64;
+        if let Read::Marker(marker, _) = read {
+            for number in marker.numbers() {
+                self.first.entry(*number).or_insert((start, self.length));
+            }
+        }
     }
 }
 

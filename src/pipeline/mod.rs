@@ -573,7 +573,7 @@ impl Pipeline {
             native::frame(record, &tap.envelope(), Some(positions).filter(|_| last), self.eol.unwrap_or_default())
         };
         let event = match &mut self.voice {
-            Voice::Relay => native(tap.positions()),
+            Voice::Relay => native(&tap.positions()),
             Voice::Rewrite(rewrite) if self.settings.whole => {
                 let json = std::mem::take(&mut self.resume);
                 let annotated = annotate::document(&json, record, &rewrite.positions).map(Bytes::from);

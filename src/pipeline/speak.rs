@@ -107,6 +107,7 @@ impl Speak {
 
     pub fn citations(&mut self, record: &Record, tap: &Tap, out: &mut Vec<u8>) {
         self.opened(tap, out);
+        self.positions.length = self.rewriter.length();
         self.speaker.citations(record, &self.positions, out);
     }
 

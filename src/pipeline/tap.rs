@@ -53,7 +53,6 @@ pub struct Tap {
 #[derive(Default)]
 pub struct Seen {
     pub ledger: Ledger,
-    positions: Positions,
     message: Option<String>,
     conversation: Option<String>,
     model: Option<String>,
@@ -130,8 +129,11 @@ impl Tap {
     }
 
     /// Where the markers stand in the text as it came.
-    pub fn positions(&self) -> &Positions {
-        &self.seen.positions
+    pub fn positions(&self) -> Positions {
+        let (marks, length) = self.seen.ledger.marks();
+        let mut positions = Positions::of_length(length);
+        marks.for_each(|mark| positions.note(&mark));
+        positions
     }
 
     /// The sources that a marker may lead to, now.

@@ -124,6 +124,8 @@ pub struct Opening<'a> {
 #[derive(Debug, Clone, Default)]
 pub struct Positions {
     first: BTreeMap<u32, (u64, u64)>,
+    /// Of the whole text.
+    pub length: u64,
     /// The text is not as the upstream wrote it, and its own offsets mean nothing in it.
     pub moved: bool,
 }
@@ -132,6 +134,11 @@ pub struct Positions {
 const MAX_POSITIONS: usize = 1000;
 
 impl Positions {
+    /// For a text that is there, as the upstream wrote it.
+    pub fn of_length(length: u64) -> Self {
+        Self { length, ..Self::default() }
+    }
+
     /// For a text whose markers become this.
     pub fn of_style(style: Style) -> Self {
         Self { moved: style != Style::Keep, ..Self::default() }

@@ -266,11 +266,8 @@ struct List<'r> {
 impl<'r> List<'r> {
     fn add(&mut self, citation: &'r Citation, number: u32) {
         let url = citation.url.as_deref();
-        let mut name = title(citation);
-        // A name that is a link would be taken for the source's own.
-        if name.starts_with("http") {
-            name = format!("{number}: {name}");
-        }
+        // Never a link, which would be taken for the source's own.
+        let name = title(citation);
         let mut excerpts: Vec<&str> = citation.snippets.iter().map(String::as_str).take(MAX_EXCERPTS).collect();
         if excerpts.is_empty() {
             excerpts.push(citation.content.as_deref().or(citation.title.as_deref()).unwrap_or_default());

@@ -210,7 +210,8 @@ pub struct Completion<'a> {
     choices: [WholeChoice<'a>; 1],
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<Tokens>,
-    // No list of links named `citations`: clients that know both prefer it, and then show links for titles.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    citations: Vec<&'a str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     search_results: Vec<shapes::SearchResult<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -324,6 +325,7 @@ impl Whole {
                 finish_reason: finish_reason(reason),
             }],
             usage: self.usage.map(Tokens::from),
+            citations: sources.map(|(record, _)| shapes::urls(record)).unwrap_or_default(),
             search_results: sources.map(|(record, _)| shapes::search_results(record)).unwrap_or_default(),
             citetap: sources.map(|(record, _)| record),
         }

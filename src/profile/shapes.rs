@@ -37,7 +37,7 @@ pub struct SearchResult<'r> {
 pub fn annotations<'r>(record: &'r Record, positions: &Positions) -> Vec<Annotation<'r>> {
     let annotation = |(citation, url, title): (&'r Citation, &'r str, String)| {
         let numbers = std::iter::once(citation.number).chain(citation.aliases.iter().copied());
-        let told = if positions.moved { None } else { told_span(citation) };
+        let told = told_span(citation).filter(|(_, end)| !positions.moved && *end <= positions.length);
         let (start_index, end_index) = told.or_else(|| positions.of(numbers)).unwrap_or_default();
         Annotation { kind: "url_citation", url_citation: UrlCitation { url, title, start_index, end_index } }
     };

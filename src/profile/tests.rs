@@ -50,7 +50,7 @@ fn open_webui_has_each_source_at_its_number() {
     // What the text does not name needs no place of its own.
     let uncited = citation(9, &[8], "C", false);
     assert_eq!(names(&record(&[uncited.clone(), a.clone()], &[])), ["[1]", "A", "[3]", "A (4)", "C"]);
-    assert_eq!(names(&record(&[uncited.clone()], &[])), ["C"]);
+    assert_eq!(names(&record(std::slice::from_ref(&uncited), &[])), ["C"]);
     // But no source may stand where the text names none.
     assert_eq!(names(&record(&[citation(1, &[], "D", true), uncited], &[2, 2024])), ["D", "[2]", "C"]);
     // A source numbered zero has no place to be opened from.
@@ -71,10 +71,7 @@ fn open_webui_fills_so_many_gaps_and_no_more() {
 fn open_webui_gets_names_that_differ_and_are_no_links() {
     let same = [citation(1, &[], "T", true), citation(2, &[], "T", true), citation(3, &[], "T (2)", true)];
     assert_eq!(names(&record(&same, &[])), ["T", "T (2)", "T (2) (3)"]);
-    assert_eq!(
-        names(&record(&[citation(1, &[], "https://evil.example.com/", true)], &[])),
-        ["1: https://evil.example.com/"]
-    );
+    assert_eq!(names(&record(&[citation(1, &[], "https://evil.example.com/", true)], &[])), ["Source 1"]);
 }
 
 #[test]

@@ -234,6 +234,18 @@ fn replay_gives_the_golden_records_and_streams() {
 }
 
 #[test]
+fn replay_tells_a_capture_in_another_dialect() {
+    let seed = capture("doubao/seed.sse");
+    for profile in crate::spoken::PROFILES {
+        let sse = plain(&["replay", &seed, "--output", "sse", "--profile", profile.as_str()]);
+        let got = crate::client::client(profile, sse.out.as_bytes());
+        assert!(got.done && got.finishes == 1 && got.sources.len() == 10 && !got.text.is_empty(), "{}", sse.out);
+        let diff = plain(&["replay", &seed, "--diff", "--profile", profile.as_str()]);
+        assert!(diff.code == 1 && diff.err.contains("--diff compares bytes"), "{}", diff.err);
+    }
+}
+
+#[test]
 fn replay_shows_a_table_and_a_diff() {
     let seed = capture("doubao/seed.sse");
     let table = plain(&["replay", &seed, "--output", "table"]);

@@ -74,6 +74,11 @@ fn annotations_fit(got: &Got, record: &Record) -> Result<(), TestCaseError> {
             continue;
         }
         let marker: String = text[*start..*end].iter().collect();
+        // Where the upstream itself said what a source is for, that need be no marker.
+        let of_url = |citation: &&citetap::citation::Citation| citation.url.as_deref() == Some(url);
+        if record.citations.iter().filter(of_url).any(|citation| citation.metadata.contains_key("startIndex")) {
+            continue;
+        }
         let named = numbers(record)
             .any(|(number, citation)| citation.url.as_deref() == Some(url) && marker.contains(&number.to_string()));
         prop_assert!(named, "{marker:?} does not name {url}");

@@ -4,10 +4,7 @@ from dataclasses import dataclass, field
 
 # What citetap cannot do yet: a column, a capture of one ("column/capture"), or a way to the sources. All of it is run
 # all the same, and the run fails when an entry's cells pass: then it goes from this list, which is to be empty.
-NOT_YET = {
-    "v1",
-    "v1-whole",
-}
+NOT_YET: set[str] = set()
 
 # Seconds: one answer, one process with all its answers, a server's start.
 CELL_TIMEOUT = 30
@@ -71,7 +68,12 @@ def profiled(dialect, path="", headers=None):
     return tuple(Route(name, dialect, "demo", f"/{name}{path}", headers, links=links) for name in (*DEMO, "openai"))
 
 
-MODELS = {"doubao": "doubao-demo", "tencent": "lexiang-demo"}
+MODELS = {
+    "doubao": "doubao-demo",
+    "doubao-en": "doubao-demo-en",
+    "tencent": "lexiang-demo",
+    "openai": "openai-demo",
+}
 V1 = tuple(Route(name, "openai", "demo", "/v1", model=model) for name, model in MODELS.items())
 
 COLUMNS = (

@@ -58,11 +58,11 @@ fn a_completion_of_the_upstreams_own_gets_its_sources_and_keeps_every_byte() {
     let said: Value = serde_json::from_str(&out).unwrap_or_default();
     let annotation = &said["choices"][0]["message"]["annotations"][0]["url_citation"];
     assert_eq!(annotation, &json!({"url":"https://a.example.com/","title":"T","start_index":2,"end_index":5}));
-    assert_eq!(said["citations"], json!(["https://a.example.com/"]));
+    assert_eq!(said["search_results"][0]["url"], "https://a.example.com/");
     assert_eq!((&said["citetap"]["stored"], &said["citetap"]["messageId"]), (&json!(true), &json!("c-1")));
     let added = [
         &out[out.find(",\"annotations\"").unwrap_or(0)..out.find("} } ]").unwrap_or(0)],
-        &out[out.find(",\"citations\"").unwrap_or(0)..out.rfind("} ").unwrap_or(0)],
+        &out[out.find(",\"search_results\"").unwrap_or(0)..out.rfind("} ").unwrap_or(0)],
     ];
     assert_eq!(out.replace(added[0], "").replace(added[1], ""), COMPLETION, "{out}");
 }

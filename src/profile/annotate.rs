@@ -26,14 +26,7 @@ pub fn document(json: &[u8], record: &Record, positions: &Positions) -> Option<V
     record.citations.retain(|citation| citation.status != Status::Filtered);
     let mut edits = Edits { json, edits: Vec::new() };
     edits.put(message, &[("annotations", &raw(&shapes::annotations(&record, positions))?)])?;
-    edits.put(
-        whole,
-        &[
-            ("citations", &raw(&shapes::urls(&record))?),
-            ("search_results", &raw(&shapes::search_results(&record))?),
-            ("citetap", &raw(&record)?),
-        ],
-    )?;
+    edits.put(whole, &[("search_results", &raw(&shapes::search_results(&record))?), ("citetap", &raw(&record)?)])?;
     edits.apply()
 }
 

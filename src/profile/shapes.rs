@@ -54,11 +54,6 @@ pub fn search_results<'r>(record: &'r Record) -> Vec<SearchResult<'r>> {
     pages(record).map(result).collect()
 }
 
-/// `citations`: nothing but links.
-pub fn urls(record: &Record) -> Vec<&str> {
-    pages(record).map(|(_, url, _)| url).collect()
-}
-
 /// The upstream's own offsets, as its adapter noted them.
 fn told_span(citation: &Citation) -> Option<(u64, u64)> {
     let index = |key| citation.metadata.get(key)?.as_u64();

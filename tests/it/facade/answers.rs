@@ -57,7 +57,6 @@ async fn a_streaming_upstream_is_collected_for_who_wants_one_document() {
         assert_eq!((&choice["finish_reason"], &choice["message"]["role"]), (&json!("stop"), &json!("assistant")));
         assert_eq!(choice["message"]["content"], "第一句[1]。");
         assert_eq!(choice["message"]["annotations"][1]["url_citation"]["title"], "资料 2");
-        assert_eq!(said["citations"], json!(["https://s1.example.com/", "https://s2.example.com/"]));
         assert_eq!(said["search_results"][0]["snippet"], "摘录 1");
         let told: Record = serde_json::from_value(said["citetap"].clone()).unwrap();
         assert!(told.stored && told.complete);

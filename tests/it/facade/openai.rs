@@ -47,7 +47,6 @@ async fn a_document_passes_with_its_sources_in_it() {
             json!([{"type": "url_citation", "url_citation": {"url": "https://a.example.com/", "title": "T", "start_index": 2, "end_index": 5}}])
         );
         let mut ours = |key: &str| said.as_object_mut().unwrap().remove(key).unwrap();
-        assert_eq!(ours("citations"), json!(["https://a.example.com/"]));
         assert_eq!(ours("search_results")[0]["title"], "T");
         let told: Record = serde_json::from_value(ours("citetap")).unwrap();
         assert!(told.stored && told.complete && Some(&told.nonce) == nonce.as_ref());

@@ -11,7 +11,7 @@ fn asking() -> String {
 }
 
 fn urls(said: &Value) -> Vec<&str> {
-    said["citations"].as_array().unwrap().iter().map(|url| url.as_str().unwrap()).collect()
+    said["search_results"].as_array().unwrap().iter().map(|result| result["url"].as_str().unwrap()).collect()
 }
 
 #[tokio::test]

@@ -14,8 +14,8 @@
 //! | [`provider`] | what frames mean, one file per wire format |
 //! | [`citation`] | record, ledger, URLs; scores, corroboration, bundles and their read order, exports |
 //! | [`mapping`] | OpenAI requests as upstreams want them |
-//! | [`marker`] | inline markers in an answer's text |
-//! | [`profile`] | how a record looks on the wire |
+//! | [`marker`] | inline markers: the grammar, and what is read and rewritten by it as an answer streams |
+//! | [`profile`] | how a record and an answer look on the wire, in the upstream's dialect or another |
 //! | [`pipeline`] | bytes in, the same bytes and our event out |
 //! | [`supplement`] | searches of our own: the search service, whose domains count, what a request asks |
 //! | [`store`] | where records and read cursors are kept |

@@ -4,6 +4,7 @@
 //! of tables, one line at a time, from the beginning of the line alone.
 
 use super::{
+    cursor::Cursor,
     html::{self, HtmlEnd},
     look::{Ahead, Edge, Stop},
 };
@@ -23,7 +24,7 @@ enum Container {
     #[default]
     Quote,
     /// A list item, and how far its content is indented.
-    Item(usize),
+    Item(u8),
 }
 
 /// The block that the last line left open.
@@ -70,7 +71,7 @@ pub enum Content {
 impl Blocks {
     /// Reads the beginning of the line that is ahead.
     pub fn line(&self, ahead: Ahead<'_>) -> Result<Line, Stop> {
-        let mut cursor = Cursor { ahead, at: 0, column: 0, spare: 0 };
+        let mut cursor = Cursor::new(ahead);
         let matched = self.matched(&mut cursor)?;
         let whole = matched == self.depth;
         let blank = cursor.blank()?;
@@ -111,7 +112,7 @@ impl Blocks {
             next.leaf = leaf;
             return Ok(Line { blocks: next, prefix: cursor.at, content, goes_on: false, begins: false });
         }
-        if open && !(self.leaf == Leaf::Table && !whole) {
+        if open && (whole || self.leaf != Leaf::Table) {
             let pipe = cursor.peek()? == Some(b'|');
             let mut blocks = *self;
             let (leaf, content) = match self.leaf {
@@ -155,7 +156,10 @@ impl Blocks {
                     cursor.spaces(3)?;
                     cursor.quote()?
                 }
-                Container::Item(indent) => cursor.blank()? || cursor.spaces(*indent)? == *indent,
+                Container::Item(indent) => {
+                    let indent = usize::from(*indent);
+                    cursor.blank()? || cursor.spaces(indent)? == indent
+                }
             };
             if !is_in {
                 *cursor = save;
@@ -185,7 +189,7 @@ impl Blocks {
             let Some((width, empty)) = item(&mut cursor, interrupts)? else {
                 return Ok(Opened { next, cursor, any, indent });
             };
-            next.push(Container::Item(indent + width));
+            next.push(Container::Item(u8::try_from(indent + width).unwrap_or(u8::MAX)));
             any = true;
             if empty {
                 return Ok(Opened { next, cursor, any, indent });
@@ -316,103 +320,5 @@ fn delimiters(mut cursor: Cursor<'_>) -> Result<bool, Stop> {
             Some(_) => return Ok(false),
         }
         cursor.bump();
-    }
-}
-
-/// A place in a line, in bytes and in columns: a tab reaches to the next multiple of four.
-#[derive(Clone, Copy)]
-struct Cursor<'a> {
-    ahead: Ahead<'a>,
-    at: usize,
-    column: usize,
-    /// Columns of the last tab that are not taken yet.
-    spare: usize,
-}
-
-impl<'a> Cursor<'a> {
-    /// The next byte; none at the end of the text.
-    fn peek(&self) -> Result<Option<u8>, Stop> {
-        if self.spare > 0 {
-            return Ok(Some(b' '));
-        }
-        match self.ahead.byte(self.at) {
-            Ok(byte) => Ok(Some(byte)),
-            Err(Stop::End) => Ok(None),
-            Err(stop) => Err(stop),
-        }
-    }
-
-    fn bump(&mut self) {
-        if self.spare > 0 {
-            self.spare -= 1;
-        } else {
-            self.at += 1;
-        }
-        self.column += 1;
-    }
-
-    /// Takes at most `limit` columns of blanks.
-    fn spaces(&mut self, limit: usize) -> Result<usize, Stop> {
-        let mut taken = 0;
-        while taken < limit {
-            match self.peek()? {
-                Some(b' ') => self.bump(),
-                Some(b'\t') => {
-                    self.at += 1;
-                    self.spare = 3 - self.column % 4;
-                    self.column += 1;
-                }
-                _ => break,
-            }
-            taken += 1;
-        }
-        Ok(taken)
-    }
-
-    /// Takes `>` and a blank after it.
-    fn quote(&mut self) -> Result<bool, Stop> {
-        if self.peek()? != Some(b'>') {
-            return Ok(false);
-        }
-        self.bump();
-        self.spaces(1)?;
-        Ok(true)
-    }
-
-    fn run(&mut self, of: u8) -> Result<usize, Stop> {
-        let start = self.at;
-        while self.peek()? == Some(of) {
-            self.bump();
-        }
-        Ok(self.at - start)
-    }
-
-    /// Is there nothing more on the line?
-    fn blank(&self) -> Result<bool, Stop> {
-        let mut rest = *self;
-        rest.spaces(usize::MAX)?;
-        Ok(matches!(rest.peek()?, None | Some(b'\n' | b'\r')))
-    }
-
-    /// Is the rest of the line a run of `mark`?
-    fn only(&self, mark: u8) -> Result<bool, Stop> {
-        let mut rest = *self;
-        rest.run(mark)?;
-        rest.blank()
-    }
-
-    fn line_has(&self, wanted: u8) -> Result<bool, Stop> {
-        let mut rest = *self;
-        loop {
-            match rest.peek()? {
-                None | Some(b'\n') => return Ok(false),
-                Some(byte) if byte == wanted => return Ok(true),
-                Some(_) => rest.bump(),
-            }
-        }
-    }
-
-    fn rest(&self) -> Ahead<'a> {
-        self.ahead.from(self.at)
     }
 }

@@ -79,15 +79,14 @@ pub fn index(before: &[u8], after: Ahead<'_>) -> Result<bool, Stop> {
         return Ok(true);
     }
     let at = chain(after)?;
-    let follows = |at: usize, is: fn(u8) -> bool| no_at_end(after.byte(at).map(is));
-    match after.byte(at) {
-        Ok(b'=' | b']') => Ok(true),
-        Ok(b' ') => follows(at + 1, |b| b == b'='),
-        Ok(b'.') => follows(at + 1, |b| b.is_ascii_lowercase() || b == b'_'),
-        Ok(b'+') => follows(at + 1, |b| b == b'+' || b == b'='),
-        Ok(_) | Err(Stop::End | Stop::Far) => Ok(false),
-        Err(stop) => Err(stop),
-    }
+    let is = |at: usize, is: fn(u8) -> bool| no_at_end(after.byte(at).map(is));
+    // `=`, `+=` and their like, with or without a blank before them.
+    let from = at + usize::from(is(at, |b| b == b' ')?);
+    let operator = usize::from(is(from, |b| b"+-*/%&|^".contains(&b))?);
+    Ok(is(from + operator, |b| b == b'=')?
+        || is(at, |b| b == b']')?
+        || (is(at, |b| b == b'.')? && is(at + 1, |b| b.is_ascii_lowercase() || b == b'_')?)
+        || (is(at, |b| b == b'+')? && is(at + 1, |b| b == b'+')?))
 }
 
 /// Does the URL before a bracket go on after it? `https://a.example/?x[1]=2` does, `https://a.example[1].` does not.

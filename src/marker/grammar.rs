@@ -8,7 +8,7 @@ const MAX_DIGITS: usize = 3;
 const MAX_IN_MARKER: usize = 32;
 /// Code points of a `[[1]](url)`, the one marker that has to hold back more than others: it ends with a URL.
 /// A longer one is a link like any other.
-pub const MAX_LINKED: usize = 2048;
+pub const MAX_LINKED: usize = 1024;
 
 /// What stands around the number in brackets.
 const PREFIXES: [&str; 4] = ["citation:", "ref_", "ID:", "^"];
@@ -75,10 +75,10 @@ pub fn begins(bytes: &[u8], at: usize) -> bool {
     }
 }
 
-/// Reads the marker that begins here. `far` sees as far as a URL goes.
-pub fn read(ahead: Ahead<'_>, far: Ahead<'_>) -> Verdict<Marker> {
+/// Reads the marker that begins here; `text` is all that there is of what is ahead.
+pub fn read(ahead: Ahead<'_>, text: &str, ended: bool) -> Verdict<Marker> {
     let verdict = match ahead.byte(0)? {
-        b'[' if ahead.byte(1) == Ok(b'[') => double(ahead, far),
+        b'[' if ahead.byte(1) == Ok(b'[') => double(ahead, text, ended),
         b'[' => bracket(ahead),
         b'^' => caret(ahead),
         b'<' => element(ahead),
@@ -160,7 +160,7 @@ fn digits(ahead: Ahead<'_>, at: usize, zero: bool) -> Verdict<(u32, usize)> {
 }
 
 /// `[[1]](url)`, or `[[1]]` with no `(` after it.
-fn double(ahead: Ahead<'_>, far: Ahead<'_>) -> Verdict<Marker> {
+fn double(ahead: Ahead<'_>, text: &str, ended: bool) -> Verdict<Marker> {
     let mut marker = Marker::new(Form::Whole);
     let Some(end) = list(ahead, 1, &[], &mut marker)? else { return Ok(None) };
     if marker.count != 1 || ahead.byte(end)? != b']' {
@@ -173,6 +173,7 @@ fn double(ahead: Ahead<'_>, far: Ahead<'_>) -> Verdict<Marker> {
         Ok(b'(') => {}
         Ok(_) => return marker.is(end),
     }
+    let far = Ahead::new(text, ended, MAX_LINKED);
     let from = end + 1;
     let mut depth = 0_usize;
     let mut at = from;

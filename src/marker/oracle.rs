@@ -39,13 +39,17 @@ pattern!(
     r"(?:_[A-Za-z0-9]*|(?:\A|[^A-Za-z0-9_])(?:arr|argv|args|buf|cols|dp|elem|idx|nums|ptr|tmp|vec))\z"
 );
 pattern!(WORD_BEFORE, r"[A-Za-z0-9_]\z");
-pattern!(CODE_AFTER, r"\A(?:\[\d+\])*(?: ?=|\]|\.[a-z_]|\+[+=])");
+pattern!(CODE_AFTER, r"\A(?:\[\d+\])*(?: ?[-+*/%&|^]?=|\]|\.[a-z_]|\+\+)");
 pattern!(
     URL_BEFORE,
-    &format!(r"(?i:https?)://{URL}*(?:(?:\[[^\[\]]*\])+(?:[A-Za-z0-9/=&#%_~+@-]|[.,:;!?][A-Za-z0-9/]){URL}*)*\z")
+    &format!(
+        r"(?i:https?)://{URL}*(?:(?:\[(?:citation:|ref_|ID:|\^)?{LIST}\])+(?:[A-Za-z0-9/=&#%_~+@-]|[.,:;!?][A-Za-z0-9/]){URL}*)*\z"
+    )
 );
 pattern!(URL_AFTER, r"\A(?:\[\d+\])*(?:[A-Za-z0-9/=&#%_~+@-]|[.,:;!?][A-Za-z0-9/])");
+pattern!(UNDERLINED, r"(?m)\]:.*\n[ \t>]*[=-]+[ \t\r]*$");
 pattern!(ROW, r"(?m)^[ \t>*+\-0-9.)]*\|");
+pattern!(MARKS, r"\[\d+\]");
 pattern!(DIGITS, r"\d+");
 pattern!(OPENS, r"(?i)\A<(a|code|kbd|math|pre|samp|script|style|svg|var)(?:[\s/][^>]*)?>\z");
 
@@ -89,12 +93,11 @@ impl Page {
             links: Vec::new(),
             tags: Vec::new(),
         };
-        let (mut inside, mut tables, mut element) = (0, 0, None::<String>);
+        let (mut inside, mut element) = (0, None::<String>);
         for (event, range) in Parser::new_ext(text, options).into_offset_iter() {
             if !matches!(event, Event::Start(_) | Event::End(_) | Event::Text(_)) {
                 page.joined[range.clone()].fill(true);
             }
-            tables += usize::from(matches!(event, Event::Start(Tag::Table(_))));
             match event {
                 // A definition may come at the end of an answer, and nobody waits for it.
                 Event::Start(Tag::Link { link_type, .. } | Tag::Image { link_type, .. }) if by_reference(link_type) => {
@@ -109,25 +112,27 @@ impl Page {
                 Event::End(TagEnd::Paragraph | TagEnd::Heading(_) | TagEnd::Item | TagEnd::TableCell) => element = None,
                 Event::Start(Tag::Paragraph | Tag::Heading { .. } | Tag::Item | Tag::List(_)) => element = None,
                 Event::Code(_) | Event::InlineMath(_) | Event::DisplayMath(_) => page.prose[range].fill(false),
-                Event::InlineHtml(tag) => match &element {
-                    Some(open) => {
-                        if tag.to_ascii_lowercase().trim_end_matches(['>', ' ', '\n']) == format!("</{open}") {
-                            element = None;
-                        }
-                    }
-                    None if inside == 0 => {
-                        page.tags.push(range.start);
-                        let empty = tag.ends_with("/>");
-                        element = OPENS.captures(&tag).filter(|_| !empty).map(|tag| tag[1].to_ascii_lowercase());
-                    }
-                    None => {}
-                },
+                Event::InlineHtml(tag) if element.is_some() => {
+                    let tag = tag.to_ascii_lowercase();
+                    let name = tag.strip_prefix("</").map(|tag| tag.trim_end_matches(['>', ' ', '\n']));
+                    element = element.filter(|open| name != Some(open));
+                }
+                Event::InlineHtml(tag) if inside == 0 => {
+                    page.tags.push(range.start);
+                    let opens = OPENS.captures(&tag).filter(|_| !tag.ends_with("/>"));
+                    element = opens.map(|tag| tag[1].to_ascii_lowercase());
+                }
                 Event::Text(_) if inside == 0 && element.is_none() => page.prose[range].fill(true),
                 _ => {}
             }
         }
-        // A row is known by its first character, before its table is.
-        if tables == 0 && ROW.is_match(text) {
+        // A row is known by its first character, before its table is: no other line may begin with it here.
+        let table = |block: &str| block.starts_with("| a [1] | b |\n|---|---|\n|") && block.lines().count() == 3;
+        if text.split("\n\n").any(|block| ROW.is_match(block) && !table(block)) {
+            return None;
+        }
+        // Some read a tab before `>` as three blanks; and what underlines nothing but definitions is text.
+        if text.contains("\t>") || UNDERLINED.is_match(text) {
             return None;
         }
         page.latex(text)?;
@@ -149,10 +154,8 @@ impl Page {
             let end = (open == b'(' || open == b'[').then(|| self.latex_end(bytes, at + 2, open, close)).flatten();
             if let Some(end) = end {
                 // What begins or ends in it was read by someone who does not know math.
-                let whole = |range: std::ops::Range<usize>| {
-                    range.start == range.end || bytes[range].iter().all(|b| !b"`$<[]".contains(b))
-                };
-                if !whole(at + 2..end - 2) && !plain_brackets(&bytes[at + 2..end - 2]) {
+                let inner = MARKS.replace_all(&text[at + 2..end - 2], "");
+                if inner.contains(['`', '$', '<', '[', ']', '\\']) {
                     return None;
                 }
                 self.prose[at..end].fill(false);
@@ -199,8 +202,7 @@ impl Page {
         let free = |length: usize| self.prose[at..at + length].iter().all(|prose| *prose);
         if let Some((_, end)) = self.links.iter().find(|(start, _)| *start == at) {
             let link = &text[at..*end];
-            let linked = LINKED.is_match(link) && !before.ends_with('!');
-            return (linked || (REF.is_match(link) && !before.ends_with('!'))).then(|| found(end - at)).flatten();
+            return (LINKED.is_match(link) || REF.is_match(link)).then(|| found(end - at)).flatten();
         }
         if self.tags.contains(&at) {
             return ELEMENT.find(rest).and_then(|element| found(element.end()));
@@ -216,7 +218,8 @@ impl Page {
         let length = BRACKET.find(rest).filter(|matched| free(matched.end()))?.end();
         let after = &rest[length..];
         let link = after.starts_with('(') || (before.ends_with(']') && last != at);
-        let definition = after.starts_with(':') && LINE_START.is_match(before);
+        let definition = after.starts_with(':')
+            && LINE_START.find(before).is_some_and(|prefix| !self.prose[prefix.range()].contains(&true));
         let index = NAME_BEFORE.is_match(before) || (WORD_BEFORE.is_match(before) && CODE_AFTER.is_match(after));
         let in_prose = |url: regex::Match<'_>| self.prose[url.range()].iter().all(|prose| *prose);
         let url = URL_BEFORE.find(before).is_some_and(in_prose) && URL_AFTER.is_match(after);
@@ -226,11 +229,4 @@ impl Page {
 
 fn by_reference(link: LinkType) -> bool {
     !matches!(link, LinkType::Inline | LinkType::Autolink | LinkType::Email)
-}
-
-/// Brackets of markers, and no other syntax.
-fn plain_brackets(bytes: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(bytes);
-    let rest = Regex::new(r"\[\d+\]").unwrap().replace_all(&text, "");
-    !rest.contains(['`', '$', '<', '[', ']', '\\'])
 }

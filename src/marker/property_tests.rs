@@ -31,164 +31,38 @@ impl Sources for None_ {
 
 const STYLES: [Style; 5] = [Style::Keep, Style::Link, Style::Sup, Style::Footnote, Style::Strip];
 
+#[rustfmt::skip]
 const MARKERS: &[&str] = &[
-    "[1]",
-    "[2]",
-    "[12]",
-    "[1][2]",
-    "[1,2]",
-    "[1, 3]",
-    "[1、2]",
-    "[3,6](@ref)",
-    "[citation:1]",
-    "[citation:2]",
-    "[ref_1]",
-    "[^1]",
-    "^[1]^",
-    "^[1][2]^",
-    "【1】",
-    "【1†source】",
-    "【2†来源】",
-    "【8:1†source】",
-    "[ID:1]",
-    "[ID:0]",
-    "[[1]](https://a.example/1)",
-    "[[1]]",
-    "<span id=\"ai-qa-ref\">1</span>",
-    "<span id='ai-qa-ref'>[2]</span>",
+    "[1]", "[2]", "[12]", "[1][2]", "[1,2]", "[1, 3]", "[1、2]", "[3,6](@ref)", "[citation:1]", "[citation:2]",
+    "[ref_1]", "[^1]", "^[1]^", "^[1][2]^", "【1】", "【1†source】", "【2†来源】", "【8:1†source】", "[ID:1]", "[ID:0]",
+    "[[1]](https://a.example/1)", "[[1]]", "<span id=\"ai-qa-ref\">1</span>", "<span id='ai-qa-ref'>[2]</span>",
     "\u{E200}cite\u{E202}turn0search0\u{E201}",
 ];
 
+#[rustfmt::skip]
 const WORDS: &[&str] = &[
-    "火灾",
-    "据报道，",
-    "。",
-    "：",
-    "word",
-    "a",
-    "x",
-    "arr",
-    "a_b",
-    "2024",
-    "🔥",
-    "é",
-    " ",
-    " ",
-    "  ",
-    ".",
-    ",",
-    ";",
-    ":",
-    "=",
-    " = ",
-    ".name",
-    ".The",
-    "++",
-    "!",
-    "?",
-    "-",
-    "(",
-    ")",
-    "（",
-    "）",
-    "*",
-    "**",
-    "_",
-    "~~",
-    "https://a.example/b",
+    "火灾", "据报道，", "。", "：", "word", "a", "x", "arr", "a_b", "2024", "🔥", "é", " ", " ", "  ", ".", ",", ";", ":", "=",
+    " = ", ".name", ".The", "++", "!", "?", "-", "(", ")", "（", "）", "*", "**", "_", "~~", "https://a.example/b",
     "http://a.example",
 ];
 
+#[rustfmt::skip]
 const MARKDOWN: &[&str] = &[
-    "`",
-    "``",
-    "```",
-    "$",
-    "$$",
-    "\\",
-    "\\\\",
-    "\\[",
-    "\\]",
-    "\\(",
-    "\\)",
-    "\\$",
-    "\\`",
-    "<",
-    ">",
-    "<b>",
-    "</b>",
-    "<a href=\"u\">",
-    "</a>",
-    "<code>",
-    "</code>",
-    "<!--",
-    "-->",
-    "<https://a.example/[1]>",
-    "[",
-    "]",
-    "](",
-    "[x](",
-    "![",
-    "](u)",
-    "[x](u)",
-    "[text]",
-    "\"",
-    "'",
-    "|",
-    "{",
-    "}",
-    "^",
-    "【",
-    "】",
-    "†",
-    "@",
-    "&amp;",
-    "<br/>",
-    "<br>",
-    "<a title='[1]' href=u>",
-    "/",
-    "[1](u)",
-    "[x][1]",
-    "[](@mark_underline=1)",
-    "[reference:0]",
-    "x[1]",
-    "[1",
-    "1]",
+    "`", "``", "```", "$", "$$", "\\", "\\\\", "\\[", "\\]", "\\(", "\\)", "\\$", "\\`", "<", ">", "<b>", "</b>",
+    "<a href=\"u\">", "</a>", "<code>", "</code>", "<!--", "-->", "<https://a.example/[1]>", "[", "]", "](", "[x](",
+    "![", "](u)", "[x](u)", "[text]", "\"", "'", "|", "{", "}", "^", "【", "】", "†", "@", "&amp;", "<br/>", "<br>",
+    "<a title='[1]' href=u>", "/", "[1](u)", "[x][1]", "[](@mark_underline=1)", "[reference:0]", "x[1]", "[1", "1]",
     "(u \"[1]\")",
 ];
 
+#[rustfmt::skip]
 const LINES: &[&str] = &[
-    "\n",
-    "\n",
-    "\n\n",
-    "\n\n",
-    "\n- ",
-    "\n* ",
-    "\n1. ",
-    "\n2) ",
-    "\n> ",
-    "\n> > ",
-    "\n# ",
-    "\n## ",
-    "\n```\n",
-    "\n```py\n",
-    "\n~~~\n",
-    "\n    ",
-    "\n  ",
-    "\n   ",
-    "\n---\n",
-    "\n===\n",
-    "\n<div>\n",
-    "\n</div>\n",
-    "\n<!-- ",
-    "\n| a | b |\n|---|---|\n| ",
-    "\n[1]: u\n",
-    "\n[x]: u [1]\n",
-    "\n[^1]: ",
-    "\n\t",
-    "\n- - ",
-    "\n\n    ",
-    "\n> ```\n> ",
+    "\n", "\n", "\n\n", "\n\n", "\n- ", "\n* ", "\n1. ", "\n2) ", "\n> ", "\n> > ", "\n# ", "\n## ", "\n```\n",
+    "\n```py\n", "\n~~~\n", "\n    ", "\n  ", "\n   ", "\n---\n", "\n===\n", "\n<div>\n", "\n</div>\n", "\n<!-- ",
+    "\n| a | b |\n|---|---|\n| ", "\n[1]: u\n", "\n[x]: u [1]\n", "\n[^1]: ", "\n\t", "\n- - ", "\n\n    ",
+    "\n> ```\n> ", "\n  - ", "\n   - ", "\n    - ", "\n  1. ", "\n      ", "\n-\n", "\n>\n", "\n<pre>", "\n</pre>\n",
+    "\n<script>\n", "\r\n", "\r\n\r\n", "\n* * *\n", "\n<b>\n", "\n10. ", "\n-     ", "\n- [ ] ", "\n  ```\n",
+    "\n####### ", "\n<?", "\n<!X ", "\n|", "\n>[1]: ",
 ];
 
 /// Anything after anything.
@@ -217,7 +91,7 @@ fn answers() -> impl Strategy<Value = String> {
     let long = "一个很长的句子，里面没有任何标记，只是为了让下文离得足够远，远到看不见，再加上一些英文 words so that it is long enough, really long.";
     let inline = prop_oneof![
         6 => select(MARKERS).prop_map(str::to_owned),
-        4 => select(&["火灾", "据报道，", "The capital", " of ", "**", "🔥", " $6 billion ", " at $24 ", "50% ", "。", ". ", ", ", "(2024)"][..])
+        4 => select(&["火灾", "据报道，", "The capital", " of ", "**", "🔥", " $6 billion ", " at $24 ", "50% ", "。", ". ", ", ", "(2024)", "[ ", "] "][..])
             .prop_map(str::to_owned),
         2 => Just(long.to_owned()),
         1 => select(&[
@@ -372,34 +246,6 @@ proptest! {
     fn answers_are_read_as_markdown_has_them(text in answers()) {
         if let Some(expected) = oracle::markers(&text) {
             prop_assert_eq!(read(&text), expected);
-        }
-    }
-}
-
-// HUNT
-#[test]
-#[ignore]
-fn hunt() {
-    use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
-    let mut seen = std::collections::BTreeSet::new();
-    for seed in 0..60u8 {
-        let config = Config { cases: 4000, failure_persistence: None, max_shrink_iters: 20000, ..Config::default() };
-        let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]));
-        let strategy = if std::env::var("ANSWERS").is_ok() { answers().boxed() } else { short_paragraphs().boxed() };
-        let result = runner.run(&strategy, |text| {
-            if let Some(expected) = oracle::markers(&text) {
-                prop_assert_eq!(read(&text), expected);
-            }
-            Ok(())
-        });
-        if let Err(TestError::Fail(_, text)) = result {
-            if seen.insert(text.clone()) {
-                println!(
-                    "HUNT {text:?}\n   ours {:?}\n   md   {:?}",
-                    read(&text).iter().map(|f| &text[f.start..f.end]).collect::<Vec<_>>(),
-                    oracle::markers(&text).unwrap().iter().map(|f| &text[f.start..f.end]).collect::<Vec<_>>()
-                );
-            }
         }
     }
 }

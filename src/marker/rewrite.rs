@@ -35,8 +35,8 @@ struct Written {
     length: u64,
     /// Bytes of the text that are decided.
     read: u64,
-    /// What was changed since it was last asked for.
-    swaps: Vec<Swap>,
+    /// What was changed since it was last asked for, where somebody asks.
+    swaps: Option<Vec<Swap>>,
     /// Numbers that a source was found for, and those that none was; a marker's number is at most 999.
     used: BTreeSet<u32>,
     unresolved: BTreeSet<u32>,
@@ -80,10 +80,17 @@ impl Rewriter {
         written.settle(None, out);
     }
 
+    /// As [`Self::new`], for somebody who edits the text where it stands and asks for [`Self::swaps`].
+    pub fn in_place(style: Style) -> Self {
+        let mut rewriter = Self::new(style);
+        rewriter.written.swaps = Some(Vec::new());
+        rewriter
+    }
+
     /// What became of parts of the text since this was last asked, in the order of the decisions. Nothing changes
     /// in [`Style::Keep`].
     pub fn swaps(&mut self) -> Vec<Swap> {
-        std::mem::take(&mut self.written.swaps)
+        self.written.swaps.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// From which byte of the whole text on nothing is decided.
@@ -145,7 +152,7 @@ pub fn rewritten(text: &str, style: Style, sources: &dyn Sources) -> String {
 
 /// What becomes of the parts of a whole text.
 pub fn swaps(text: &str, style: Style, sources: &dyn Sources) -> Vec<Swap> {
-    let mut rewriter = Rewriter::new(style);
+    let mut rewriter = Rewriter::in_place(style);
     rewriter.push(text, sources, &mut String::new(), &mut Vec::new());
     rewriter.finish(sources, &mut String::new(), &mut Vec::new());
     rewriter.swaps()
@@ -208,8 +215,13 @@ impl Written {
             self.put(" ", out);
             self.word = false;
         } else {
-            let input = self.space_at..self.space_at + 1;
-            self.swaps.push(Swap { input, text: String::new(), numbers: Vec::new() });
+            self.swap(self.space_at..self.space_at + 1, "", &[]);
+        }
+    }
+
+    fn swap(&mut self, input: Range<u64>, text: &str, numbers: &[u32]) {
+        if let Some(swaps) = &mut self.swaps {
+            swaps.push(Swap { input, text: text.to_owned(), numbers: numbers.to_vec() });
         }
     }
 
@@ -230,7 +242,8 @@ impl Written {
             return;
         }
         // A cite token means nothing to anybody but the service that wrote it.
-        if !any && !(self.style == Style::Strip && marker.form == Form::Token) {
+        let goes = self.style == Style::Strip && marker.form == Form::Token;
+        if !any && !goes {
             return self.text(raw, out);
         }
         if self.space != Space::None {
@@ -259,8 +272,7 @@ impl Written {
                 marks.push(Mark { number: *number, start, end: self.length });
             }
         }
-        let input = self.read..self.read + raw.len() as u64;
-        self.swaps.push(Swap { input, text: whole, numbers: numbers.to_vec() });
+        self.swap(self.read..self.read + raw.len() as u64, &whole, numbers);
     }
 }
 

@@ -52,7 +52,7 @@ impl Rewrite {
     pub fn new(style: Style) -> Self {
         Self {
             style,
-            rewriter: Rewriter::new(style),
+            rewriter: Rewriter::in_place(style),
             fed: 0,
             waiting: VecDeque::new(),
             waiting_bytes: 0,

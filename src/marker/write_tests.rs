@@ -1,0 +1,290 @@
+//! What strangers' titles and URLs can do to an answer: nothing.
+
+use proptest::{prelude::*, sample::select};
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
+
+use super::*;
+
+struct One<'a>(Source<'a>);
+
+impl Sources for One<'_> {
+    fn find(&self, number: u32) -> Option<Source<'_>> {
+        (number == 1).then_some(self.0)
+    }
+}
+
+fn source<'a>(url: &'a str, title: &'a str, content: &'a str) -> One<'a> {
+    One(Source { number: 1, url: Some(url), title: Some(title), content: Some(content) })
+}
+
+fn events(text: &str) -> Vec<Event<'_>> {
+    Parser::new_ext(text, Options::ENABLE_TABLES | Options::ENABLE_MATH | Options::ENABLE_FOOTNOTES).collect()
+}
+
+/// The one link of a text: its URL, and what is in it.
+fn link(text: &str) -> (String, Vec<Event<'_>>) {
+    let events = events(text);
+    let start = events.iter().position(|event| matches!(event, Event::Start(Tag::Link { .. }))).expect(text);
+    let end = events.iter().position(|event| matches!(event, Event::End(TagEnd::Link))).expect(text);
+    let Event::Start(Tag::Link { dest_url, .. }) = &events[start] else { unreachable!() };
+    (dest_url.to_string(), events[start + 1..end].to_vec())
+}
+
+fn decoded(attribute: &str) -> String {
+    let mut out = String::new();
+    let mut rest = attribute;
+    while let Some((before, after)) = rest.split_once('&') {
+        let (entity, after) = after.split_once(';').unwrap();
+        out += before;
+        out.push(match entity {
+            "amp" => '&',
+            "lt" => '<',
+            "gt" => '>',
+            "quot" => '"',
+            other => char::from_u32(other.strip_prefix('#').unwrap().parse().unwrap()).unwrap(),
+        });
+        rest = after;
+    }
+    out + rest
+}
+
+/// Where a marker can stand: nothing around it may pair with something in it.
+const AROUND: &[(&str, &str)] = &[
+    ("火灾", "。"),
+    ("a ` b", " c"),
+    ("a $x", " c"),
+    ("a [b", " c] d"),
+    ("| h |\n|---|\n| x", " |"),
+    ("a **b", "** c"),
+    ("a \\\\", ""),
+];
+
+fn strange() -> impl Strategy<Value = String> {
+    let bits = [
+        "'",
+        "\"",
+        "<",
+        ">",
+        "&",
+        "&lt;",
+        "`",
+        "``",
+        "$",
+        "$$",
+        "|",
+        "[",
+        "]",
+        "(",
+        ")",
+        "[2]",
+        "](x)",
+        "\\",
+        "\n",
+        "\n\n",
+        "\r",
+        "\t",
+        " ",
+        "'><script>",
+        "</sup>",
+        "-->",
+        "*",
+        "_",
+        "#",
+        "标题",
+        "🔥",
+        "\u{202E}",
+        "\u{2028}",
+        "\0",
+        "http://",
+        "%",
+        ";",
+        "^",
+        "{",
+        "}",
+        "~",
+        "!",
+        "=",
+        "1.",
+    ];
+    prop::collection::vec(select(bits.to_vec()), 0..8).prop_map(|bits| bits.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn strangers_text_stays_in_its_place(
+        title in strange(), content in strange(), path in strange(), around in select(AROUND),
+    ) {
+        let url = format!("https://a.example/{path}");
+        let sources = source(&url, &title, &content);
+        let text = format!("{}[1]{}", around.0, around.1);
+        let (sup, marks) = rewrite(&text, Style::Sup, &sources);
+        prop_assert_eq!(marks.len(), 1);
+        let (destination, inside) = link(&sup);
+        let [Event::InlineHtml(open), Event::Text(number), Event::InlineHtml(close)] = &inside[..] else {
+            return Err(TestCaseError::fail(format!("{sup:?} {inside:?}")));
+        };
+        prop_assert_eq!((&**number, &**close), ("1", "</sup>"));
+        let attribute = open.strip_prefix("<sup data-citation='").unwrap().strip_suffix("'>").unwrap();
+        prop_assert!(!attribute.contains(['\'', '"', '<', '>', '`', '|', '$', '[', ']', '\n']));
+        let data: serde_json::Value = serde_json::from_str(&decoded(attribute)).unwrap();
+        let content: String = content.chars().take(200).collect();
+        prop_assert_eq!(data, serde_json::json!({ "id": 1, "url": url, "title": title, "content": content }));
+
+        let (linked, _) = rewrite(&text, Style::Link, &sources);
+        let (same, inside) = link(&linked);
+        prop_assert_eq!(&same, &destination);
+        prop_assert!(same.starts_with("https://a.example/") && !same.contains(['(', ')', '|', '<', '>', ' ', '\n']));
+        let inside: String = inside.iter().map(|event| if let Event::Text(text) = event { text } else { "?" }).collect();
+        prop_assert_eq!(inside, "[1]");
+        // Read once more, it is a link like any other.
+        prop_assert_eq!(rewrite(&sup, Style::Strip, &sources).0, sup);
+    }
+
+    #[test]
+    fn a_definition_is_one_link_on_one_line(title in strange(), path in strange()) {
+        let url = format!("https://a.example/{path}");
+        let sources = source(&url, &title, "");
+        let mut rewriter = Rewriter::new(Style::Footnote);
+        let (mut out, mut marks) = (String::new(), Vec::new());
+        rewriter.push("x[1]", &sources, &mut out, &mut marks);
+        rewriter.finish(&sources, &mut out, &mut marks);
+        out += &rewriter.definitions(&sources);
+        prop_assert_eq!(out.lines().count(), 3);
+        let events = events(&out);
+        let count = |is: fn(&Event<'_>) -> bool| events.iter().filter(|event| is(event)).count();
+        prop_assert_eq!(count(|event| matches!(event, Event::Start(Tag::Link { .. }))), 1, "{}", out);
+        prop_assert_eq!(count(|event| matches!(event, Event::FootnoteReference(_))), 1);
+        let other = |event: &Event<'_>| {
+            matches!(event, Event::Html(_) | Event::InlineHtml(_) | Event::Code(_) | Event::InlineMath(_) | Event::SoftBreak)
+        };
+        prop_assert_eq!(count(other), 0, "{}", out);
+    }
+}
+
+#[test]
+fn urls_are_written_so_that_nothing_ends_them() {
+    for (url, expected) in [
+        ("https://a.example/b_(c)?d=1&e=2#f", "[[1]](https://a.example/b_%28c%29?d=1&e=2#f)"),
+        ("https://a.example/a|b c<d>", "[[1]](https://a.example/a%7Cb%20c%3Cd%3E)"),
+        ("https://a.example/%20火", "[[1]](https://a.example/%20火)"),
+        ("https://a.example/?a&lt;b", "[[1]](https://a.example/?a&amp;lt;b)"),
+        ("HTTP://A.example/", "[[1]](HTTP://A.example/)"),
+        ("javascript:alert(1)", "[1]"),
+        ("//a.example", "[1]"),
+        ("httpx://a.example", "[1]"),
+        ("", "[1]"),
+    ] {
+        assert_eq!(rewrite("[1]", Style::Link, &source(url, "", "")).0, expected);
+    }
+}
+
+#[test]
+fn an_excerpt_is_cut_between_characters() {
+    let content = "火".repeat(201);
+    let (out, _) = rewrite("[1]", Style::Sup, &source("https://a.example/", "", &content));
+    assert_eq!(out.matches('火').count(), 200);
+}
+
+/// What frontends do on their side: `/(?<!\])\[(\d{1,2})\](?!\()/`, looked up by position, as `withCitationTags` writes it.
+fn with_citation_tags(text: &str, citations: &[[&str; 3]]) -> String {
+    let expression = regex::Regex::new(r"\[(\d{1,2})\]").unwrap();
+    let mut out = String::new();
+    let mut at = 0;
+    for found in expression.captures_iter(text) {
+        let (whole, number) = (found.get(0).unwrap(), found[1].parse::<usize>().unwrap());
+        out += &text[at..whole.start()];
+        at = whole.end();
+        let lookaround = !text[..whole.start()].ends_with(']') && !text[at..].starts_with('(');
+        match number.checked_sub(1).and_then(|index| citations.get(index)).filter(|_| lookaround) {
+            Some([url, title, content]) => {
+                let content: String = content.chars().take(200).collect();
+                let json = format!("{{\"id\":{number},\"url\":{url:?},\"title\":{title:?},\"content\":{content:?}}}");
+                let json = json
+                    .replace('&', "&amp;")
+                    .replace('<', "&lt;")
+                    .replace('>', "&gt;")
+                    .replace('"', "&quot;")
+                    .replace('\'', "&#39;");
+                out += &format!("[<sup data-citation='{json}'>{number}</sup>]({url})");
+            }
+            None => out += whole.as_str(),
+        }
+    }
+    out + &text[at..]
+}
+
+const CITATIONS: &[[&str; 3]] = &[
+    ["https://a.example/1", "香港宏福苑火灾", "据报道"],
+    ["https://b.example/2?x=1&y=2", "It's <b>bold</b> & 'quoted'", ""],
+    ["http://c.example/", "", "a \"quoted\" word"],
+];
+
+struct Positions;
+
+impl Sources for Positions {
+    fn find(&self, number: u32) -> Option<Source<'_>> {
+        let [url, title, content] = CITATIONS.get((number as usize).checked_sub(1)?)?;
+        Some(Source { number, url: Some(url), title: Some(title), content: Some(content) })
+    }
+}
+
+#[test]
+fn a_superscript_is_written_as_frontends_write_it() {
+    let text = "香港宏福苑发生严重火灾[2]";
+    let expected = "香港宏福苑发生严重火灾[<sup data-citation='{&quot;id&quot;:2,&quot;url&quot;:&quot;https://b.example/2?x=1&amp;y=2&quot;,\
+                    &quot;title&quot;:&quot;It&#39;s &lt;b&gt;bold&lt;/b&gt; &amp; &#39;quoted&#39;&quot;,&quot;content&quot;:&quot;&quot;}'>2</sup>]\
+                    (https://b.example/2?x=1&y=2)";
+    assert_eq!(with_citation_tags(text, CITATIONS), expected);
+    assert_eq!(rewrite(text, Style::Sup, &Positions).0, expected);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// But for `[1][2]`, which is two markers to us and one to that expression.
+    #[test]
+    fn plain_markers_are_written_as_frontends_write_them(parts in prop::collection::vec((
+        select(vec!["[1]", "[2]", "[3]", "[4]", "[12]", "[0]", "[123]", "[x][1]", "[1](u)", "[1](a b)", "[x]", "[x [2]", "[01]"]),
+        select(vec!["火灾", "。", " word ", ".", ", ", "\n", "\n\n", "\n- ", " (2024)", "**", "：", "🔥", "[ ", "] ", "!"]),
+    ), 0..20)) {
+        let text: String = parts.iter().flat_map(|(marker, word)| [*word, *marker]).collect();
+        let text = text.replace("[01]", "[1] ");
+        prop_assert_eq!(rewrite(&text, Style::Sup, &Positions).0, with_citation_tags(&text, CITATIONS));
+    }
+}
+
+/// Time per delta, and that it does not grow with the answer. Run with `--ignored --nocapture`, best in release.
+#[test]
+#[ignore = "prints times"]
+fn time_per_delta() {
+    let sentence = "据多家媒体报道，香港宏福苑发生严重火灾，The capital was informed of it on Monday，消防员在现场持续扑救，情况仍在调查之中，详情有待公布";
+    for (chars, markers) in [(20_000_usize, 50), (20_000, 0), (200_000, 500), (2_000_000, 5_000)] {
+        let mut text = String::new();
+        let every = chars.checked_div(markers).unwrap_or(usize::MAX);
+        let (mut count, mut next) = (0, every);
+        while count < chars {
+            text += sentence;
+            count += sentence.chars().count();
+            if count >= next {
+                text += "[1][2]。";
+                next += every;
+            }
+            text += "，";
+        }
+        let letters: Vec<char> = text.chars().collect();
+        let deltas: Vec<String> = letters.chunks(4).map(|delta| delta.iter().collect()).collect();
+        for style in [Style::Keep, Style::Link, Style::Sup, Style::Strip] {
+            let mut rewriter = Rewriter::new(style);
+            let (mut out, mut marks) = (String::with_capacity(text.len() * 2), Vec::new());
+            let start = std::time::Instant::now();
+            for delta in &deltas {
+                rewriter.push(delta, &Positions, &mut out, &mut marks);
+            }
+            rewriter.finish(&Positions, &mut out, &mut marks);
+            let each = start.elapsed() / deltas.len() as u32;
+            println!("{chars:>8} characters, {:>5} marks, {:>8}: {each:?} per delta", marks.len(), style.as_str());
+        }
+    }
+}

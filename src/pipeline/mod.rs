@@ -230,6 +230,11 @@ impl Pipeline {
         }
     }
 
+    /// Is the client spoken to in another dialect? A document that is no answer passes as it is.
+    pub fn speaks(&self) -> bool {
+        matches!(self.voice, Voice::Speak(_))
+    }
+
     /// What a client of another dialect was told in the place of an answer, or of its end.
     pub fn failure(&self) -> Option<&Failure> {
         match &self.voice {

@@ -200,7 +200,7 @@ async fn chat(
     let mut response = answer.tapped(app, route, watch, Wants { manner, ..wants }, task);
     response.body_mut().pipeline_mut().name_model(&model);
     if settles {
-        return settled(app, host, response).await;
+        return settled(app, host, manner, response).await;
     }
     Ok(response.map(|body| AnyBody::Relayed(app.stalls.guard(body))))
 }
@@ -244,6 +244,7 @@ fn manner(to: &To, asked: Manner, stream: bool, answer: &Answer) -> Result<Manne
 async fn settled(
     app: &Arc<App>,
     host: &str,
+    manner: Manner,
     response: Response<TapBody<Incoming, Watch>>,
 ) -> Result<Response<AnyBody>, Problem> {
     let (head, mut body) = response.into_parts();
@@ -254,11 +255,13 @@ async fn settled(
         _ => None,
     };
     let failure = body.pipeline().failure().cloned();
-    if broken.is_some() || failure.is_some() {
+    let stray = manner.profile != Profile::Native && !body.pipeline().speaks();
+    if broken.is_some() || failure.is_some() || stray {
         // To its end, so that it is logged as what it was.
         while let Some(Ok(_)) = body.frame().await {}
     }
     let mut failed: Response<AnyBody> = match (broken, failure) {
+        (None, None) if stray => Problem::upstream_answer(host, "JSON that is no answer").openai(),
         (None, None) => {
             let first = first.and_then(Result::ok).and_then(|frame| frame.into_data().ok());
             return Ok(Response::from_parts(head, AnyBody::Begun(first, app.stalls.guard(body))));

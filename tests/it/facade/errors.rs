@@ -182,6 +182,19 @@ async fn what_is_no_answer_is_502() {
 }
 
 #[tokio::test]
+async fn json_that_is_no_answer_is_502() {
+    let stray = Script::json(&br#"{"who":"knows"}"#[..]);
+    let (_upstream, proxy) = facade(vec![(LEXIANG, stray)], "").await;
+    for stream in [false, true] {
+        let answer = chat(&proxy, asking("lexiang", stream)).await;
+        assert_eq!((answer.status.as_u16(), answer.header("content-type")), (502, Some("application/json")));
+        let error = answer.json().await["error"].take();
+        assert_eq!(error["type"], "upstream_error", "{error}");
+        assert!(!error.to_string().contains("knows"), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn an_upstream_that_is_not_there_or_says_nothing() {
     let upstream = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let toml = format!(

@@ -75,7 +75,7 @@ fn the_place_is_the_upstreams_else_what_is_given_else_nowhere() {
         {"url": "https://c.example.com/", "title": "C"},
     ]);
     let record = record(&told, &results);
-    let mut positions = Positions::default();
+    let mut positions = Positions::of_length(110);
     for (number, start, end) in [(1, 100, 103), (2, 7, 10)] {
         positions.note(&Mark { number, start, end });
     }

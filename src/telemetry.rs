@@ -92,6 +92,7 @@ pub struct Metrics {
     pub streams: Gauge,
     pub frames: Family<FrameLabels, Counter>,
     pub citations: Family<ProviderLabel, Counter>,
+    pub markers: Family<ProviderLabel, Counter>,
     pub injections: Family<InjectionLabels, Counter>,
     pub tap_skipped: Family<ReasonLabel, Counter>,
     pub relayed: Counter,
@@ -121,6 +122,7 @@ impl Metrics {
             streams: Gauge::default(),
             frames: Family::default(),
             citations: Family::default(),
+            markers: Family::default(),
             injections: Family::default(),
             tap_skipped: Family::default(),
             relayed: Counter::default(),
@@ -148,6 +150,7 @@ impl Metrics {
         ours.register("streams_in_flight", "Relayed requests that are open now", self.streams.clone());
         ours.register("frames", "Frames that were tapped, and those that could not be read", self.frames.clone());
         ours.register("citations_extracted", "Sources found", self.citations.clone());
+        ours.register("markers_rewritten", "Markers in answers that were rewritten", self.markers.clone());
         ours.register("injections", "Citation events by result", self.injections.clone());
         ours.register("tap_skipped", "Answers and frames that passed untapped", self.tap_skipped.clone());
         ours.register_with_unit("relayed", "Bytes of answers sent to clients", Unit::Bytes, self.relayed.clone());

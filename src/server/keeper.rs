@@ -184,6 +184,10 @@ impl Keeper for Watch {
             let labels = ProviderLabel { provider: provider.to_owned() };
             metrics.citations.get_or_create(&labels).inc_by(self.extracted as u64);
         }
+        if tally.markers > 0 {
+            let labels = ProviderLabel { provider: provider.to_owned() };
+            metrics.markers.get_or_create(&labels).inc_by(tally.markers);
+        }
         if tally.frames > 0 {
             let result = match (tally.injected, tally.finished) {
                 (true, true) => "final",

@@ -7,6 +7,7 @@ mod ends;
 mod heartbeat;
 mod inject;
 mod limits;
+mod markers;
 mod memory;
 mod refused;
 mod requests;

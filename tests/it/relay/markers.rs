@@ -1,0 +1,31 @@
+//! Markers over sockets: what a route or a request asks for, and what is counted.
+
+use citetap::replay::Script;
+
+use super::dialects::asked;
+use crate::net::{chat_with, eventually, tencent};
+
+#[tokio::test]
+async fn a_route_or_a_request_says_what_becomes_of_markers() {
+    let (_upstream, proxy) = chat_with(Script::sse(tencent::answer("m")), "", "markers = \"strip\"").await;
+    let text = async |headers: &[(&str, &str)]| {
+        let whole = asked(&proxy, headers).await.whole().await;
+        assert_eq!(whole.error, None);
+        assert!(whole.header("content-length").is_none());
+        whole.text()
+    };
+    assert!(text(&[]).await.contains(r#""delta_content":"第一句。""#));
+    assert!(text(&[("x-citetap-markers", "keep")]).await.contains(r#""delta_content":"第一句[1]。""#));
+    let linked = text(&[("x-citetap-markers", "link")]).await;
+    assert!(linked.contains(r#""delta_content":"第一句[[1]](https://"#), "{linked}");
+    let openai = text(&[("x-citetap-markers", "link"), ("x-citetap-profile", "openai")]).await;
+    assert!(openai.contains("[[1]](https://") && openai.ends_with("data: [DONE]\n\n"), "{openai}");
+    let refused = asked(&proxy, &[("x-citetap-markers", "links")]).await;
+    assert_eq!(refused.status, 400);
+
+    let counted = eventually(async || {
+        let metrics = proxy.get("/metrics").await.whole().await.text();
+        metrics.contains("citetap_markers_rewritten_total{provider=\"tencent\"} 3").then_some(())
+    });
+    counted.await;
+}

@@ -318,3 +318,50 @@ proptest! {
         prop_assert_eq!(other.record, whole.record);
     }
 }
+
+/// `cargo test --release --test it time_added -- --ignored --nocapture`: what rewriting costs per delta, as a ratio to `keep`.
+#[test]
+#[ignore = "a measurement"]
+fn time_added_per_delta() {
+    use citetap::profile::Profile;
+    let stream = |deltas: usize| {
+        let text = |n: usize| {
+            if n.is_multiple_of(40) {
+                "事实[".to_owned()
+            } else if n % 40 == 1 {
+                "2]。".to_owned()
+            } else {
+                format!("第{n}个")
+            }
+        };
+        let texts: String = (0..deltas).map(|n| doubao_text(0, &text(n))).collect();
+        Bytes::from(doubao_cards(4) + &texts + END)
+    };
+    let once = |stream: &Bytes, manner: Manner| {
+        let settings = Settings { manner, ..settings(Inject::Final) };
+        // As a network brings it.
+        let chunks: Vec<Bytes> =
+            (0..stream.len()).step_by(1400).map(|at| stream.slice(at..stream.len().min(at + 1400))).collect();
+        let began = std::time::Instant::now();
+        whole::pass(context(Kind::Doubao), settings, chunks, End::Clean, true);
+        began.elapsed()
+    };
+    for deltas in [2_000, 20_000, 200_000] {
+        let stream = stream(deltas);
+        for profile in [Profile::Native, Profile::OpenAi] {
+            let manner = |markers| Manner { profile, markers, ..Manner::default() };
+            let mut rounds: Vec<(f64, f64)> = (0..7)
+                .map(|_| {
+                    let (keep, link) = (once(&stream, manner(Style::Keep)), once(&stream, manner(Style::Link)));
+                    (keep.as_nanos() as f64 / deltas as f64, link.as_nanos() as f64 / keep.as_nanos() as f64)
+                })
+                .collect();
+            rounds.sort_by(|a, b| a.1.total_cmp(&b.1));
+            let (keep, ratio) = rounds[rounds.len() / 2];
+            println!(
+                "{:>8} {deltas:>7} deltas: keep {keep:>6.0} ns a delta, link {ratio:.2} times that",
+                profile.as_str()
+            );
+        }
+    }
+}

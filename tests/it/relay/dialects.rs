@@ -155,14 +155,14 @@ async fn inject_is_off_or_live_in_every_dialect() {
 
 #[tokio::test]
 async fn a_silence_is_filled_with_comments_from_the_start_to_the_end() {
-    let silence = || Step::Pause(Duration::from_millis(500));
+    let silence = || Step::Pause(Duration::from_millis(1200));
     let script = Script::sse_steps([
         silence(),
         Step::Send(format!("id: 1\n{}", tencent::answer("m")).into()),
         silence(),
         Step::Send(": bye\n\n".into()),
     ]);
-    let (_upstream, proxy) = chat(script, "[timeouts]\nheartbeat = \"100ms\"").await;
+    let (_upstream, proxy) = chat(script, "[timeouts]\nheartbeat = \"100ms\"\ncommit = \"10s\"").await;
     for profile in PROFILES {
         let whole = ask(&proxy, profile).await.whole().await;
         is_the_answer(&got(profile, &whole), &whole);

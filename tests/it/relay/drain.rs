@@ -58,7 +58,7 @@ async fn streams_beyond_the_grace_end_at_a_boundary_with_their_citations_and_an_
         Step::Send("data:{\"half".into()),
         Step::Pause(Duration::from_secs(60)),
     ]);
-    let toml = format!("store = 'sqlite:{}'\n[timeouts]\ndrain = \"300ms\"", file.display());
+    let toml = format!("store = 'sqlite:{}'\n[timeouts]\ndrain = \"300ms\"\ncommit = \"10s\"", file.display());
     let (upstream, mut proxy) = chat(script, &toml).await;
     let (mut h1, mut h2) = (Client::h1(proxy.addr).await, Client::h2(proxy.addr).await);
     let mut answers = [h1.send(post("/chat", "{}")).await, h2.send(post("/chat", "{}")).await];

@@ -27,5 +27,5 @@ async fn a_route_or_a_request_says_what_becomes_of_markers() {
         let metrics = proxy.get("/metrics").await.whole().await.text();
         metrics.contains("citetap_markers_rewritten_total{provider=\"tencent\"} 3").then_some(())
     });
-    counted.await;
+    counted.await.unwrap();
 }

@@ -11,6 +11,7 @@ COPY Cargo.toml Cargo.lock ./
 RUN mkdir src \
     && echo 'fn main() {}' > src/main.rs \
     && touch src/lib.rs \
+    && echo 'fn main() {}' > build.rs \
     && cargo build --release --locked
 
 # .dockerignore lets through only what the build reads.
@@ -19,7 +20,7 @@ COPY . .
 ARG REVISION=unknown
 ENV CITETAP_COMMIT=${REVISION}
 # The sources' timestamps may be older than the empty crate's build, and cargo goes by timestamps.
-RUN touch src/main.rs src/lib.rs \
+RUN touch build.rs src/main.rs src/lib.rs \
     && cargo build --release --locked \
     && mkdir /data
 

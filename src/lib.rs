@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`cli`] | the commands, one file each |
 //! | [`config`] | what the operator said, resolved to valid values |
-//! | [`server`] | router, relay, the citations and tasks API, auth, operators' endpoints |
+//! | [`server`] | router, relay, the citations and tasks API, auth, operators' endpoints, the console |
 //! | [`upstream`] | the HTTP client: header hygiene, timeouts |
 //! | [`sse`] | framing; knows no JSON |
 //! | [`provider`] | what frames mean, one file per wire format |

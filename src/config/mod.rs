@@ -51,6 +51,8 @@ pub struct Config {
     pub store: StoreUrl,
     pub auth: Auth,
     pub trusted_proxies: Vec<ipnet::IpNet>,
+    /// Are the console and the component served?
+    pub console: bool,
     pub log: Log,
     pub timeouts: Timeouts,
     pub limits: Limits,

@@ -26,6 +26,7 @@ pub(super) fn resolve(layer: &Layer, cwd: &Path, errors: &mut Vec<ConfigError>) 
     let trusted_proxies = reader.optional("trusted_proxies", |entry| {
         check::list(entry, "expected networks such as 10.0.0.0/8 or addresses", check::network)
     });
+    let console = reader.optional("console", check::boolean);
     let level = reader.optional("log.level", check::log_level);
     let format = reader.optional("log.format", |entry| {
         check::word(entry, &["auto", "json", "text"], |text| match text {
@@ -65,6 +66,7 @@ pub(super) fn resolve(layer: &Layer, cwd: &Path, errors: &mut Vec<ConfigError>) 
         store: store?,
         auth: auth?,
         trusted_proxies: trusted_proxies?,
+        console: console?,
         log: Log { level: level?, format: format? },
         timeouts,
         limits,

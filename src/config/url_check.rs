@@ -10,6 +10,7 @@ use super::{check::Checked, value::Entry};
 const RESERVED: &[&str] = &[
     "citations",
     "component.js",
+    "console",
     "healthz",
     "metrics",
     "normalize",

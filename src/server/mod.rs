@@ -4,6 +4,7 @@
 pub mod auth;
 mod body;
 mod citations;
+mod console;
 mod facade;
 mod foreign;
 mod formats;
@@ -146,6 +147,9 @@ impl App {
         }
         let path = request.uri().path();
         if let Some(response) = ops::answer(&self, path, request.method()) {
+            return response;
+        }
+        if let Some(response) = console::answer(&self, &request) {
             return response;
         }
         if is_api(path) {

@@ -4,6 +4,7 @@
 mod api;
 mod cli;
 mod client;
+mod console;
 mod crash;
 mod evidence;
 mod facade;

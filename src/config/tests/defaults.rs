@@ -17,7 +17,7 @@ fn every_default_is_the_documented_one() {
     assert_eq!(config.store, StoreUrl::Sqlite(PathBuf::from("/srv/app/citetap.db")));
     assert_eq!(config.auth, Auth::Open);
     assert!(config.trusted_proxies.is_empty());
-    assert!(config.tenants.is_empty());
+    assert!(config.tenants.is_empty() && config.console);
     assert_eq!((config.log.level.as_str(), config.log.format), ("info", LogFormat::Auto));
 
     let timeouts = config.timeouts;
@@ -74,14 +74,14 @@ fn every_key_of_the_file_is_read() {
         });
         assert!(error.contains(&format!("{key} = a date or time: ")), "{error}");
     }
-    assert_eq!(known.len(), 4 + 2 + 10 + 6 + 3 + 7 + 8 + 4 + 5);
+    assert_eq!(known.len(), 5 + 2 + 10 + 6 + 3 + 7 + 8 + 4 + 5);
 }
 
 #[test]
 fn the_list_in_force_follows_the_file() {
     let loaded = file("").unwrap();
     let keys: Vec<&str> = loaded.effective.iter().map(|setting| setting.key.as_str()).collect();
-    assert_eq!(keys[..6], ["listen", "store", "auth", "trusted_proxies", "log.level", "log.format"]);
+    assert_eq!(keys[..7], ["listen", "store", "auth", "trusted_proxies", "console", "log.level", "log.format"]);
     assert!(keys.contains(&"routes.a.upstream"));
 }
 

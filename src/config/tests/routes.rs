@@ -44,6 +44,8 @@ fn prefixes_are_normal() {
 fn the_api_keeps_its_paths() {
     for own in [
         "citations",
+        "component.js",
+        "console",
         "healthz",
         "readyz",
         "metrics",

@@ -1,0 +1,108 @@
+//! The console and the drop-in component: files that were built in, and what the console asks beside the API.
+
+mod coding;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+
+use self::coding::Coding;
+use super::{AnyBody, App, problem::Problem, relay};
+
+/// Everything comes from here, and nothing from anywhere else: whatever a stranger's text were to become in the
+/// page, it could load nothing and tell nobody.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+                      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const COMPONENT: &str = "/component.js";
+const BELOW: &str = "/console/";
+
+/// One file, as it is and compressed; empty where that would not make it smaller.
+struct File {
+    path: &'static str,
+    kind: &'static str,
+    /// Hex, of what it holds.
+    tag: &'static str,
+    plain: &'static [u8],
+    gzip: &'static [u8],
+    brotli: &'static [u8],
+}
+
+static FILES: &[File] = include!(concat!(env!("OUT_DIR"), "/web.rs"));
+
+/// Answers a path of the console's; `None` for any other. No key is needed for what anybody can read in our sources.
+pub fn answer<B>(app: &App, request: &Request<B>) -> Option<Response<AnyBody>> {
+    let path = request.uri().path();
+    if !app.config.console || !(matches!(path, "/" | COMPONENT) || path.starts_with(BELOW)) {
+        return None;
+    }
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    // An upstream may be asked at its root, and is nearly always asked by POST.
+    if path == "/" && !reads && relay::find(&app.routes(), path).is_some() {
+        return None;
+    }
+    let Some(file) = FILES.iter().find(|file| file.path == path) else {
+        return Some(Problem::no_such_endpoint().response());
+    };
+    if !reads {
+        let mut refused: Response<AnyBody> = Problem::method_not_allowed().response();
+        refused.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET,HEAD"));
+        return Some(refused);
+    }
+    Some(served(file, request.method(), request.headers()))
+}
+
+fn served(file: &File, method: &Method, asked: &HeaderMap) -> Response<AnyBody> {
+    let has = |coding: Coding| !file.bytes(coding).is_empty();
+    let coding = coding::chosen(asked, has);
+    let bytes = file.bytes(coding);
+    let tag = format!("\"{}{}\"", file.tag, coding.suffix());
+    let known = is_known(asked, &tag);
+    let body = if known || *method == Method::HEAD { Bytes::new() } else { Bytes::from_static(bytes) };
+    let mut response = Response::new(AnyBody::from(body));
+    let headers = response.headers_mut();
+    if let Ok(tag) = HeaderValue::from_str(&tag) {
+        headers.insert(header::ETAG, tag);
+    }
+    for (name, value) in [
+        (header::VARY, "accept-encoding"),
+        (header::CACHE_CONTROL, "no-cache"),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    if file.path == COMPONENT {
+        // It is loaded into pages of other origins: that is what it is for.
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+        headers.insert("cross-origin-resource-policy", HeaderValue::from_static("cross-origin"));
+    }
+    if known {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        return response;
+    }
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(file.kind));
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.len()));
+    if let Some(name) = coding.name() {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(name));
+    }
+    response
+}
+
+impl File {
+    fn bytes(&self, coding: Coding) -> &'static [u8] {
+        match coding {
+            Coding::Brotli => self.brotli,
+            Coding::Gzip => self.gzip,
+            Coding::Identity => self.plain,
+        }
+    }
+}
+
+/// RFC 9110 section 13.1.2: compared weakly.
+fn is_known(asked: &HeaderMap, tag: &str) -> bool {
+    let lists = asked.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    lists.flat_map(|list| list.split(',')).map(str::trim).any(|one| one == "*" || one.trim_start_matches("W/") == tag)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,3 @@
+//! The console: its files, and what it asks.
+
+mod files;

@@ -17,7 +17,7 @@ pages.set('/script', page('<img src="x" onerror="pwned(3)" alt=""><a href="javas
 pages.set('/dialog', page('<script>alert(1)</script>'));
 pages.set('/bad', page('<img src="/favicon.ico"><p style="color:#999;background:#fff">pale</p><div style="width:900px">wide</div>'));
 
-const on = servers({
+const on = await servers({
   site: () => files(web, pages),
   demo: () => demo(),
   up: () => upstream(),

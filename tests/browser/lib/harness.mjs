@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
-import { after, before, test } from 'node:test';
+import { after, test } from 'node:test';
 import { axeSource, chromium, chromiumProgram, made } from './paths.mjs';
 import { fromDisk } from './files.mjs';
 
@@ -11,31 +11,27 @@ const PATIENCE = 10_000;
 export const PHONE = { width: 360, height: 740 };
 export const DESKTOP = { width: 1280, height: 860 };
 
-let browser;
-before(async () => {
-  browser = await chromium.launch({
-    executablePath: chromiumProgram,
-    // Nothing leaves the loopback address, whatever a page asks for.
-    args: ['--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1', '--no-proxy-server', '--disable-background-networking', '--font-render-hinting=none'],
-  });
+// Hooks outside a suite do not wait for each other, so what tests need is awaited while the file is read.
+const browser = await chromium.launch({
+  executablePath: chromiumProgram,
+  // Nothing leaves the loopback address, whatever a page asks for.
+  args: ['--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1', '--no-proxy-server', '--disable-background-networking', '--font-render-hinting=none'],
 });
-after(() => browser?.close());
+after(() => browser.close());
 
 /** Starts servers for a file's tests, and stops them after; gives what `make` gives, once started. */
-export function servers(make) {
+export async function servers(make) {
   const running = {};
-  before(async () => {
-    for (const [name, starting] of Object.entries(make)) {
-      let server = await starting(running);
-      if (process.env.BROWSER_FROM_DISK && server.said) {
-        const behind = server;
-        const front = await fromDisk(behind.origin);
-        server = { ...front, behind: behind.origin, said: behind.said, stop: () => Promise.all([front.stop(), behind.stop()]) };
-      }
-      running[name] = server;
-    }
-  });
   after(() => Promise.all(Object.values(running).map((server) => server.stop())));
+  for (const [name, starting] of Object.entries(make)) {
+    let server = await starting(running);
+    if (process.env.BROWSER_FROM_DISK && server.said) {
+      const behind = server;
+      const front = await fromDisk(behind.origin);
+      server = { ...front, said: behind.said, stop: () => Promise.all([front.stop(), behind.stop()]) };
+    }
+    running[name] = server;
+  }
   return running;
 }
 
@@ -100,8 +96,8 @@ export function visit(name, options, body) {
       assert.deepEqual(problems, []);
     } catch (error) {
       await keep(page, name).catch(() => {});
-      if (problems.length && !String(error.message).includes(problems[0])) error.message += `\nand: ${problems.join('\n     ')}`;
-      throw error;
+      if (!problems.length || String(error.message).includes(problems[0])) throw error;
+      throw new Error(`${error.message}\nand: ${problems.join('\n     ')}`, { cause: error });
     } finally {
       await context.close();
     }

@@ -1,0 +1,906 @@
+// @ts-check
+/**
+ * citetap's drop-in component, in one file without dependencies. What it offers is told in types.d.ts.
+ *
+ * Titles, excerpts and URLs are strangers' text: they are set as text, and only http and https become links. The one
+ * thing that is parsed as HTML is what citetap's `/render` made, which is cleaned there.
+ *
+ * @import * as T from './types.d.ts'
+ */
+
+/** @type {typeof T.readStream} */
+export async function* readStream(response, { onFrame } = {}) {
+  const nonce = response.headers.get('x-citetap-nonce');
+  const streamed = /^text\/event-stream/i.test(response.headers.get('content-type') ?? '');
+  const state = { finished: false, failed: !response.ok, known: new Set() };
+  try {
+    for await (const frame of streamed ? frames(response.body) : whole(response)) {
+      const json = parsed(frame.data);
+      const record = [json?.citetap, json?.data, json?.citations, json].find((one) => one?.type === 'citations' && one.citations);
+      frame.ours = record ? !nonce || record.nonce === nonce : /^: ?citetap/.test(frame.raw);
+      onFrame?.(frame);
+      if (record && frame.ours) yield { type: 'citations', record, verified: !!nonce };
+      if (frame.data === '[DONE]') state.finished = true;
+      else if (json && !(record && streamed)) yield* said(frame.event, json, state);
+    }
+  } catch (error) {
+    state.finished = false;
+    if (error.name !== 'AbortError' && !state.failed) yield { type: 'error', message: 'the stream broke off', code: 'cut' };
+  }
+  yield { type: 'end', complete: state.finished && !state.failed };
+}
+
+/** @returns {AsyncGenerator<any>} */
+async function* frames(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let buffer = '', ended = false; !ended; ) {
+    const { done, value } = await reader.read();
+    ended = done;
+    const parts = (buffer + (done ? '\n\n' : value)).split(/(?:\r\n|\n|\r(?!\n)){2}/);
+    buffer = parts.pop() ?? '';
+    for (const raw of parts.filter((part) => part.trim())) {
+      const frame = { raw, event: '' };
+      for (const line of raw.split(/\r\n|\n|\r/)) {
+        const { 1: name, 2: text } = /** @type {any} */ (/^([^:]*):? ?(.*)/.exec(line));
+        frame[name] = name in frame && name === 'data' ? `${frame.data}\n${text}` : text;
+      }
+      yield frame;
+    }
+  }
+}
+
+/** @returns {AsyncGenerator<any>} */
+async function* whole(response) {
+  const raw = await response.text();
+  yield { raw, event: '', data: raw[0] === '{' ? raw : `{"error":"HTTP ${response.status}"}` };
+}
+
+/** What a string has in JSON, or the value itself. */
+function parsed(value) {
+  try {
+    return typeof value === 'string' ? JSON.parse(value) : value;
+  } catch {
+    return undefined;
+  }
+}
+
+const words = (...values) => values.find((value) => typeof value === 'string' && value) ?? '';
+
+/** What a frame says, in any dialect: none has the keys of another. @returns {T.StreamEvent[]} */
+function said(event, json, state) {
+  const out = [];
+  const text = (text, thinking = false) => {
+    if (typeof text !== 'string' || !text) return;
+    state.said ||= !thinking;
+    out.push({ type: thinking ? 'thinking' : 'text', text });
+  };
+  const stage = (stage) => {
+    const key = JSON.stringify(stage);
+    if (!state.known.has(key)) out.push({ type: 'stage', ...stage });
+    state.known.add(key);
+  };
+  const fault = (error) => {
+    state.failed = true;
+    const code = error.code ?? error.error_code ?? error.status;
+    const message = words(error, error.detail, error.message, error.msg, error.error_msg, error.errorText);
+    out.push({ type: 'error', message, ...(code && { code: `${code}` }) });
+  };
+  const search = (content) => {
+    const { queries, results, summary } = parsed(content?.search_query_result_block ?? content?.search_block) ?? content ?? {};
+    if (queries || results) stage({ name: 'search', message: summary, queries: queries?.map((one) => words(one, one?.query)), count: results?.length });
+  };
+  const blocks = (holder) => {
+    const value = parsed(holder);
+    const list = parsed(value?.content_block ?? value);
+    if (!Array.isArray(list)) return value?.content && blocks(value.content);
+    for (const { block_type, block_id, parent_id, is_finish, content: inside } of list) {
+      const content = parsed(inside);
+      if (block_type === 10040) {
+        state.thinking = !state.known.has(block_id) && !is_finish;
+        state.known.add(block_id);
+      } else if (block_type === 10000 && content?.text_block) {
+        state.thinking = state.known.has(parent_id);
+        text(content.text_block.text, state.thinking);
+      } else search(content);
+    }
+  };
+  const message = ({ content, reasoning_content, reasoning, reasoning_text }) => {
+    text(words(reasoning_content, reasoning, reasoning_text), true);
+    for (const part of [content].flat()) text(part?.text ?? part);
+  };
+
+  if (json.event?.type === 'status') {
+    const { description, queries } = json.event.data;
+    stage({ name: queries ? 'search' : 'status', message: description, queries });
+  } else if (/error$/i.test(event) || json.event_type === 2005) fault(parsed(json.event_data) ?? json);
+  else if (json.error) fault(json.error);
+  else if (Array.isArray(json.choices)) {
+    const { delta, finish_reason, message: told } = json.choices.find((one) => !one?.index) ?? {};
+    if (delta && delta.role !== 'tool') message(delta);
+    const ends = /^chat\.completion(\.done)?$/.test(json.object) || (finish_reason && finish_reason !== 'null');
+    if (told && !state.said && (ends || !delta)) message(told);
+    if (finish_reason === 'error') fault({});
+    state.finished ||= !!ends;
+  } else if (json.processes || 'delta_content' in json || json.data?.content) {
+    const { stage: name, message, delta_content, detail } = json.processes ?? {};
+    if (name === 'thinking') text(delta_content, true);
+    else if (name) stage({ name, message, detail: words(detail?.tool_name, detail?.query, detail?.space_name), count: detail?.resource_count ?? detail?.doc_count });
+    text(json.delta_content);
+    if (json.data || json.is_stop || event === 'finish') {
+      if (!state.said) text(json.data?.content ?? json.content);
+      state.finished = true;
+    }
+  } else if ('event_type' in json) {
+    const inner = parsed(json.event_data);
+    const { content_type, content: packed, content_block } = parsed(inner?.message) ?? {};
+    const content = parsed(packed);
+    blocks(content_block);
+    if (content_type === 2001 || content_type === 10000) text(content?.text);
+    else if (content_type === 2008) text(words(content?.think, content?.text), true);
+    else search(content);
+    state.finished ||= json.event_type === 2003 || !!inner?.is_finish;
+  } else if (event === 'SSE_REPLY_END') state.finished = true;
+  else if (event === 'CHUNK_DELTA') text(json.text, state.thinking);
+  else if (json.type === 'text-delta') text(json.delta);
+  else if (json.type === 'reasoning-delta') text(json.delta, true);
+  else if (json.type === 'data-status') stage({ name: 'search', ...json.data, ...(json.data.stage && { name: json.data.stage }) });
+  else if (json.type === 'error') fault(json);
+  else if (json.type === 'finish') state.finished = true;
+  else if (json.detail || (json.code && words(json.message, json.msg))) fault(json);
+  // The other message in such streams is the user's own.
+  else if (event !== 'FULL_MSG_NOTIFY' && json.meta?.user_type !== 1) {
+    blocks(json.content);
+    blocks(json.message);
+    for (const { patch_object, patch_value } of parsed(json.patch_op) ?? []) {
+      const value = parsed(patch_value);
+      if (patch_object === 102) text(parsed(value?.content)?.text ?? value?.content);
+      else blocks(value);
+    }
+  }
+  return out;
+}
+
+/** @type {typeof T.withCitationTags} */
+export function withCitationTags(text, citations) {
+  if (!text || !citations.length) return text;
+  return text.replace(/(?<!\])\[(\d{1,2})\](?!\()/g, (marker, digits) => {
+    const id = parseInt(digits, 10);
+    const { url, title, content } = citations[id - 1] ?? {};
+    if (!citations[id - 1]) return marker;
+    const data = JSON.stringify({ id, url, title: title || '', content: content?.substring(0, 200) || '' });
+    const attribute = data.replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
+    return `[<sup data-citation='${attribute}'>${id}</sup>](${url?.startsWith('http') ? url : ''})`;
+  });
+}
+
+const linkable = (url) => (/^https?:\/\//i.test(url ?? '') ? url : '');
+const site = ({ siteName, hostname, url }) => siteName || hostname || (linkable(url) && URL.parse(url)?.hostname) || '';
+const heading = (citation) => citation.title || citation.url || site(citation) || `[${citation.number}]`;
+const joined = (by, ...parts) => parts.filter(Boolean).join(by);
+const about = (citation) => joined(' · ', site(citation), citation.publishedAt?.slice(0, 10));
+const line = (citation) => joined(' ', `${heading(citation)}.`, about(citation), linkable(citation.url));
+/** @param {T.CitationRecord | null} record */
+const kept = (record) => (record?.citations ?? []).filter(({ status }) => !status || status === 'ok');
+
+const WORDS = {
+  en: {
+    source: 'Source', sources: 'Sources', consulted: 'Consulted, not cited', searched: 'Searched for', open: 'Open', copy: 'Copy', copied: 'Copied', failed: 'Could not copy',
+    all: 'Copy all', scores: 'Scores', close: 'Close', previous: 'Previous', next: 'Next', plain: 'Plain text', relevance: 'relevance', freshness: 'freshness', authority: 'authority',
+    final: 'score', none: 'No sources', supplemental: 'from a search beside the answer', unknown: 'The sources could not be loaded', done: 'Answer complete. Sources:', cut: 'The answer broke off.',
+  },
+  zh: {
+    source: '来源', sources: '参考资料', consulted: '参考但未引用', searched: '搜索', open: '打开', copy: '复制', copied: '已复制', failed: '复制失败', all: '复制全部',
+    scores: '评分', close: '关闭', previous: '上一个', next: '下一个', plain: '纯文本', relevance: '相关', freshness: '时效', authority: '权威', final: '总分',
+    none: '没有来源', supplemental: '由回答之外的搜索找到', unknown: '无法加载来源', done: '回答完毕，来源数：', cut: '回答中断了。',
+  },
+};
+
+function wordsFor(node) {
+  let at = node;
+  while (at && !at.lang) at = at.parentElement ?? at.getRootNode().host;
+  return /^zh/i.test(at?.lang ?? navigator.language) ? WORDS.zh : WORDS.en;
+}
+
+/** An element. Its class is its part as well, `on…` are listeners, and what is empty is left out. @returns {any} */
+function h(name, attributes = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith('on')) element[key] = value;
+    else if (value || value === 0) element.setAttribute(key, value);
+    if (key === 'class') element.part = value;
+  }
+  element.append(...children.flat().filter(Boolean));
+  return element;
+}
+
+function sheet(css) {
+  const made = new CSSStyleSheet();
+  made.replaceSync(css);
+  return made;
+}
+
+const LINK = { target: '_blank', rel: 'noopener noreferrer nofollow', referrerpolicy: 'no-referrer' };
+
+const link = (citation, attributes, text) => {
+  const url = linkable(citation.url);
+  return url ? h('a', { ...attributes, href: url, ...LINK }, text) : h('span', attributes, text);
+};
+
+function icon(citation, icons) {
+  const letter = h('span', { class: 'icon', 'aria-hidden': 'true' }, (site(citation).replace(/^www\./, '') || heading(citation))[0].toUpperCase());
+  const src = icons && linkable(citation.iconUrl);
+  if (src) h('img', { alt: '', referrerpolicy: 'no-referrer', src, onload: ({ target }) => letter.replaceChildren(target) });
+  return letter;
+}
+
+function copying(w, label, text) {
+  const copy = async () => {
+    const copied = await text();
+    if (navigator.clipboard) return navigator.clipboard.writeText(copied);
+    // A page that is not secure has no clipboard.
+    const area = h('textarea', {}, copied);
+    document.body.append(area);
+    area.select();
+    document.execCommand('copy');
+    area.remove();
+  };
+  const tell = async (words) => {
+    button.textContent = words;
+    await new Promise((wake) => setTimeout(wake, 1500));
+    button.textContent = label;
+  };
+  const button = h('button', { class: 'button', onclick: () => copy().then(() => tell(w.copied), () => tell(w.failed)) }, label);
+  return button;
+}
+
+/** Makes one element into another. What is the same is left standing: focus, selection and open cards stay. */
+function become(old, fresh) {
+  // What the card sets stays.
+  for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name) && !/^aria-[ec]/.test(name)) old.removeAttribute(name);
+  for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  morph(old, fresh);
+}
+
+function morph(from, to) {
+  let old = from.firstChild;
+  for (const node of [...to.childNodes]) {
+    const next = old?.nextSibling;
+    if (!old) from.append(node);
+    else if (!old.isEqualNode(node)) {
+      if (old.localName && old.localName === node.localName) become(old, node);
+      else old.replaceWith(node);
+    }
+    old = next;
+  }
+  while (old) {
+    const next = old.nextSibling;
+    old.remove();
+    old = next;
+  }
+}
+
+/** A chip; while it has no sources it is a number that waits for them. */
+function newChip(numbers, citations, w, byName) {
+  const [first] = citations;
+  const label = (byName && first && site(first)) || numbers[0];
+  const known = first && {
+    ...(linkable(first.url) ? { href: first.url, ...LINK } : { role: 'button', tabindex: 0 }),
+    'aria-haspopup': 'dialog',
+    'aria-label': citations.map((one) => joined(', ', `${w.source} ${one.number}: ${heading(one)}`, site(one))).join('; '),
+  };
+  const more = numbers.length > 1 ? ` +${numbers.length - 1}` : '';
+  return h('a', { class: first ? 'cite-chip' : 'cite-chip waits', 'data-cite': numbers.join(' '), ...known }, h('span', { 'aria-hidden': 'true' }, label + more));
+}
+
+/** Puts a chip where each `sup[data-citation]` stands, or several beside one another. No line breaks before a chip. */
+function chips(root, make) {
+  const groups = [];
+  let last;
+  for (const sup of root.querySelectorAll('sup[data-citation]')) {
+    const parent = sup.parentElement;
+    const holder = parent?.localName === 'a' && parent.textContent === sup.textContent ? parent : sup;
+    const data = parsed(sup.dataset.citation) ?? {};
+    const url = linkable(data.url) || linkable(parent?.href);
+    const one = { holder, number: Number(data.id ?? sup.textContent), url, title: words(data.title), content: words(data.content) };
+    let before = holder.previousSibling;
+    if (before && !before.nodeValue?.trim() && before.nodeType === 3) before = before.previousSibling;
+    if (before && before === last?.at(-1).holder) last.push(one);
+    else groups.push((last = [one]));
+  }
+  for (const group of groups) {
+    group[0].holder.before('\u2060', make(group, [...new Set(group.map(({ number }) => number))]));
+    for (const { holder } of group) holder.remove();
+  }
+}
+
+/** @type {typeof T.upgrade} */
+export function upgrade(root = document, { icons = false } = {}) {
+  const scope = /** @type {any} */ (root.getRootNode());
+  if (!scope.adoptedStyleSheets.includes(CHIP)) scope.adoptedStyleSheets.push(CHIP);
+  const w = wordsFor(root === document ? document.documentElement : root);
+  chips(root, (group, numbers) => {
+    const chip = newChip(numbers, group, w);
+    chip.cites = group;
+    return chip;
+  });
+  hover(scope, ({ cites }) => cites ?? [], () => icons);
+}
+
+/** Opens a card for the chips in a root: on hover after a moment, on focus, on the first tap. */
+function hover(root, find, icons) {
+  if (root.cites) return;
+  root.cites = true;
+  let timer;
+  let touch = false;
+  let card;
+  const chipAt = (event) => {
+    const chip = event.composedPath()[0].closest?.('.cite-chip');
+    return chip && find(chip).length ? chip : null;
+  };
+  const open = (chip) => {
+    clearTimeout(timer);
+    if (!card) {
+      card = h('cite-card', { class: 'card', exportparts: 'icon, title, site, snippet, button' });
+      card.onpointerenter = () => clearTimeout(timer);
+      card.onpointerleave = leave;
+    }
+    (root.body ?? root).append(card);
+    card.show(chip, find(chip), icons(), touch);
+  };
+  const leave = ({ pointerType }) => {
+    if (touch || pointerType === 'touch') return;
+    clearTimeout(timer);
+    timer = setTimeout(() => card?.matches(':focus-within') || card?.chip?.matches(':focus-visible') || card?.hide(), 300);
+  };
+  const on = (name, listener) => root.addEventListener(name, listener, name === 'pointerdown');
+  on('pointerdown', ({ pointerType }) => (touch = pointerType === 'touch'));
+  on('pointerover', (event) => {
+    const chip = chipAt(event);
+    if (!chip || event.pointerType === 'touch') return;
+    touch = false;
+    clearTimeout(timer);
+    if (card?.chip !== chip) timer = setTimeout(open, 150, chip);
+  });
+  on('pointerout', (event) => chipAt(event) && leave(event));
+  on('focusin', (event) => {
+    const chip = chipAt(event);
+    if (chip && !touch && card?.chip !== chip && chip.matches(':focus-visible')) open(chip);
+  });
+  on('focusout', leave);
+  on('click', (event) => {
+    const chip = chipAt(event);
+    // The first tap shows, the second follows; a source without a link has its card only.
+    if (!chip || (touch ? card?.chip === chip : chip.href)) return;
+    event.preventDefault();
+    open(chip);
+  });
+  on('keydown', (event) => {
+    const chip = chipAt(event);
+    touch = false;
+    const enters = event.key === 'ArrowDown' || (card?.chip === chip && event.key === 'Tab' && !event.shiftKey) || (/^(Enter| )$/.test(event.key) && !chip?.href);
+    if (!chip || !enters) return;
+    event.preventDefault();
+    if (card?.chip !== chip) open(chip);
+    card.enter();
+  });
+}
+
+/** A hover card, or a sheet at the bottom where one taps. */
+class Card extends HTMLElement {
+  /** @type {any} */ chip = null;
+  /** @type {any} */ root = this.attachShadow({ mode: 'open' });
+  #heard = {
+    scroll: () => this.#place(),
+    resize: () => this.#place(),
+    pointerdown: (event) => [this, this.chip].some((one) => event.composedPath().includes(one)) || this.hide(),
+    keydown: (event) => this.#press(event),
+  };
+
+  constructor() {
+    super();
+    this.root.adoptedStyleSheets = [BASE, CARD];
+  }
+
+  show(chip, citations, icons, touch) {
+    this.hide();
+    Object.assign(this, { chip, popover: 'manual', id: 'cite-card', role: 'dialog', className: touch ? 'card sheet' : 'card' });
+    chip.setAttribute('aria-expanded', 'true');
+    chip.setAttribute('aria-controls', this.id);
+    this.#fill(citations, 0, icons);
+    this.showPopover();
+    this.#place();
+    for (const [name, listener] of Object.entries(this.#heard)) addEventListener(name, listener, true);
+  }
+
+  hide() {
+    if (!this.chip) return;
+    this.chip.setAttribute('aria-expanded', 'false');
+    this.chip.removeAttribute('aria-controls');
+    this.chip = null;
+    if (this.isConnected) this.hidePopover();
+    for (const [name, listener] of Object.entries(this.#heard)) removeEventListener(name, listener, true);
+  }
+
+  disconnectedCallback() {
+    this.hide();
+  }
+
+  enter() {
+    this.root.querySelector('a, button').focus();
+  }
+
+  #fill(citations, at, icons) {
+    const w = wordsFor(this.chip);
+    const citation = citations[at];
+    this.ariaLabel = heading(citation);
+    const turn = (by, label, sign) => {
+      const onclick = () => {
+        this.#fill(citations, (at + by + citations.length) % citations.length, icons);
+        this.#place();
+        this.root.querySelector(`[aria-label="${label}"]`).focus();
+      };
+      return h('button', { 'aria-label': label, onclick }, sign);
+    };
+    this.root.replaceChildren(
+      h('div', { class: 'head' }, icon(citation, icons), h('div', {}, link(citation, { class: 'title' }, heading(citation)), h('div', { class: 'site' }, joined(' · ', `[${citation.number}]`, about(citation)))),
+        this.matches('.sheet') && h('button', { class: 'close', 'aria-label': w.close, onclick: () => this.#back() }, '×')),
+      h('p', { class: 'snippet' }, citation.content),
+      h('div', { class: 'foot' }, linkable(citation.url) && link(citation, { class: 'button' }, w.open), copying(w, w.copy, () => line(citation)),
+        citations[1] && h('span', { class: 'turn' }, turn(-1, w.previous, '‹'), `${at + 1}/${citations.length}`, turn(1, w.next, '›'))),
+    );
+  }
+
+  #place() {
+    if (!this.chip.isConnected) return this.hide();
+    const { left, top, bottom } = this.chip.getBoundingClientRect();
+    const { clientWidth, clientHeight } = document.documentElement;
+    const above = top - 8 - this.offsetHeight;
+    this.style.left = `${Math.max(8, Math.min(left - 16, clientWidth - this.offsetWidth - 8))}px`;
+    this.style.top = `${bottom + 8 + this.offsetHeight > clientHeight && above > 0 ? above : bottom + 8}px`;
+  }
+
+  /** Closed, with the focus where it came from; that focus does not open it again. */
+  #back() {
+    const { chip } = this;
+    if (this.matches(':focus-within')) chip.focus();
+    this.hide();
+  }
+
+  #press(event) {
+    const stops = this.root.querySelectorAll('a, button');
+    const leaves = event.key === 'Tab' && this.root.activeElement === stops[event.shiftKey ? 0 : stops.length - 1];
+    if (event.key === 'Escape') event.stopPropagation();
+    else if (!leaves) return;
+    // Forwards it goes on from the chip.
+    else if (event.shiftKey) event.preventDefault();
+    this.#back();
+  }
+}
+
+/** What lists and answers share. */
+class Cited extends HTMLElement {
+  headers = {};
+  /** @type {T.CitationRecord | null} */ given = null;
+  /** @type {any} */ root = this.attachShadow({ mode: 'open' });
+
+  constructor(...sheets) {
+    super();
+    this.root.adoptedStyleSheets = [BASE, ...sheets];
+  }
+
+  async call(path, init = {}) {
+    const base = this.getAttribute('base')?.replace(/\/?$/, '/') ?? import.meta.url;
+    const response = await fetch(new URL(path, new URL(base, document.baseURI)), { ...init, headers: this.headers });
+    if (!response.ok) throw new Error(`HTTP ${response.status}`);
+    return response;
+  }
+}
+
+export class CiteList extends Cited {
+  static observedAttributes = ['message', 'lang', 'icons'];
+  #scored = false;
+
+  constructor() {
+    super(LIST);
+  }
+
+  attributeChangedCallback(name) {
+    if (name === 'message') queueMicrotask(() => this.load());
+    else this.#show();
+  }
+
+  connectedCallback() {
+    this.#show();
+  }
+
+  get record() {
+    return this.given;
+  }
+
+  set record(record) {
+    this.given = record;
+    this.#show();
+  }
+
+  #path(id, provider, query) {
+    return `citations/${encodeURIComponent(id)}?${new URLSearchParams({ ...query, ...(provider && { provider }) })}`;
+  }
+
+  async load() {
+    const message = this.getAttribute('message');
+    const record = await this.call(this.#path(message, this.getAttribute('provider'), { wait: 30, format: 'json' })).then((answer) => answer.json(), () => null);
+    if (message !== this.getAttribute('message')) return;
+    this.record = record;
+    if (!record) this.root.replaceChildren(h('p', { class: 'note', role: 'status' }, wordsFor(this).unknown));
+  }
+
+  mark(citations) {
+    for (const row of this.root.querySelectorAll('li')) row.classList.toggle('marked', citations.some(({ number }) => row.value === number));
+  }
+
+  #show() {
+    const record = this.given;
+    if (!record || !this.isConnected) return;
+    const w = wordsFor(this);
+    const all = kept(record);
+    const cited = all.filter((citation) => citation.cited);
+    const others = all.filter((citation) => !citation.cited);
+    const score = () => {
+      this.#scored = !this.#scored;
+      this.#show();
+      this.root.querySelector('[aria-pressed]').focus();
+    };
+    const menu = h('details', {
+      onfocusout: ({ relatedTarget }) => menu.contains(relatedTarget) || (menu.open = false),
+      onkeydown: ({ key }) => key === 'Escape' && (menu.open = false),
+    }, h('summary', { class: 'button' }, w.all), h('div', {},
+      copying(w, 'Markdown', () => all.map((one) => `${one.number}. [${heading(one).replace(/[\\[\]]/g, '\\$&')}](${linkable(one.url) && `<${one.url}>`}) ${about(one)}`).join('\n')),
+      copying(w, w.plain, () => all.map((one) => `[${one.number}] ${line(one)}`).join('\n')),
+      record.stored && copying(w, 'BibTeX', async () => (await this.call(this.#path(record.messageId, record.provider, { format: 'bibtex' }))).text()),
+      copying(w, 'JSON', () => JSON.stringify(record, null, 2)),
+    ));
+    this.root.replaceChildren(all.length ? h('section', { class: 'list', 'aria-label': w.sources },
+      h('div', { class: 'bar' }, h('strong', {}, w.sources), h('span', { class: 'count' }, `${all.length}`),
+        all[0].scores && h('button', { class: 'button', 'aria-pressed': `${this.#scored}`, onclick: score }, w.scores), menu),
+      record.queries?.length && h('p', { class: 'note' }, `${w.searched}: `, record.queries.flatMap((query, at) => [at && ' · ', h('q', {}, query)])),
+      this.#rows(w, cited),
+      cited.length && others.length && h('p', { class: 'note' }, `${w.consulted} (${others.length})`),
+      this.#rows(w, others),
+    ) : record.complete ? h('p', { class: 'note' }, w.none) : '');
+  }
+
+  #rows(w, citations) {
+    return citations.length && h('ol', {}, citations.map((citation) => h('li', { value: citation.number, class: 'source' },
+      h('span', { class: 'number' }, `${citation.number}`),
+      icon(citation, this.hasAttribute('icons')),
+      h('div', {},
+        link(citation, { class: 'title' }, heading(citation)),
+        h('div', { class: 'site' }, joined(' · ', about(citation), w[citation.origin])),
+        citation.content && h('div', { class: 'snippet' }, citation.content),
+        this.#scored && citation.scores && h('div', { class: 'site' }, ['final', 'relevance', 'freshness', 'authority'].map((name) => `${w[name]} ${citation.scores[name].toFixed(2)}`).join(' · ')),
+      ))));
+  }
+}
+
+export class CiteAnswer extends Cited {
+  static observedAttributes = ['lang', 'chips'];
+  /** @type {any} */ request;
+  #text = '';
+  /** Where the block begins that may still grow. */
+  #from = 0;
+  #phase = 'idle';
+  #rendering = false;
+  #dirty = false;
+  /** There is no renderer. */
+  #plainly = false;
+  #abort = new AbortController();
+  #byNumber = new Map();
+  #settled = h('div');
+  #open = h('div');
+  #body = h('div', { class: 'answer' }, this.#settled, this.#open);
+  #error = h('p', { class: 'error', role: 'alert' });
+  #status = h('p', { class: 'hidden', role: 'status' });
+  #list = h('cite-list', { class: 'sources', exportparts: 'list, source, icon, title, site, snippet, button' });
+
+  constructor() {
+    super(CHIP, ANSWER);
+    this.root.append(this.#body, this.#error, this.#status, this.#list);
+    hover(this.root, (chip) => this.#find(chip), () => this.hasAttribute('icons'));
+    const pair = ({ target }) => this.#list.mark(target.closest('.cite-chip') ? this.#find(target.closest('.cite-chip')) : []);
+    for (const name of ['pointerover', 'focusin', 'focusout', 'pointerleave']) this.#body.addEventListener(name, pair);
+    this.root.addEventListener('copy', (event) => this.#copied(event));
+  }
+
+  connectedCallback() {
+    if (this.hasAttribute('src')) queueMicrotask(() => this.#phase === 'idle' && this.start());
+    this.#render();
+  }
+
+  attributeChangedCallback() {
+    this.#refill();
+  }
+
+  disconnectedCallback() {
+    this.stop();
+  }
+
+  get text() {
+    return this.#text;
+  }
+
+  set text(text) {
+    this.#reset();
+    this.#text = text;
+    this.finish();
+  }
+
+  get record() {
+    return this.given;
+  }
+
+  set record(record) {
+    this.given = record;
+    this.#byNumber.clear();
+    for (const one of kept(record)) for (const alias of one.aliases ?? []) this.#byNumber.set(alias, one);
+    for (const one of kept(record)) this.#byNumber.set(one.number, one);
+    this.#refill();
+    for (const name of ['base', 'icons', 'lang']) if (this.hasAttribute(name)) this.#list.setAttribute(name, this.getAttribute(name));
+    this.#list.headers = this.headers;
+    if (!this.hasAttribute('nolist')) this.#list.record = record;
+    if (this.#phase === 'done') this.finish();
+  }
+
+  get markdown() {
+    return this.#text + this.#notes([...this.#byNumber.keys()]);
+  }
+
+  append(delta) {
+    if (this.#phase !== 'streaming') this.#begin();
+    this.#text += delta;
+    this.#render();
+  }
+
+  finish() {
+    this.#phase = 'done';
+    this.#body.ariaBusy = null;
+    this.#status.textContent = `${wordsFor(this).done} ${kept(this.given).length}`;
+    return this.#render();
+  }
+
+  async start() {
+    this.stop();
+    this.#reset();
+    const { signal } = (this.#abort = new AbortController());
+    const asked = this.request ?? parsed(this.getAttribute('request'));
+    const init = !asked || asked.method || asked.body ? asked : { method: 'POST', body: JSON.stringify(asked) };
+    const headers = { 'content-type': 'application/json', 'x-citetap-inject': 'live', ...this.headers, ...init?.headers };
+    try {
+      await this.stream(await fetch(this.getAttribute('src') ?? '', { ...init, headers, signal }));
+    } catch (error) {
+      if (!signal.aborted) this.#tell({ type: 'error', message: error.message, code: 'network' });
+      this.#tell({ type: 'end', complete: false });
+    }
+  }
+
+  stop() {
+    this.#abort.abort();
+  }
+
+  async stream(response, options) {
+    this.#reset();
+    this.#begin();
+    for await (const event of readStream(response, options)) this.#tell(event);
+  }
+
+  /** @param {T.StreamEvent} event */
+  #tell(event) {
+    const say = (name, detail) => this.dispatchEvent(new CustomEvent(name, { bubbles: true, composed: true, detail }));
+    if (event.type === 'text') this.append(event.text);
+    else if (event.type === 'citations') this.record = event.record;
+    else if (event.type === 'error') this.#error.textContent = joined(' ', wordsFor(this).cut, event.message, event.code && `(${event.code})`);
+    say('cite-event', event);
+    if (event.type === 'end') this.finish().then(() => say('cite-end', event));
+  }
+
+  #reset() {
+    this.#text = '';
+    this.#from = 0;
+    this.#plainly = false;
+    this.#phase = 'idle';
+    this.record = null;
+    for (const one of [this.#settled, this.#open, this.#error, this.#list.root]) one.replaceChildren();
+  }
+
+  #begin() {
+    this.#phase = 'streaming';
+    this.#body.ariaBusy = 'true';
+    this.#status.textContent = '';
+  }
+
+  #numbers(chip) {
+    return chip.dataset.cite.split(' ').map(Number);
+  }
+
+  #find(chip) {
+    return [...new Set(this.#numbers(chip).flatMap((number) => this.#byNumber.get(number) ?? []))];
+  }
+
+  #chip(numbers) {
+    const chip = newChip(numbers, [], {});
+    return newChip(numbers, this.#find(chip), wordsFor(this), this.getAttribute('chips') === 'publisher');
+  }
+
+  #refill() {
+    for (const chip of this.#body.querySelectorAll('.cite-chip')) become(chip, this.#chip(this.#numbers(chip)));
+  }
+
+  /** One rendering at a time, and as often as the page keeps up with. */
+  async #render() {
+    this.#dirty = true;
+    if (this.#rendering) return;
+    this.#rendering = true;
+    while (this.#dirty && this.isConnected) {
+      this.#dirty = false;
+      const began = performance.now();
+      await (this.#phase === 'done' ? this.#whole() : this.#part());
+      const pause = Math.min(500, 60 + 3 * (performance.now() - began));
+      if (this.#phase === 'streaming') await new Promise((wake) => setTimeout(wake, pause));
+    }
+    this.#rendering = false;
+  }
+
+  async #part() {
+    const [text, from] = [this.#text, this.#from];
+    const made = await this.#made({ text: text.slice(from), partial: true, record: { citations: [] } });
+    if (this.#phase !== 'streaming' || this.#from !== from || !this.#text.startsWith(text)) return;
+    if (!made) return morph(this.#open, this.#plain());
+    this.#from = text.length - made.rest.length;
+    this.#settled.append(this.#parsed(made.html));
+    morph(this.#open, this.#parsed(made.open));
+  }
+
+  async #whole() {
+    const text = this.#text;
+    const citations = [...this.#byNumber.keys()].map((number) => ({ number }));
+    const made = await this.#made({ text, record: { citations } });
+    if (this.#phase !== 'done' || text !== this.#text) return;
+    this.#settled.append(...this.#open.childNodes);
+    morph(this.#settled, made ? this.#parsed(made.html) : this.#plain());
+  }
+
+  #made(ask) {
+    if (this.hasAttribute('plain') || this.#plainly) return null;
+    return this.call('render', { method: 'POST', body: JSON.stringify(ask) }).then((answer) => answer.json()).catch(() => void (this.#plainly = true));
+  }
+
+  #parsed(html) {
+    const template = h('template');
+    template.innerHTML = html;
+    chips(template.content, (group, numbers) => this.#chip(numbers));
+    return template.content;
+  }
+
+  #plain() {
+    const p = h('p', { class: 'plain' });
+    let from = 0;
+    for (const { 0: found, index } of this.#text.matchAll(/(\[\d{1,3}(, ?\d{1,3})*\]|【\d{1,3}(†[^】]*)?】)+(?!\()/g)) {
+      const numbers = (found.replace(/†[^】]*/g, '').match(/\d+/g) ?? []).map(Number);
+      if (this.#phase === 'done' && !numbers.every((number) => this.#byNumber.has(number))) continue;
+      p.append(this.#text.slice(from, index), '\u2060', this.#chip(numbers));
+      from = index + found.length;
+    }
+    p.append(this.#text.slice(from));
+    return h('div', {}, p);
+  }
+
+  #notes(numbers) {
+    const notes = [...new Set(numbers)].sort((a, b) => a - b).map((number) => this.#byNumber.has(number) && `[${number}] ${line(this.#byNumber.get(number))}`);
+    return `\n\n${joined('\n', ...notes)}`.trimEnd();
+  }
+
+  /** What is copied has its chips as numbers, and their sources as notes. */
+  #copied(event) {
+    const range = /** @type {any} */ (getSelection()).getComposedRanges?.({ shadowRoots: [this.root] })[0];
+    if (!range || !this.#body.contains(range.startContainer)) return;
+    const live = new Range();
+    live.setStart(range.startContainer, range.startOffset);
+    live.setEnd(range.endContainer, range.endOffset);
+    const part = h('div', { class: 'hidden' }, live.cloneContents());
+    const cited = [...part.querySelectorAll('.cite-chip')].flatMap((chip) => {
+      const numbers = this.#numbers(chip);
+      chip.replaceWith(numbers.map((number) => `[${number}]`).join(''));
+      return numbers;
+    });
+    // Only what is in the page knows where its lines end.
+    this.root.append(part);
+    event.clipboardData.setData('text/plain', part.innerText.replaceAll('\u2060', '').trim() + this.#notes(cited));
+    part.remove();
+    event.preventDefault();
+  }
+}
+
+const FONT = 'var(--cite-font,system-ui,sans-serif)';
+const ACCENT = 'var(--cite-accent,light-dark(#0b57d0,#9ec1ff))';
+const MUTED = 'var(--cite-muted,light-dark(#59616c,#a5adb8))';
+const FAINT = 'light-dark(#e9edf3,#333a45)';
+const PAPER = 'var(--cite-card-bg,light-dark(#fff,#1e2228));box-shadow:0 8px 28px rgb(0 0 0/.18)';
+
+const CHIP = sheet(`
+.cite-chip{position:relative;margin:0 .15em;padding:.1em .42em;border-radius:1em;font:500 .72em/1 ${FONT};vertical-align:.28em;white-space:nowrap;text-decoration:none;color:var(--cite-chip-fg,${ACCENT});background:var(--cite-chip-bg,light-dark(#e6eefc,#26344c));cursor:pointer}
+.cite-chip::after{content:"";position:absolute;inset:50% auto auto 50%;min-width:24px;width:100%;height:24px;transform:translate(-50%,-50%)}
+.cite-chip.waits{color:${MUTED};background:${FAINT};cursor:default}
+.cite-chip:not(.waits):is(:hover,[aria-expanded=true]){color:light-dark(#fff,#10151d);background:${ACCENT}}
+.cite-chip:focus-visible{outline:2px solid ${ACCENT};outline-offset:2px}
+@media(forced-colors:active){.cite-chip{outline:1px solid}}
+`);
+
+const BASE = sheet(`
+:host{--_b:var(--cite-border,light-dark(#d9dee5,#3a4049));--_r:var(--cite-radius,10px);color:var(--cite-fg,light-dark(#1b1f24,#e7eaee));font-family:${FONT};line-height:1.6;overflow-wrap:anywhere}
+:host([hidden]),:empty:is(p){display:none}
+a{color:${ACCENT}}
+.title,.snippet{display:-webkit-box;-webkit-line-clamp:2;-webkit-box-orient:vertical;overflow:hidden}
+.title{color:inherit;font-weight:600;text-decoration:none}
+a.title:hover{text-decoration:underline}
+.site,.snippet,.note{color:${MUTED};font-size:.9em}
+.icon{flex:none;display:grid;place-items:center;width:2.2em;height:2.2em;border-radius:.5em;background:${FAINT};font-size:.8em;font-weight:600;overflow:hidden}
+.icon img{width:100%}
+button,summary,.button{box-sizing:border-box;min-width:24px;min-height:28px;padding:.2em .7em;border:1px solid var(--_b);border-radius:.5em;background:none;color:inherit;font:inherit;font-size:.9em;text-decoration:none;cursor:pointer}
+:is(button,summary,.button):hover,[aria-pressed=true]{border-color:currentcolor;color:${ACCENT}}
+:focus-visible{outline:2px solid ${ACCENT};outline-offset:2px}
+`);
+
+const CARD = sheet(`
+:host{position:fixed;inset:auto;box-sizing:border-box;width:340px;max-width:calc(100vw - 16px);margin:0;padding:14px;border:1px solid var(--_b);border-radius:var(--_r);font-size:14px;overflow:visible;background:${PAPER}}
+.head,.foot,.turn{display:flex;gap:10px}
+.head>div{flex:1;min-width:0}
+.snippet{-webkit-line-clamp:3;margin:.6em 0 0}
+.foot,.turn{align-items:center;gap:8px}
+.foot{margin-top:12px}
+.turn{margin-left:auto}
+.close{border:0}
+:host(.sheet){inset:auto 0 0!important;width:100%;max-width:none;padding:18px;padding-bottom:calc(18px + env(safe-area-inset-bottom));border-radius:16px 16px 0 0;font-size:16px}
+:host(.sheet) :is(button,.button){min-width:44px;min-height:44px;padding:.5em 1em}
+@media(prefers-reduced-motion:no-preference){:host(:popover-open){animation:in .14s ease-out}}
+@keyframes in{from{opacity:0;transform:translateY(4px)}}
+`);
+
+const LIST = sheet(`
+:host{display:block;font-size:14px}
+.bar{display:flex;flex-wrap:wrap;gap:8px;align-items:center}
+.count{margin-right:auto;padding:0 .6em;border-radius:1em;background:${FAINT};font-size:.9em}
+.note{margin:.7em 0}
+q{quotes:none}
+ol{list-style:none;margin:.4em 0 0;padding:0}
+li{display:flex;gap:10px;padding:9px 8px;border-radius:var(--_r)}
+li.marked{background:light-dark(#edf3fd,#222d40)}
+li>div{min-width:0}
+.number{min-width:1.4em;text-align:right;color:${MUTED};font-variant-numeric:tabular-nums}
+details{position:relative}
+summary{list-style:none}
+details>div{position:absolute;right:0;z-index:2;display:grid;min-width:9em;margin-top:4px;padding:5px;border:1px solid var(--_b);border-radius:var(--_r);background:${PAPER}}
+details button{border:0;text-align:left}
+`);
+
+const ANSWER = sheet(`
+:host{display:block}
+.answer{line-break:strict}
+.answer>div{display:contents}
+.plain{white-space:pre-wrap}
+:is(p,ul,ol,pre,blockquote,table,h1,h2,h3,h4,h5,h6){margin:0 0 .8em}
+:is(h1,h2,h3,h4,h5,h6){margin-top:1.1em;font-size:1.15em;line-height:1.35}
+h1{font-size:1.35em}
+:is(ul,ol){padding-left:1.5em}
+pre,table{overflow:auto}
+pre{padding:.8em 1em;border:1px solid var(--_b);border-radius:var(--_r)}
+code{font:.92em ui-monospace,Menlo,Consolas,monospace}
+blockquote{padding-left:1em;border-left:3px solid var(--_b)}
+table{display:block;border-collapse:collapse}
+:is(th,td){padding:.35em .7em;border:1px solid var(--_b);text-align:left}
+:lang(zh) :is(em,i){font-style:normal;text-emphasis:filled}
+.error{padding:.5em .8em;border-left:3px solid;color:light-dark(#8c1d18,#ffb4ab)}
+.hidden{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
+cite-list{margin-top:1em}
+`);
+
+for (const [name, element] of Object.entries({ 'cite-card': Card, 'cite-list': CiteList, 'cite-answer': CiteAnswer }))
+  if (!customElements.get(name)) customElements.define(name, element);

@@ -70,15 +70,21 @@ fn configuration(args: &Args, upstream: &str) -> String {
     let doubao = "request = \"template\"\npath = \"/chat/completion\"\n\
                   template = '{\"messages\":[{\"content\":\"{{query}}\"}]}'";
     let lexiang = "request = \"lexiang\"";
-    for (name, provider, model, request) in [
-        ("doubao", "doubao", "doubao-demo", doubao),
-        ("tencent", "tencent", "lexiang-demo", lexiang),
-        ("doubao-en", "auto", "doubao-demo-en", doubao),
-        ("openai", "openai", "openai-demo", ""),
+    for (name, provider, model, request, question) in [
+        ("doubao", "doubao", "doubao-demo", doubao, "常州比较好的小程序开发公司"),
+        ("tencent", "tencent", "lexiang-demo", lexiang, "设备报修怎样变成工单，派单规则怎么设？"),
+        (
+            "doubao-en",
+            "auto",
+            "doubao-demo-en",
+            doubao,
+            "What should I check before installing a heat pump in a cold climate?",
+        ),
+        ("openai", "openai", "openai-demo", "", "Does a heat pump work below freezing?"),
     ] {
         toml += &format!(
             "[[routes]]\nname = \"{name}\"\nprefix = \"/{name}\"\nupstream = \"{upstream}/{name}\"\n\
-             provider = \"{provider}\"\nlink_base = \"https://lexiangla.com\"\n\
+             provider = \"{provider}\"\nlink_base = \"https://lexiangla.com\"\nquestions = [\"{question}\"]\n\
              [routes.openai]\nmodels = [\"{model}\"]\n{request}\n"
         );
     }

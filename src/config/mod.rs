@@ -14,6 +14,7 @@ mod input;
 mod layer;
 mod load;
 mod mapping;
+mod questions;
 mod resolve;
 mod route;
 mod rules;
@@ -153,6 +154,8 @@ pub struct Route {
     pub inject: Inject,
     pub emit_empty: bool,
     pub supplement: Arc<Supplementing>,
+    /// What the console offers to ask.
+    pub questions: Vec<String>,
     /// The OpenAI requests that it answers; `None`: only what comes under its prefix.
     pub mapping: Option<Mapping>,
     pub request_headers: HeaderRules,

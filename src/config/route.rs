@@ -9,6 +9,7 @@ use super::{
     error::{ConfigError, Place},
     layer::{Settings, Table},
     mapping,
+    questions::questions,
     resolve::Reader,
     supplement::{self, Service},
     url_check,
@@ -30,6 +31,7 @@ pub(super) const KEYS: &[&str] = &[
     "supplement_query",
     "supplement_event_type",
     "max_wait_ms",
+    "questions",
     mapping::MODELS,
     mapping::REQUEST,
     mapping::PATH,
@@ -118,6 +120,7 @@ pub(super) fn resolve(
         let emit_empty = reader.optional("emit_empty", check::boolean);
         let supplement = supplement::resolve(&mut reader, search);
         let link_base = reader.optional("link_base", url_check::http_url);
+        let questions = reader.optional("questions", questions).unwrap_or_default();
         let mapping = mapping::resolve(&mut reader, &table.place);
         let request_headers = header_rules(&mut reader, "request_headers.remove", "request_headers.set");
         let response_headers = header_rules(&mut reader, "response_headers.remove", "response_headers.set");
@@ -158,6 +161,7 @@ pub(super) fn resolve(
                 inject,
                 emit_empty,
                 supplement,
+                questions,
                 mapping,
                 request_headers,
                 response_headers,

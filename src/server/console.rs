@@ -1,6 +1,7 @@
 //! The console and the drop-in component: files that were built in, and what the console asks beside the API.
 
 mod coding;
+pub mod told;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
@@ -14,6 +15,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
                       connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 const COMPONENT: &str = "/component.js";
 const BELOW: &str = "/console/";
+const ROUTES: &str = "/console/routes";
 
 /// One file, as it is and compressed; empty where that would not make it smaller.
 struct File {
@@ -27,6 +29,11 @@ struct File {
 }
 
 static FILES: &[File] = include!(concat!(env!("OUT_DIR"), "/web.rs"));
+
+/// Is it what the console asks of us, as a tenant?
+pub fn is_asked(app: &App, path: &str) -> bool {
+    app.config.console && path == ROUTES
+}
 
 /// Answers a path of the console's; `None` for any other. No key is needed for what anybody can read in our sources.
 pub fn answer<B>(app: &App, request: &Request<B>) -> Option<Response<AnyBody>> {

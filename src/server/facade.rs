@@ -164,7 +164,7 @@ async fn chat(
         copy.add(if route.supplement.query.is_some() { &mapped } else { &bytes });
         copy.end();
     }
-    let own = match mapped {
+    let body = match mapped {
         Cow::Borrowed(_) => Own::new(bytes.clone(), share),
         Cow::Owned(mapped) => {
             let share = Share::of(&app.budget, mapped.len());
@@ -180,23 +180,25 @@ async fn chat(
     let task = relay::task_of(&mut head.headers);
     of_the_body(&mut head.headers, &mapping.to);
     upstream::request_headers(&mut head.headers, relay::is_trusted(app, peer.ip()), &route.request_headers);
-    let mut outgoing = Request::new(Outgoing::Own(own));
+    let mut outgoing = Request::new(Outgoing::Own(body));
     *outgoing.method_mut() = Method::POST;
     *outgoing.uri_mut() = target;
     *outgoing.headers_mut() = head.headers;
 
     let answer = relay::send(app, route, outgoing, &AtomicBool::new(false), &mut watch).await?;
     let failed = answer.status().as_u16() >= 400;
+    let own = stream && wants.native;
     let mut answer = Answer::new(route, answer);
     if failed {
         let response = answer.tapped(app, route, watch, wants, task);
-        return Ok(foreign::error(response.map(|body| AnyBody::Relayed(app.stalls.guard(body)))).await);
+        let response = response.map(|body| AnyBody::Relayed(app.stalls.guard(body)));
+        return Ok(if own { response } else { foreign::error(response).await });
     }
     answer.look(app, route, true);
     let host = route.upstream.host_str().unwrap_or_default();
-    let manner =
-        manner(&mapping.to, wants.manner, stream, &answer).map_err(|what| Problem::upstream_answer(host, &what))?;
-    let settles = manner.form == Form::Whole || answer.readable == Some(Readable::Whole);
+    let manner = manner(&mapping.to, wants.manner, stream, own, &answer)
+        .map_err(|what| Problem::upstream_answer(host, &what))?;
+    let settles = !own && (manner.form == Form::Whole || answer.readable == Some(Readable::Whole));
     let mut response = answer.tapped(app, route, watch, Wants { manner, ..wants }, task);
     response.body_mut().pipeline_mut().name_model(&model);
     if settles {
@@ -225,17 +227,19 @@ fn of_the_body(headers: &mut HeaderMap, to: &To) {
 }
 
 /// How the client is spoken to. An upstream that speaks OpenAI's dialect is not told again in other words: what it
-/// says beyond ours (tools, log probabilities, several choices) would be lost. An error says what came instead.
-fn manner(to: &To, asked: Manner, stream: bool, answer: &Answer) -> Result<Manner, String> {
+/// says beyond ours (tools, log probabilities, several choices) would be lost; nor is any other (`own`) to a client that
+/// asks for its own words. An error says what came instead.
+fn manner(to: &To, asked: Manner, stream: bool, own: bool, answer: &Answer) -> Result<Manner, String> {
     let profile = if asked.profile == Profile::Native { Profile::OpenAi } else { asked.profile };
     let same = matches!(to, To::OpenAi) && profile == Profile::OpenAi;
     let native = |form| Ok(Manner { profile: Profile::Native, form, ..asked });
     match answer.readable {
+        Some(_) if own => native(Form::Stream),
         Some(Readable::Stream) if same && stream => native(Form::Stream),
         Some(Readable::Whole) if same => native(Form::Whole),
         Some(_) => Ok(Manner { profile, form: if stream { Form::Stream } else { profile.form_of_whole() }, ..asked }),
         None if answer.head.status != StatusCode::OK => Err(format!("status {}", answer.head.status.as_u16())),
-        None if same => native(Form::Stream),
+        None if same || own => native(Form::Stream),
         None => Err("something that is neither an event stream nor JSON".to_owned()),
     }
 }

@@ -110,6 +110,7 @@ impl App {
             started: jiff::Timestamp::now().as_second(),
             normalizing: Semaphore::new(normalize::MAX_AT_ONCE),
             api: citations::router(app.clone())
+                .merge(console::told::router(app.clone()))
                 .merge(normalize::router(app.clone()))
                 .merge(render::router(app.clone()))
                 .merge(search::router(app.clone()))
@@ -149,11 +150,11 @@ impl App {
         if let Some(response) = ops::answer(&self, path, request.method()) {
             return response;
         }
+        if is_api(path) || console::is_asked(&self, path) {
+            return self.api(request).await;
+        }
         if let Some(response) = console::answer(&self, &request) {
             return response;
-        }
-        if is_api(path) {
-            return self.api(request).await;
         }
         let routes = self.routes();
         if facade::answers(&routes, path) {

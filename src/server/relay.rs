@@ -202,7 +202,7 @@ impl Answer {
             // There will be no record for it.
             watch.records.search = None;
         }
-        let Wants { inject, manner } = wants;
+        let Wants { inject, manner, .. } = wants;
         let nonce = uuid::Uuid::new_v4().simple().to_string();
         let context = readable.filter(|_| !head_only).map(|_| Context {
             route: route.name.clone(),

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use http::{HeaderMap, header::HeaderName};
 
 use super::problem::Problem;
-use crate::config::{Inject, Manner, Route};
+use crate::config::{Inject, Manner, Profile, Route};
 
 const INJECT: HeaderName = HeaderName::from_static("x-citetap-inject");
 const PROFILE: HeaderName = HeaderName::from_static("x-citetap-profile");
@@ -16,28 +16,21 @@ const MARKERS: HeaderName = HeaderName::from_static("x-citetap-markers");
 pub struct Wants {
     pub inject: Inject,
     pub manner: Manner,
+    /// The request says itself that it wants the upstream's own dialect.
+    pub native: bool,
 }
 
 impl Wants {
     pub fn of(headers: &HeaderMap, route: &Route) -> Result<Self, Problem> {
         let Route { inject, manner, .. } = route;
+        let profile =
+            asked(headers, &PROFILE, manner.profile, "x-citetap-profile is native, openai, ai-sdk or open-webui")?;
+        let markers =
+            asked(headers, &MARKERS, manner.markers, "x-citetap-markers is keep, link, sup, footnote or strip")?;
         Ok(Self {
             inject: asked(headers, &INJECT, *inject, "x-citetap-inject is final, live or off")?,
-            manner: Manner {
-                profile: asked(
-                    headers,
-                    &PROFILE,
-                    manner.profile,
-                    "x-citetap-profile is native, openai, ai-sdk or open-webui",
-                )?,
-                markers: asked(
-                    headers,
-                    &MARKERS,
-                    manner.markers,
-                    "x-citetap-markers is keep, link, sup, footnote or strip",
-                )?,
-                ..*manner
-            },
+            manner: Manner { profile, markers, ..*manner },
+            native: profile == Profile::Native && headers.contains_key(&PROFILE),
         })
     }
 }

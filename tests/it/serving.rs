@@ -64,6 +64,9 @@ async fn the_demo_prints_lines_that_work_as_pasted() {
     }
     let english = the_record(&shell(lines[6]));
     assert!(english.stored && !english.citations.is_empty());
+    let told = demo.get("/console/routes").await.json().await;
+    let routes = told["routes"].as_array().unwrap();
+    assert!(routes.len() == 4 && routes.iter().all(|route| route["questions"][0].is_string()), "{told}");
     let all: Value = serde_json::from_slice(&shell(lines[7])).unwrap();
     assert_eq!(all["items"].as_array().unwrap().len(), 4);
     assert!(dir.path().join("citetap-demo.db").exists(), "the store it speaks of");

@@ -1,6 +1,6 @@
 use std::{fs, path::Path};
 
-use super::{super::*, errors_of, only};
+use super::{super::*, errors_of, only, shown};
 
 fn routes(text: &str) -> Result<Loaded, ConfigErrors> {
     from_toml(text, Path::new("/"))
@@ -196,4 +196,21 @@ fn words_that_are_none_of_ours_are_refused() {
         "citetap.toml:5:10: routes.inject = \"finl\": expected \"final\", \"live\" or \"off\"; did you mean \"final\"?"
     );
     assert_eq!(with("emit_empty = \"yes\""), "citetap.toml:5:14: routes.emit_empty = \"yes\": expected true or false");
+}
+
+#[test]
+fn questions() {
+    let with = |questions: &str| routes(&route("a", "/", &format!("questions = {questions}")));
+    let loaded = with(r#"["What is new?", " 有什么新闻？ "]"#).unwrap();
+    assert_eq!(loaded.config.routes[0].questions, ["What is new?", "有什么新闻？"]);
+    assert_eq!(shown(&loaded, "routes.a.questions").0, "[What is new?,  有什么新闻？ ]");
+    assert!(routes(&route("a", "/", "")).unwrap().config.routes[0].questions.is_empty());
+
+    let list = |count: usize, len: usize| format!("{:?}", vec!["问".repeat(len); count]);
+    assert!(with(&list(16, 500)).is_ok());
+    assert!(only(with(&list(17, 1))).ends_with("questions = an array: expected 16 questions at most"));
+    for bad in [list(1, 501), list(1, 0), "[7]".to_owned(), "[\" \"]".to_owned()] {
+        assert!(only(with(&bad)).ends_with("expected a question of 1 to 500 characters"), "{bad}");
+    }
+    assert!(only(with("\"What?\"")).contains("expected an array"));
 }

@@ -1,3 +1,4 @@
 //! The console: its files, and what it asks.
 
 mod files;
+mod routes;

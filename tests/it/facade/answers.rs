@@ -119,12 +119,43 @@ async fn an_openai_upstreams_own_words_pass_as_they_came() {
 #[tokio::test]
 async fn headers_choose_the_manner_here_too() {
     let (_upstream, proxy) = facade(vec![(LEXIANG, Script::sse(tencent::answer("m-3")))], "").await;
-    let native = chat_with(&proxy, &[("x-citetap-profile", "native")], asking("lexiang", true)).await.whole().await;
-    assert_eq!(text(&chunks(&native)), "第一句[1]。", "whoever asks in OpenAI's dialect is answered in it");
+    let bare = chat_with(&proxy, &[("x-citetap-markers", "strip")], asking("lexiang", true)).await.whole().await;
+    assert_eq!(text(&chunks(&bare)), "第一句。");
     let off = chat_with(&proxy, &[("x-citetap-inject", "off")], asking("lexiang", false)).await.json().await;
     assert_eq!(off["choices"][0]["message"].get("annotations"), None);
     assert_eq!(off.get("citetap"), None);
     assert_eq!(proxy.stored("m-3").await.citations.len(), 2, "kept all the same");
+}
+
+/// For whoever reads the upstream's dialect, and asks in OpenAI's because it is the same for all upstreams.
+#[tokio::test]
+async fn who_says_native_gets_the_upstreams_own_stream_byte_for_byte() {
+    let answer = tencent::answer("m-9");
+    let (_upstream, proxy) = facade(vec![(LEXIANG, Script::sse(answer.clone()))], "").await;
+    let native = [("x-citetap-profile", "native")];
+    let whole = chat_with(&proxy, &native, asking("lexiang", true)).await.whole().await;
+    assert_eq!((whole.status.as_u16(), &whole.error), (200, &None));
+    let (theirs, ours) = whole.split();
+    assert_eq!(String::from_utf8(theirs).unwrap(), answer);
+    assert_eq!((ours.len(), ours[0].stored, ours[0].model.as_deref()), (1, true, Some("lexiang")));
+    assert_eq!(Some(ours[0].nonce.as_str()), whole.header("x-citetap-nonce"));
+
+    let document = chat_with(&proxy, &native, asking("lexiang", false)).await.json().await;
+    assert_eq!(document["object"], "chat.completion", "one document is told as ever");
+    let unsaid = chat(&proxy, asking("lexiang", true)).await.whole().await;
+    assert_eq!(text(&chunks(&unsaid)), "第一句[1]。", "a route's own `native` is not the client's word");
+}
+
+#[tokio::test]
+async fn who_says_native_gets_documents_and_errors_as_they_came() {
+    let document = std::fs::read_to_string(crate::support::fixtures().join("tencent/whole.json")).unwrap();
+    let failed = Script::json(r#"{"code":7,"msg":"no"}"#).status(http::StatusCode::BAD_REQUEST);
+    let (_upstream, proxy) = facade(vec![(LEXIANG, Script::json(document.clone()).then(failed))], "").await;
+    let native = [("x-citetap-profile", "native")];
+    let whole = chat_with(&proxy, &native, asking("lexiang", true)).await.whole().await;
+    assert_eq!((whole.status.as_u16(), whole.text()), (200, document));
+    let failed = chat_with(&proxy, &native, asking("lexiang", true)).await.whole().await;
+    assert_eq!((failed.status.as_u16(), failed.text().as_str()), (400, r#"{"code":7,"msg":"no"}"#));
 }
 
 #[tokio::test]

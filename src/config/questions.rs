@@ -1,0 +1,24 @@
+//! `questions` of a route: what the console offers to ask it.
+
+use super::{
+    check::{self, Checked},
+    value::Entry,
+};
+
+/// More would be a list to read, not an offer.
+const MAX_QUESTIONS: usize = 16;
+/// Characters of one.
+const MAX_QUESTION: usize = 500;
+
+pub(super) fn questions(entry: &Entry) -> Checked<Vec<String>> {
+    let questions = check::list(entry, &format!("expected a question of 1 to {MAX_QUESTION} characters"), question)?;
+    if questions.len() > MAX_QUESTIONS {
+        return Err(format!("expected {MAX_QUESTIONS} questions at most"));
+    }
+    Ok(questions)
+}
+
+fn question(text: &str) -> Option<String> {
+    let text = text.trim();
+    (1..=MAX_QUESTION).contains(&text.chars().count()).then(|| text.to_owned())
+}

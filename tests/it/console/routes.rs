@@ -1,0 +1,54 @@
+//! `GET /console/routes`: what can be asked, and by whom.
+
+use http::Method;
+use serde_json::json;
+
+use crate::{
+    api::tenants,
+    net::{Client, Proxy, config, request, route},
+};
+
+fn two(questions: &str) -> String {
+    route("kb", "http://secret.example:81/path")
+        + &format!("provider = \"tencent\"\ninject = \"live\"\nquestions = {questions}\n")
+        + "[routes.openai]\nmodels = [\"a\", \"b\"]\n[routes.request_headers]\nset = { x-key = \"hidden\" }\n"
+        + &route("plain", "http://127.0.0.1:1")
+        + "profile = \"ai-sdk\"\nmarkers = \"link\"\n"
+}
+
+#[tokio::test]
+async fn what_a_route_is_and_what_to_ask_it_but_not_where_it_leads() {
+    let proxy = Proxy::start(&two(r#"["什么是热泵？"]"#)).await;
+    let answer = proxy.get("/console/routes").await;
+    assert_eq!((answer.status.as_u16(), answer.header("content-type")), (200, Some("application/json")));
+    assert_eq!(answer.header("cache-control"), Some("no-store"));
+    let told = answer.json().await;
+    assert_eq!(
+        told,
+        json!({"tenant": "default", "keys": false, "routes": [
+            {"name": "plain", "prefix": "/plain", "provider": "auto", "profile": "ai-sdk", "markers": "link",
+             "inject": "final", "models": [], "questions": []},
+            {"name": "kb", "prefix": "/kb", "provider": "tencent", "profile": "native", "markers": "keep",
+             "inject": "live", "models": ["a", "b"], "questions": ["什么是热泵？"]},
+        ]})
+    );
+    proxy.app.set_routes(config(&two(r#"["What now?"]"#)).routes);
+    let told = proxy.get("/console/routes").await.json().await;
+    assert_eq!(told["routes"][1]["questions"], json!(["What now?"]), "new routes are told");
+    proxy.post("/console/routes", "{}").await.is_problem(405, "method-not-allowed").await;
+}
+
+#[tokio::test]
+async fn where_keys_are_needed_only_their_owners_are_told() {
+    let (_upstream, proxy) = tenants::two().await;
+    for key in [&[][..], &[("x-citetap-key", "gamma-key")]] {
+        let answer = Client::h1(proxy.addr).await.send(request(Method::GET, "/console/routes", key, "")).await;
+        answer.is_problem(401, "unauthorized").await;
+    }
+    let answer = Client::h1(proxy.addr).await.send(request(Method::GET, "/console/routes", tenants::BETA, "")).await;
+    let told = answer.json().await;
+    assert_eq!(
+        (&told["tenant"], &told["keys"], &told["routes"][0]["name"]),
+        (&json!("beta"), &json!(true), &json!("chat"))
+    );
+}

@@ -1,12 +1,4 @@
-// @ts-check
-/**
- * citetap's drop-in component, in one file without dependencies. What it offers is told in types.d.ts.
- *
- * Titles, excerpts and URLs are strangers' text: they are set as text, and only http and https become links. The one
- * thing that is parsed as HTML is what citetap's `/render` made, which is cleaned there.
- *
- * @import * as T from './types.d.ts'
- */
+/** Told in types.d.ts. Strangers' text stays text. @import * as T from './types.d.ts' */
 
 /** @type {typeof T.readStream} */
 export async function* readStream(response, { onFrame } = {}) {
@@ -14,7 +6,9 @@ export async function* readStream(response, { onFrame } = {}) {
   const streamed = /^text\/event-stream/i.test(response.headers.get('content-type') ?? '');
   const state = { finished: false, failed: !response.ok, known: new Set() };
   try {
-    for await (const frame of streamed ? frames(response.body) : whole(response)) {
+    const raw = streamed ? '' : await response.text();
+    const whole = [{ raw, event: '', data: raw[0] === '{' ? raw : `{"error":"HTTP ${response.status}"}` }];
+    for await (const frame of streamed ? frames(response.body) : whole) {
       const json = parsed(frame.data);
       const record = [json?.citetap, json?.data, json?.citations, json].find((one) => one?.type === 'citations' && one.citations);
       frame.ours = record ? !nonce || record.nonce === nonce : /^: ?citetap/.test(frame.raw);
@@ -42,20 +36,13 @@ async function* frames(body) {
       const frame = { raw, event: '' };
       for (const line of raw.split(/\r\n|\n|\r/)) {
         const { 1: name, 2: text } = /** @type {any} */ (/^([^:]*):? ?(.*)/.exec(line));
-        frame[name] = name in frame && name === 'data' ? `${frame.data}\n${text}` : text;
+        frame[name] = frame[name] && name === 'data' ? `${frame.data}\n${text}` : text;
       }
       yield frame;
     }
   }
 }
 
-/** @returns {AsyncGenerator<any>} */
-async function* whole(response) {
-  const raw = await response.text();
-  yield { raw, event: '', data: raw[0] === '{' ? raw : `{"error":"HTTP ${response.status}"}` };
-}
-
-/** What a string has in JSON, or the value itself. */
 function parsed(value) {
   try {
     return typeof value === 'string' ? JSON.parse(value) : value;
@@ -66,7 +53,7 @@ function parsed(value) {
 
 const words = (...values) => values.find((value) => typeof value === 'string' && value) ?? '';
 
-/** What a frame says, in any dialect: none has the keys of another. @returns {T.StreamEvent[]} */
+/** Any dialect. @returns {T.StreamEvent[]} */
 function said(event, json, state) {
   const out = [];
   const text = (text, thinking = false) => {
@@ -83,7 +70,7 @@ function said(event, json, state) {
     state.failed = true;
     const code = error.code ?? error.error_code ?? error.status;
     const message = words(error, error.detail, error.message, error.msg, error.error_msg, error.errorText);
-    out.push({ type: 'error', message, ...(code && { code: `${code}` }) });
+    out.push({ type: 'error', message, code: code && `${code}` });
   };
   const search = (content) => {
     const { queries, results, summary } = parsed(content?.search_query_result_block ?? content?.search_block) ?? content ?? {};
@@ -141,13 +128,12 @@ function said(event, json, state) {
     state.finished ||= json.event_type === 2003 || !!inner?.is_finish;
   } else if (event === 'SSE_REPLY_END') state.finished = true;
   else if (event === 'CHUNK_DELTA') text(json.text, state.thinking);
-  else if (json.type === 'text-delta') text(json.delta);
-  else if (json.type === 'reasoning-delta') text(json.delta, true);
-  else if (json.type === 'data-status') stage({ name: 'search', ...json.data, ...(json.data.stage && { name: json.data.stage }) });
+  else if (/-delta$/.test(json.type)) text(json.delta, json.type[0] === 'r');
+  else if (json.type === 'data-status') stage({ name: json.data.stage ?? 'search', ...json.data });
   else if (json.type === 'error') fault(json);
   else if (json.type === 'finish') state.finished = true;
   else if (json.detail || (json.code && words(json.message, json.msg))) fault(json);
-  // The other message in such streams is the user's own.
+  // The other messages are the user's own.
   else if (event !== 'FULL_MSG_NOTIFY' && json.meta?.user_type !== 1) {
     blocks(json.content);
     blocks(json.message);
@@ -183,25 +169,22 @@ const line = (citation) => joined(' ', `${heading(citation)}.`, about(citation),
 const kept = (record) => (record?.citations ?? []).filter(({ status }) => !status || status === 'ok');
 
 const WORDS = {
-  en: {
-    source: 'Source', sources: 'Sources', consulted: 'Consulted, not cited', searched: 'Searched for', open: 'Open', copy: 'Copy', copied: 'Copied', failed: 'Could not copy',
-    all: 'Copy all', scores: 'Scores', close: 'Close', previous: 'Previous', next: 'Next', plain: 'Plain text', relevance: 'relevance', freshness: 'freshness', authority: 'authority',
-    final: 'score', none: 'No sources', supplemental: 'from a search beside the answer', unknown: 'The sources could not be loaded', done: 'Answer complete. Sources:', cut: 'The answer broke off.',
-  },
-  zh: {
-    source: '来源', sources: '参考资料', consulted: '参考但未引用', searched: '搜索', open: '打开', copy: '复制', copied: '已复制', failed: '复制失败', all: '复制全部',
-    scores: '评分', close: '关闭', previous: '上一个', next: '下一个', plain: '纯文本', relevance: '相关', freshness: '时效', authority: '权威', final: '总分',
-    none: '没有来源', supplemental: '由回答之外的搜索找到', unknown: '无法加载来源', done: '回答完毕，来源数：', cut: '回答中断了。',
-  },
+  source: ['Source', '来源'], sources: ['Sources', '参考资料'], consulted: ['Consulted, not cited', '参考但未引用'], searched: ['Searched for', '搜索'],
+  open: ['Open', '打开'], copy: ['Copy', '复制'], all: ['Copy all', '复制全部'], copied: ['Copied', '已复制'], failed: ['Could not copy', '复制失败'],
+  plain: ['Plain text', '纯文本'], close: ['Close', '关闭'], previous: ['Previous', '上一个'], next: ['Next', '下一个'], scores: ['Scores', '评分'],
+  relevance: ['relevance', '相关'], freshness: ['freshness', '时效'], authority: ['authority', '权威'], final: ['score', '总分'], none: ['No sources', '没有来源'],
+  supplemental: ['found beside the answer', '在回答之外搜索到'], unknown: ['Could not load sources', '无法加载来源'],
+  done: ['Answer complete. Sources:', '回答完毕，来源数：'], cut: ['The answer broke off.', '回答中断了。'],
 };
 
 function wordsFor(node) {
   let at = node;
   while (at && !at.lang) at = at.parentElement ?? at.getRootNode().host;
-  return /^zh/i.test(at?.lang ?? navigator.language) ? WORDS.zh : WORDS.en;
+  const zh = Number(/^zh/i.test(at?.lang ?? navigator.language));
+  return (key) => WORDS[key]?.[zh];
 }
 
-/** An element. Its class is its part as well, `on…` are listeners, and what is empty is left out. @returns {any} */
+/** An element, whose class is its part as well. @returns {any} */
 function h(name, attributes = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -227,72 +210,61 @@ const link = (citation, attributes, text) => {
 };
 
 function icon(citation, icons) {
-  const letter = h('span', { class: 'icon', 'aria-hidden': 'true' }, (site(citation).replace(/^www\./, '') || heading(citation))[0].toUpperCase());
+  const letter = h('span', { class: 'icon', 'aria-hidden': 'true' }, (site(citation) || heading(citation))[0].toUpperCase());
   const src = icons && linkable(citation.iconUrl);
   if (src) h('img', { alt: '', referrerpolicy: 'no-referrer', src, onload: ({ target }) => letter.replaceChildren(target) });
   return letter;
 }
 
 function copying(w, label, text) {
-  const copy = async () => {
-    const copied = await text();
-    if (navigator.clipboard) return navigator.clipboard.writeText(copied);
-    // A page that is not secure has no clipboard.
-    const area = h('textarea', {}, copied);
-    document.body.append(area);
-    area.select();
-    document.execCommand('copy');
-    area.remove();
+  const onclick = async ({ target }) => {
+    try {
+      await navigator.clipboard.writeText(await text());
+      target.textContent = w('copied');
+    } catch {
+      target.textContent = w('failed');
+    }
+    setTimeout(() => (target.textContent = label), 1500);
   };
-  const tell = async (words) => {
-    button.textContent = words;
-    await new Promise((wake) => setTimeout(wake, 1500));
-    button.textContent = label;
-  };
-  const button = h('button', { class: 'button', onclick: () => copy().then(() => tell(w.copied), () => tell(w.failed)) }, label);
-  return button;
+  return h('button', { class: 'button', onclick }, label);
 }
 
-/** Makes one element into another. What is the same is left standing: focus, selection and open cards stay. */
+/** Keeps focus, selection and open card. */
 function become(old, fresh) {
-  // What the card sets stays.
-  for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name) && !/^aria-[ec]/.test(name)) old.removeAttribute(name);
-  for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  for (const { name } of [...old.attributes]) if (!/^aria-[ec]/.test(name) && !fresh.hasAttribute(name)) old.removeAttribute(name);
+  for (const { name, value } of fresh.attributes) old.setAttribute(name, value);
   morph(old, fresh);
 }
 
 function morph(from, to) {
+  const nodes = [...to.childNodes];
   let old = from.firstChild;
-  for (const node of [...to.childNodes]) {
+  for (const node of nodes) {
     const next = old?.nextSibling;
     if (!old) from.append(node);
-    else if (!old.isEqualNode(node)) {
-      if (old.localName && old.localName === node.localName) become(old, node);
-      else old.replaceWith(node);
-    }
+    else if (old.localName && old.localName === node.localName) old.isEqualNode(node) || become(old, node);
+    else old.replaceWith(node);
     old = next;
   }
-  while (old) {
-    const next = old.nextSibling;
-    old.remove();
-    old = next;
-  }
+  while (from.childNodes.length > nodes.length) from.lastChild.remove();
 }
 
-/** A chip; while it has no sources it is a number that waits for them. */
+const numbersOf = (chip) => chip?.dataset.cite.split(' ').map(Number) ?? [];
+
+/** Without sources it is a number that waits for them. */
 function newChip(numbers, citations, w, byName) {
   const [first] = citations;
   const label = (byName && first && site(first)) || numbers[0];
   const known = first && {
     ...(linkable(first.url) ? { href: first.url, ...LINK } : { role: 'button', tabindex: 0 }),
     'aria-haspopup': 'dialog',
-    'aria-label': citations.map((one) => joined(', ', `${w.source} ${one.number}: ${heading(one)}`, site(one))).join('; '),
+    'aria-label': citations.map((one) => joined(', ', `${w('source')} ${one.number}: ${heading(one)}`, site(one))).join('; '),
   };
   const more = numbers.length > 1 ? ` +${numbers.length - 1}` : '';
   return h('a', { class: first ? 'cite-chip' : 'cite-chip waits', 'data-cite': numbers.join(' '), ...known }, h('span', { 'aria-hidden': 'true' }, label + more));
 }
 
-/** Puts a chip where each `sup[data-citation]` stands, or several beside one another. No line breaks before a chip. */
+/** Neighbours become one, with no line break before it. */
 function chips(root, make) {
   const groups = [];
   let last;
@@ -308,7 +280,7 @@ function chips(root, make) {
     else groups.push((last = [one]));
   }
   for (const group of groups) {
-    group[0].holder.before('\u2060', make(group, [...new Set(group.map(({ number }) => number))]));
+    group[0].holder.before('\u2060', make(group, group.map(({ number }) => number)));
     for (const { holder } of group) holder.remove();
   }
 }
@@ -326,7 +298,6 @@ export function upgrade(root = document, { icons = false } = {}) {
   hover(scope, ({ cites }) => cites ?? [], () => icons);
 }
 
-/** Opens a card for the chips in a root: on hover after a moment, on focus, on the first tap. */
 function hover(root, find, icons) {
   if (root.cites) return;
   root.cites = true;
@@ -352,7 +323,7 @@ function hover(root, find, icons) {
     clearTimeout(timer);
     timer = setTimeout(() => card?.matches(':focus-within') || card?.chip?.matches(':focus-visible') || card?.hide(), 300);
   };
-  const on = (name, listener) => root.addEventListener(name, listener, name === 'pointerdown');
+  const on = (name, listener) => root.addEventListener(name, listener);
   on('pointerdown', ({ pointerType }) => (touch = pointerType === 'touch'));
   on('pointerover', (event) => {
     const chip = chipAt(event);
@@ -369,7 +340,7 @@ function hover(root, find, icons) {
   on('focusout', leave);
   on('click', (event) => {
     const chip = chipAt(event);
-    // The first tap shows, the second follows; a source without a link has its card only.
+    // The first tap shows, the second follows.
     if (!chip || (touch ? card?.chip === chip : chip.href)) return;
     event.preventDefault();
     open(chip);
@@ -385,7 +356,6 @@ function hover(root, find, icons) {
   });
 }
 
-/** A hover card, or a sheet at the bottom where one taps. */
 class Card extends HTMLElement {
   /** @type {any} */ chip = null;
   /** @type {any} */ root = this.attachShadow({ mode: 'open' });
@@ -409,7 +379,7 @@ class Card extends HTMLElement {
     this.#fill(citations, 0, icons);
     this.showPopover();
     this.#place();
-    for (const [name, listener] of Object.entries(this.#heard)) addEventListener(name, listener, true);
+    this.#listen(addEventListener);
   }
 
   hide() {
@@ -418,7 +388,11 @@ class Card extends HTMLElement {
     this.chip.removeAttribute('aria-controls');
     this.chip = null;
     if (this.isConnected) this.hidePopover();
-    for (const [name, listener] of Object.entries(this.#heard)) removeEventListener(name, listener, true);
+    this.#listen(removeEventListener);
+  }
+
+  #listen(how) {
+    for (const [name, listener] of Object.entries(this.#heard)) how(name, listener, true);
   }
 
   disconnectedCallback() {
@@ -443,10 +417,10 @@ class Card extends HTMLElement {
     };
     this.root.replaceChildren(
       h('div', { class: 'head' }, icon(citation, icons), h('div', {}, link(citation, { class: 'title' }, heading(citation)), h('div', { class: 'site' }, joined(' · ', `[${citation.number}]`, about(citation)))),
-        this.matches('.sheet') && h('button', { class: 'close', 'aria-label': w.close, onclick: () => this.#back() }, '×')),
+        this.matches('.sheet') && h('button', { class: 'close', 'aria-label': w('close'), onclick: () => this.#back() }, '×')),
       h('p', { class: 'snippet' }, citation.content),
-      h('div', { class: 'foot' }, linkable(citation.url) && link(citation, { class: 'button' }, w.open), copying(w, w.copy, () => line(citation)),
-        citations[1] && h('span', { class: 'turn' }, turn(-1, w.previous, '‹'), `${at + 1}/${citations.length}`, turn(1, w.next, '›'))),
+      h('div', { class: 'foot' }, linkable(citation.url) && link(citation, { class: 'button' }, w('open')), copying(w, w('copy'), () => line(citation)),
+        citations[1] && h('span', { class: 'turn' }, turn(-1, w('previous'), '‹'), `${at + 1}/${citations.length}`, turn(1, w('next'), '›'))),
     );
   }
 
@@ -459,7 +433,7 @@ class Card extends HTMLElement {
     this.style.top = `${bottom + 8 + this.offsetHeight > clientHeight && above > 0 ? above : bottom + 8}px`;
   }
 
-  /** Closed, with the focus where it came from; that focus does not open it again. */
+  /** Closed after the focus, which would open it again. */
   #back() {
     const { chip } = this;
     if (this.matches(':focus-within')) chip.focus();
@@ -471,13 +445,11 @@ class Card extends HTMLElement {
     const leaves = event.key === 'Tab' && this.root.activeElement === stops[event.shiftKey ? 0 : stops.length - 1];
     if (event.key === 'Escape') event.stopPropagation();
     else if (!leaves) return;
-    // Forwards it goes on from the chip.
-    else if (event.shiftKey) event.preventDefault();
+      else if (event.shiftKey) event.preventDefault();
     this.#back();
   }
 }
 
-/** What lists and answers share. */
 class Cited extends HTMLElement {
   headers = {};
   /** @type {T.CitationRecord | null} */ given = null;
@@ -488,6 +460,17 @@ class Cited extends HTMLElement {
     this.root.adoptedStyleSheets = [BASE, ...sheets];
   }
 
+  get record() {
+    return this.given;
+  }
+
+  set record(record) {
+    this.given = record;
+    this.shown();
+  }
+
+  shown() {}
+
   async call(path, init = {}) {
     const base = this.getAttribute('base')?.replace(/\/?$/, '/') ?? import.meta.url;
     const response = await fetch(new URL(path, new URL(base, document.baseURI)), { ...init, headers: this.headers });
@@ -497,48 +480,38 @@ class Cited extends HTMLElement {
 }
 
 export class CiteList extends Cited {
-  static observedAttributes = ['message', 'lang', 'icons'];
+  static observedAttributes = ['message'];
   #scored = false;
 
   constructor() {
     super(LIST);
   }
 
-  attributeChangedCallback(name) {
-    if (name === 'message') queueMicrotask(() => this.load());
-    else this.#show();
+  attributeChangedCallback() {
+    queueMicrotask(() => this.load());
   }
 
   connectedCallback() {
-    this.#show();
+    this.shown();
   }
 
-  get record() {
-    return this.given;
-  }
-
-  set record(record) {
-    this.given = record;
-    this.#show();
-  }
-
-  #path(id, provider, query) {
-    return `citations/${encodeURIComponent(id)}?${new URLSearchParams({ ...query, ...(provider && { provider }) })}`;
+  #get(id, provider, query) {
+    return this.call(`citations/${encodeURIComponent(id)}?${query}${provider ? `&provider=${encodeURIComponent(provider)}` : ''}`);
   }
 
   async load() {
     const message = this.getAttribute('message');
-    const record = await this.call(this.#path(message, this.getAttribute('provider'), { wait: 30, format: 'json' })).then((answer) => answer.json(), () => null);
+    const record = await this.#get(message, this.getAttribute('provider'), 'format=json&wait=30').then((answer) => answer.json(), () => null);
     if (message !== this.getAttribute('message')) return;
     this.record = record;
-    if (!record) this.root.replaceChildren(h('p', { class: 'note', role: 'status' }, wordsFor(this).unknown));
+    if (!record) this.root.replaceChildren(h('p', { class: 'note', role: 'status' }, wordsFor(this)('unknown')));
   }
 
   mark(citations) {
     for (const row of this.root.querySelectorAll('li')) row.classList.toggle('marked', citations.some(({ number }) => row.value === number));
   }
 
-  #show() {
+  shown() {
     const record = this.given;
     if (!record || !this.isConnected) return;
     const w = wordsFor(this);
@@ -547,26 +520,26 @@ export class CiteList extends Cited {
     const others = all.filter((citation) => !citation.cited);
     const score = () => {
       this.#scored = !this.#scored;
-      this.#show();
+      this.shown();
       this.root.querySelector('[aria-pressed]').focus();
     };
     const menu = h('details', {
       onfocusout: ({ relatedTarget }) => menu.contains(relatedTarget) || (menu.open = false),
       onkeydown: ({ key }) => key === 'Escape' && (menu.open = false),
-    }, h('summary', { class: 'button' }, w.all), h('div', {},
+    }, h('summary', { class: 'button' }, w('all')), h('div', {},
       copying(w, 'Markdown', () => all.map((one) => `${one.number}. [${heading(one).replace(/[\\[\]]/g, '\\$&')}](${linkable(one.url) && `<${one.url}>`}) ${about(one)}`).join('\n')),
-      copying(w, w.plain, () => all.map((one) => `[${one.number}] ${line(one)}`).join('\n')),
-      record.stored && copying(w, 'BibTeX', async () => (await this.call(this.#path(record.messageId, record.provider, { format: 'bibtex' }))).text()),
+      copying(w, w('plain'), () => all.map((one) => `[${one.number}] ${line(one)}`).join('\n')),
+      record.stored && copying(w, 'BibTeX', async () => (await this.#get(record.messageId, record.provider, 'format=bibtex')).text()),
       copying(w, 'JSON', () => JSON.stringify(record, null, 2)),
     ));
-    this.root.replaceChildren(all.length ? h('section', { class: 'list', 'aria-label': w.sources },
-      h('div', { class: 'bar' }, h('strong', {}, w.sources), h('span', { class: 'count' }, `${all.length}`),
-        all[0].scores && h('button', { class: 'button', 'aria-pressed': `${this.#scored}`, onclick: score }, w.scores), menu),
-      record.queries?.length && h('p', { class: 'note' }, `${w.searched}: `, record.queries.flatMap((query, at) => [at && ' · ', h('q', {}, query)])),
+    this.root.replaceChildren(all.length ? h('section', { class: 'list', 'aria-label': w('sources') },
+      h('div', { class: 'bar' }, h('strong', {}, w('sources')), h('span', { class: 'count' }, `${all.length}`),
+        all[0].scores && h('button', { class: 'button', 'aria-pressed': `${this.#scored}`, onclick: score }, w('scores')), menu),
+      record.queries?.length && h('p', { class: 'note' }, `${w('searched')}: `, record.queries.join(' · ')),
       this.#rows(w, cited),
-      cited.length && others.length && h('p', { class: 'note' }, `${w.consulted} (${others.length})`),
+      cited.length && others.length && h('p', { class: 'note' }, `${w('consulted')} (${others.length})`),
       this.#rows(w, others),
-    ) : record.complete ? h('p', { class: 'note' }, w.none) : '');
+    ) : record.complete ? h('p', { class: 'note' }, w('none')) : '');
   }
 
   #rows(w, citations) {
@@ -575,23 +548,21 @@ export class CiteList extends Cited {
       icon(citation, this.hasAttribute('icons')),
       h('div', {},
         link(citation, { class: 'title' }, heading(citation)),
-        h('div', { class: 'site' }, joined(' · ', about(citation), w[citation.origin])),
+        h('div', { class: 'site' }, joined(' · ', about(citation), w(citation.origin))),
         citation.content && h('div', { class: 'snippet' }, citation.content),
-        this.#scored && citation.scores && h('div', { class: 'site' }, ['final', 'relevance', 'freshness', 'authority'].map((name) => `${w[name]} ${citation.scores[name].toFixed(2)}`).join(' · ')),
+        this.#scored && citation.scores && h('div', { class: 'site' }, ['final', 'relevance', 'freshness', 'authority'].map((name) => `${w(name)} ${citation.scores[name].toFixed(2)}`).join(' · ')),
       ))));
   }
 }
 
 export class CiteAnswer extends Cited {
-  static observedAttributes = ['lang', 'chips'];
   /** @type {any} */ request;
   #text = '';
   /** Where the block begins that may still grow. */
   #from = 0;
-  #phase = 'idle';
-  #rendering = false;
+  #phase = '';
+  #rendering;
   #dirty = false;
-  /** There is no renderer. */
   #plainly = false;
   #abort = new AbortController();
   #byNumber = new Map();
@@ -605,19 +576,15 @@ export class CiteAnswer extends Cited {
   constructor() {
     super(CHIP, ANSWER);
     this.root.append(this.#body, this.#error, this.#status, this.#list);
-    hover(this.root, (chip) => this.#find(chip), () => this.hasAttribute('icons'));
-    const pair = ({ target }) => this.#list.mark(target.closest('.cite-chip') ? this.#find(target.closest('.cite-chip')) : []);
+    hover(this.root, (chip) => this.#find(numbersOf(chip)), () => this.hasAttribute('icons'));
+    const pair = ({ target }) => this.#list.mark(this.#find(numbersOf(target.closest('.cite-chip'))));
     for (const name of ['pointerover', 'focusin', 'focusout', 'pointerleave']) this.#body.addEventListener(name, pair);
     this.root.addEventListener('copy', (event) => this.#copied(event));
   }
 
   connectedCallback() {
-    if (this.hasAttribute('src')) queueMicrotask(() => this.#phase === 'idle' && this.start());
+    if (this.hasAttribute('src')) queueMicrotask(() => this.#phase || this.start());
     this.#render();
-  }
-
-  attributeChangedCallback() {
-    this.#refill();
   }
 
   disconnectedCallback() {
@@ -634,24 +601,15 @@ export class CiteAnswer extends Cited {
     this.finish();
   }
 
-  get record() {
-    return this.given;
-  }
-
-  set record(record) {
-    this.given = record;
+  shown() {
     this.#byNumber.clear();
-    for (const one of kept(record)) for (const alias of one.aliases ?? []) this.#byNumber.set(alias, one);
-    for (const one of kept(record)) this.#byNumber.set(one.number, one);
-    this.#refill();
+    for (const one of kept(this.given)) for (const alias of one.aliases ?? []) this.#byNumber.set(alias, one);
+    for (const one of kept(this.given)) this.#byNumber.set(one.number, one);
+    for (const chip of this.#body.querySelectorAll('.cite-chip')) become(chip, this.#chip(numbersOf(chip)));
     for (const name of ['base', 'icons', 'lang']) if (this.hasAttribute(name)) this.#list.setAttribute(name, this.getAttribute(name));
     this.#list.headers = this.headers;
-    if (!this.hasAttribute('nolist')) this.#list.record = record;
+    if (!this.hasAttribute('nolist')) this.#list.record = this.given;
     if (this.#phase === 'done') this.finish();
-  }
-
-  get markdown() {
-    return this.#text + this.#notes([...this.#byNumber.keys()]);
   }
 
   append(delta) {
@@ -663,13 +621,12 @@ export class CiteAnswer extends Cited {
   finish() {
     this.#phase = 'done';
     this.#body.ariaBusy = null;
-    this.#status.textContent = `${wordsFor(this).done} ${kept(this.given).length}`;
+    this.#status.textContent = `${wordsFor(this)('done')} ${kept(this.given).length}`;
     return this.#render();
   }
 
   async start() {
     this.stop();
-    this.#reset();
     const { signal } = (this.#abort = new AbortController());
     const asked = this.request ?? parsed(this.getAttribute('request'));
     const init = !asked || asked.method || asked.body ? asked : { method: 'POST', body: JSON.stringify(asked) };
@@ -697,7 +654,7 @@ export class CiteAnswer extends Cited {
     const say = (name, detail) => this.dispatchEvent(new CustomEvent(name, { bubbles: true, composed: true, detail }));
     if (event.type === 'text') this.append(event.text);
     else if (event.type === 'citations') this.record = event.record;
-    else if (event.type === 'error') this.#error.textContent = joined(' ', wordsFor(this).cut, event.message, event.code && `(${event.code})`);
+    else if (event.type === 'error') this.#error.textContent = joined(' ', wordsFor(this)('cut'), event.message, event.code && `(${event.code})`);
     say('cite-event', event);
     if (event.type === 'end') this.finish().then(() => say('cite-end', event));
   }
@@ -706,7 +663,7 @@ export class CiteAnswer extends Cited {
     this.#text = '';
     this.#from = 0;
     this.#plainly = false;
-    this.#phase = 'idle';
+    this.#phase = '';
     this.record = null;
     for (const one of [this.#settled, this.#open, this.#error, this.#list.root]) one.replaceChildren();
   }
@@ -717,28 +674,20 @@ export class CiteAnswer extends Cited {
     this.#status.textContent = '';
   }
 
-  #numbers(chip) {
-    return chip.dataset.cite.split(' ').map(Number);
-  }
-
-  #find(chip) {
-    return [...new Set(this.#numbers(chip).flatMap((number) => this.#byNumber.get(number) ?? []))];
+  #find(numbers) {
+    return [...new Set(numbers.flatMap((number) => this.#byNumber.get(number) ?? []))];
   }
 
   #chip(numbers) {
-    const chip = newChip(numbers, [], {});
-    return newChip(numbers, this.#find(chip), wordsFor(this), this.getAttribute('chips') === 'publisher');
+    return newChip(numbers, this.#find(numbers), wordsFor(this), this.getAttribute('chips') === 'publisher');
   }
 
-  #refill() {
-    for (const chip of this.#body.querySelectorAll('.cite-chip')) become(chip, this.#chip(this.#numbers(chip)));
-  }
-
-  /** One rendering at a time, and as often as the page keeps up with. */
-  async #render() {
+  #render() {
     this.#dirty = true;
-    if (this.#rendering) return;
-    this.#rendering = true;
+    return (this.#rendering ??= this.#renders());
+  }
+
+  async #renders() {
     while (this.#dirty && this.isConnected) {
       this.#dirty = false;
       const began = performance.now();
@@ -746,7 +695,7 @@ export class CiteAnswer extends Cited {
       const pause = Math.min(500, 60 + 3 * (performance.now() - began));
       if (this.#phase === 'streaming') await new Promise((wake) => setTimeout(wake, pause));
     }
-    this.#rendering = false;
+    this.#rendering = null;
   }
 
   async #part() {
@@ -798,7 +747,7 @@ export class CiteAnswer extends Cited {
     return `\n\n${joined('\n', ...notes)}`.trimEnd();
   }
 
-  /** What is copied has its chips as numbers, and their sources as notes. */
+  /** Chips are copied as numbers, with notes. */
   #copied(event) {
     const range = /** @type {any} */ (getSelection()).getComposedRanges?.({ shadowRoots: [this.root] })[0];
     if (!range || !this.#body.contains(range.startContainer)) return;
@@ -807,11 +756,10 @@ export class CiteAnswer extends Cited {
     live.setEnd(range.endContainer, range.endOffset);
     const part = h('div', { class: 'hidden' }, live.cloneContents());
     const cited = [...part.querySelectorAll('.cite-chip')].flatMap((chip) => {
-      const numbers = this.#numbers(chip);
+      const numbers = numbersOf(chip);
       chip.replaceWith(numbers.map((number) => `[${number}]`).join(''));
       return numbers;
     });
-    // Only what is in the page knows where its lines end.
     this.root.append(part);
     event.clipboardData.setData('text/plain', part.innerText.replaceAll('\u2060', '').trim() + this.#notes(cited));
     part.remove();
@@ -819,24 +767,22 @@ export class CiteAnswer extends Cited {
   }
 }
 
-const FONT = 'var(--cite-font,system-ui,sans-serif)';
 const ACCENT = 'var(--cite-accent,light-dark(#0b57d0,#9ec1ff))';
 const MUTED = 'var(--cite-muted,light-dark(#59616c,#a5adb8))';
 const FAINT = 'light-dark(#e9edf3,#333a45)';
-const PAPER = 'var(--cite-card-bg,light-dark(#fff,#1e2228));box-shadow:0 8px 28px rgb(0 0 0/.18)';
+const PAPER = 'var(--cite-card-bg,light-dark(#fff,#1e2228));box-shadow:0 8px 28px #0003';
 
 const CHIP = sheet(`
-.cite-chip{position:relative;margin:0 .15em;padding:.1em .42em;border-radius:1em;font:500 .72em/1 ${FONT};vertical-align:.28em;white-space:nowrap;text-decoration:none;color:var(--cite-chip-fg,${ACCENT});background:var(--cite-chip-bg,light-dark(#e6eefc,#26344c));cursor:pointer}
+.cite-chip{position:relative;margin:0 .15em;padding:.1em .42em;border-radius:1em;font:500 .72em/1 var(--cite-font,system-ui);vertical-align:.28em;white-space:nowrap;text-decoration:none;color:var(--cite-chip-fg,${ACCENT});background:var(--cite-chip-bg,light-dark(#e6eefc,#26344c));cursor:pointer}
 .cite-chip::after{content:"";position:absolute;inset:50% auto auto 50%;min-width:24px;width:100%;height:24px;transform:translate(-50%,-50%)}
 .cite-chip.waits{color:${MUTED};background:${FAINT};cursor:default}
 .cite-chip:not(.waits):is(:hover,[aria-expanded=true]){color:light-dark(#fff,#10151d);background:${ACCENT}}
-.cite-chip:focus-visible{outline:2px solid ${ACCENT};outline-offset:2px}
 @media(forced-colors:active){.cite-chip{outline:1px solid}}
 `);
 
 const BASE = sheet(`
-:host{--_b:var(--cite-border,light-dark(#d9dee5,#3a4049));--_r:var(--cite-radius,10px);color:var(--cite-fg,light-dark(#1b1f24,#e7eaee));font-family:${FONT};line-height:1.6;overflow-wrap:anywhere}
-:host([hidden]),:empty:is(p){display:none}
+:host{--_b:1px solid var(--cite-border,light-dark(#d9dee5,#3a4049));--_r:var(--cite-radius,10px);display:block;color:var(--cite-fg,light-dark(#1b1f24,#e7eaee));background:var(--cite-bg,transparent);font-family:var(--cite-font,system-ui);line-height:1.6;overflow-wrap:anywhere}
+:host([hidden]),p:empty{display:none}
 a{color:${ACCENT}}
 .title,.snippet{display:-webkit-box;-webkit-line-clamp:2;-webkit-box-orient:vertical;overflow:hidden}
 .title{color:inherit;font-weight:600;text-decoration:none}
@@ -844,62 +790,51 @@ a.title:hover{text-decoration:underline}
 .site,.snippet,.note{color:${MUTED};font-size:.9em}
 .icon{flex:none;display:grid;place-items:center;width:2.2em;height:2.2em;border-radius:.5em;background:${FAINT};font-size:.8em;font-weight:600;overflow:hidden}
 .icon img{width:100%}
-button,summary,.button{box-sizing:border-box;min-width:24px;min-height:28px;padding:.2em .7em;border:1px solid var(--_b);border-radius:.5em;background:none;color:inherit;font:inherit;font-size:.9em;text-decoration:none;cursor:pointer}
-:is(button,summary,.button):hover,[aria-pressed=true]{border-color:currentcolor;color:${ACCENT}}
-:focus-visible{outline:2px solid ${ACCENT};outline-offset:2px}
+.button,button{min-width:24px;min-height:24px;padding:.2em .7em;border:var(--_b);border-radius:.5em;background:none;color:inherit;font:inherit;font-size:.9em;text-decoration:none;cursor:pointer}
+.button:hover,button:hover,[aria-pressed=true]{border-color:currentcolor;color:${ACCENT}}
 `);
 
 const CARD = sheet(`
-:host{position:fixed;inset:auto;box-sizing:border-box;width:340px;max-width:calc(100vw - 16px);margin:0;padding:14px;border:1px solid var(--_b);border-radius:var(--_r);font-size:14px;overflow:visible;background:${PAPER}}
-.head,.foot,.turn{display:flex;gap:10px}
+:host{position:fixed;inset:auto;box-sizing:border-box;width:340px;max-width:calc(100vw - 16px);margin:0;padding:14px;border:var(--_b);border-radius:var(--_r);font-size:14px;overflow:visible;background:${PAPER}}
+:host(:not(:popover-open)){display:none}
+.head,.foot,.turn{display:flex;gap:10px;align-items:start}
 .head>div{flex:1;min-width:0}
-.snippet{-webkit-line-clamp:3;margin:.6em 0 0}
-.foot,.turn{align-items:center;gap:8px}
-.foot{margin-top:12px}
+.snippet{-webkit-line-clamp:3;margin:.6em 0}
+.foot,.turn{align-items:center}
 .turn{margin-left:auto}
-.close{border:0}
-:host(.sheet){inset:auto 0 0!important;width:100%;max-width:none;padding:18px;padding-bottom:calc(18px + env(safe-area-inset-bottom));border-radius:16px 16px 0 0;font-size:16px}
-:host(.sheet) :is(button,.button){min-width:44px;min-height:44px;padding:.5em 1em}
-@media(prefers-reduced-motion:no-preference){:host(:popover-open){animation:in .14s ease-out}}
-@keyframes in{from{opacity:0;transform:translateY(4px)}}
+:host(.sheet){inset:auto 0 0!important;width:100%;max-width:none;padding:18px 18px calc(18px + env(safe-area-inset-bottom));border-radius:16px 16px 0 0;font-size:16px}
+:host(.sheet) :is(button,.button){padding:.6em 1em}
 `);
 
 const LIST = sheet(`
-:host{display:block;font-size:14px}
+:host{font-size:14px}
 .bar{display:flex;flex-wrap:wrap;gap:8px;align-items:center}
 .count{margin-right:auto;padding:0 .6em;border-radius:1em;background:${FAINT};font-size:.9em}
-.note{margin:.7em 0}
-q{quotes:none}
-ol{list-style:none;margin:.4em 0 0;padding:0}
+ol{list-style:none;margin:0;padding:0}
 li{display:flex;gap:10px;padding:9px 8px;border-radius:var(--_r)}
 li.marked{background:light-dark(#edf3fd,#222d40)}
 li>div{min-width:0}
-.number{min-width:1.4em;text-align:right;color:${MUTED};font-variant-numeric:tabular-nums}
+.number{min-width:1.4em;text-align:right;color:${MUTED}}
 details{position:relative}
 summary{list-style:none}
-details>div{position:absolute;right:0;z-index:2;display:grid;min-width:9em;margin-top:4px;padding:5px;border:1px solid var(--_b);border-radius:var(--_r);background:${PAPER}}
+details>div{position:absolute;right:0;z-index:2;display:grid;min-width:9em;margin-top:4px;padding:5px;border:var(--_b);border-radius:var(--_r);background:${PAPER}}
 details button{border:0;text-align:left}
 `);
 
 const ANSWER = sheet(`
-:host{display:block}
 .answer{line-break:strict}
 .answer>div{display:contents}
 .plain{white-space:pre-wrap}
-:is(p,ul,ol,pre,blockquote,table,h1,h2,h3,h4,h5,h6){margin:0 0 .8em}
-:is(h1,h2,h3,h4,h5,h6){margin-top:1.1em;font-size:1.15em;line-height:1.35}
-h1{font-size:1.35em}
-:is(ul,ol){padding-left:1.5em}
+h1,h2,h3{font-size:1.2em;line-height:1.35}
+ul,ol{padding-left:1.5em}
 pre,table{overflow:auto}
-pre{padding:.8em 1em;border:1px solid var(--_b);border-radius:var(--_r)}
-code{font:.92em ui-monospace,Menlo,Consolas,monospace}
-blockquote{padding-left:1em;border-left:3px solid var(--_b)}
+pre{padding:.8em 1em;border:var(--_b);border-radius:var(--_r)}
+blockquote{margin-left:0;padding-left:1em;border-left:3px solid}
 table{display:block;border-collapse:collapse}
-:is(th,td){padding:.35em .7em;border:1px solid var(--_b);text-align:left}
+th,td{padding:.35em .7em;border:var(--_b);text-align:left}
 :lang(zh) :is(em,i){font-style:normal;text-emphasis:filled}
-.error{padding:.5em .8em;border-left:3px solid;color:light-dark(#8c1d18,#ffb4ab)}
+.error{padding-left:.8em;border-left:3px solid;color:light-dark(#8c1d18,#ffb4ab)}
 .hidden{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
-cite-list{margin-top:1em}
 `);
 
 for (const [name, element] of Object.entries({ 'cite-card': Card, 'cite-list': CiteList, 'cite-answer': CiteAnswer }))

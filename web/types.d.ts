@@ -1,4 +1,5 @@
 /** What `component.js` offers to pages and programs. */
+export {};
 
 export interface Citation {
   /** What a marker such as `[1]` means. */
@@ -102,8 +103,6 @@ export class CiteAnswer extends Cited {
   request: unknown;
   /** Setting it shows a whole text, which is then complete. */
   text: string;
-  /** The text with its sources as numbered notes below. */
-  readonly markdown: string;
   append(delta: string): void;
   /** No more text comes. */
   finish(): Promise<void>;

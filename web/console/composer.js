@@ -1,0 +1,166 @@
+// Where a question is written: its route, how the answer is to come, and the words themselves.
+import { h, icon, spoken } from './dom.js';
+import { t } from './say.js';
+
+/** @typedef {import('./chat.js').Route} Route */
+/** @typedef {import('./turn.js').Asked} Asked */
+
+/**
+ * @param {string} id
+ * @param {() => string} label
+ * @param {HTMLElement} control
+ * @param {(() => string) | null} [note]
+ */
+function field(id, label, control, note = null) {
+  control.id = id;
+  return h('div', { class: 'field' }, h('label', { for: id }, label), control, note && h('span', { class: 'note' }, note));
+}
+
+/** @param {string} test @param {Array<[string, () => string]>} options */
+function select(test, options) {
+  return h('select', { 'data-test': test }, ...options.map(([value, label]) => h('option', { value }, label)));
+}
+
+/** @param {string} text @returns {() => string} */
+const as = (text) => () => text;
+
+/**
+ * @param {{ send: (asked: Asked) => void, stop: () => void, history: (route: string) => { messages: object[], session?: string } }} to
+ */
+export function composer({ send, stop, history }) {
+  /** @type {Route[]} */ let routes = [];
+  let busy = false;
+
+  const route = h('select', { 'data-test': 'route', onchange: chosen });
+  const current = () => routes.find((one) => one.name === route.value);
+  const asksRaw = () => (current()?.models.length ?? 1) === 0;
+  const profile = select('profile', [['native', () => t('chat.native')], ['openai', as('openai')], ['ai-sdk', as('ai-sdk')], ['open-webui', as('open-webui')]]);
+  const inject = select('inject', [['live', () => t('chat.inject.live')], ['final', () => t('chat.inject.final')]]);
+  const markers = select('markers', [['keep', () => t('chat.keep')], ['link', as('link')], ['sup', as('sup')], ['footnote', as('footnote')], ['strip', as('strip')]]);
+  const auth = h('input', { type: 'password', autocomplete: 'off', spellcheck: 'false', placeholder: 'Bearer …', 'data-test': 'upstream-auth' });
+  const words = h('textarea', { id: 'question', rows: '1', 'data-test': 'question', onkeydown: pressed, oninput: grown });
+  const path = h('input', { type: 'text', spellcheck: 'false', autocapitalize: 'off', 'data-test': 'raw-path', value: '/' });
+  const body = h('textarea', { rows: '4', spellcheck: 'false', class: 'mono', 'data-test': 'raw-body', 'aria-describedby': 'raw-said', oninput: checked });
+  body.value = '{}';
+  const prefix = h('span', { class: 'prefix mono' });
+  const said = h('p', { id: 'raw-said', class: 'said bad', hidden: true });
+  const label = h('label', { class: 'unseen', for: 'question' }, () => t('chat.ask.label'));
+  const raw = h('div', { class: 'raw', hidden: true },
+    h('p', { class: 'note' }, () => t('chat.raw')),
+    field('raw-path', () => t('chat.raw.path'), path),
+    field('raw-body', () => t('chat.raw.body'), body), said);
+  path.before(prefix);
+  const go = h('button', { type: 'submit', class: 'main round', 'data-test': 'ask', 'aria-label': () => t(asksRaw() ? 'chat.raw.send' : 'chat.ask'), title: () => t('chat.ask') }, icon('send'));
+  const halt = h('button', { type: 'button', class: 'main round stop', hidden: true, 'data-test': 'stop', 'aria-label': () => t('chat.stop'), title: () => t('chat.stop'), onclick: stop }, icon('stop'));
+  const options = h('details', { class: 'options', 'data-test': 'options' },
+    h('summary', {}, () => t('chat.options')),
+    h('div', { class: 'fields' },
+      field('profile', () => t('chat.profile'), profile, () => t('chat.profile.note')),
+      field('inject', () => t('chat.inject'), inject),
+      field('markers', () => t('chat.markers'), markers),
+      field('auth', () => t('chat.auth'), auth, () => t('chat.auth.note'))));
+  const element = h('form', { class: 'composer', 'data-test': 'composer', onsubmit: (/** @type {Event} */ event) => {
+    event.preventDefault();
+    submit();
+  } },
+  raw,
+  h('div', { class: 'ask-row' }, label, words, go, halt),
+  h('div', { class: 'choice-row' }, h('label', { class: 'route' }, h('span', {}, () => t('chat.route')), route), options));
+
+  spoken(words, () => words.setAttribute('placeholder', t('chat.ask.placeholder', { route: current()?.name ?? '…' })));
+
+  function chosen() {
+    const own = current();
+    raw.hidden = !asksRaw();
+    words.hidden = label.hidden = asksRaw();
+    prefix.textContent = own && own.prefix !== '/' ? own.prefix : '';
+    words.setAttribute('placeholder', t('chat.ask.placeholder', { route: own?.name ?? '…' }));
+    go.setAttribute('aria-label', t(asksRaw() ? 'chat.raw.send' : 'chat.ask'));
+  }
+
+  function grown() {
+    words.style.height = 'auto';
+    words.style.height = `${Math.min(words.scrollHeight, 200)}px`;
+  }
+
+  function checked() {
+    try {
+      JSON.parse(body.value);
+      said.hidden = true;
+      return true;
+    } catch (error) {
+      said.textContent = t('chat.raw.bad', { why: /** @type {Error} */ (error).message });
+      said.hidden = false;
+      return false;
+    }
+  }
+
+  /** @param {KeyboardEvent} event */
+  function pressed(event) {
+    // Enter also ends the choice of a Chinese word: that one sends nothing.
+    if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    submit();
+  }
+
+  function headers() {
+    /** @type {Record<string, string>} */
+    const own = { 'content-type': 'application/json', 'x-citetap-profile': profile.value, 'x-citetap-inject': inject.value, 'x-citetap-markers': markers.value };
+    if (auth.value) own.authorization = auth.value;
+    return own;
+  }
+
+  function submit() {
+    const own = current();
+    if (busy || !own) return;
+    if (asksRaw()) {
+      if (!checked()) return;
+      const below = path.value.startsWith('/') ? path.value : `/${path.value}`;
+      const full = `${own.prefix === '/' ? '' : own.prefix}${below}`;
+      send({ route: own.name, words: `POST ${full}`, path: full, body: body.value, headers: headers() });
+      return;
+    }
+    const question = words.value.trim();
+    if (question === '') return words.focus();
+    words.value = '';
+    grown();
+    const { messages, session } = history(own.name);
+    const request = { model: own.models[0], stream: true, messages: [...messages, { role: 'user', content: question }] };
+    const more = /** @type {Record<string, string>} */ (session ? { 'x-citetap-session': session } : {});
+    send({ route: own.name, words: question, path: '/v1/chat/completions', body: JSON.stringify(request), headers: { ...headers(), ...more } });
+  }
+
+  return {
+    element,
+    /** @param {HTMLElement} more beside the options */
+    extra: (more) => element.lastElementChild?.append(more),
+    focus: () => words.focus(),
+    /** @param {Route[]} known */
+    routes(known) {
+      routes = known;
+      route.replaceChildren(...known.map((one) => h('option', { value: one.name }, one.name)));
+      chosen();
+    },
+    /** @param {Route} own */
+    choose(own) {
+      route.value = own.name;
+      chosen();
+    },
+    /** @param {boolean} now */
+    busy(now) {
+      busy = now;
+      const had = document.activeElement === (now ? go : halt);
+      go.hidden = now;
+      halt.hidden = !now;
+      if (had) (now ? halt : words).focus();
+    },
+    /** @param {Route} own @param {string} question */
+    play(own, question) {
+      if (busy) return;
+      route.value = own.name;
+      chosen();
+      words.value = question;
+      submit();
+    },
+  };
+}

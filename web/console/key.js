@@ -1,0 +1,62 @@
+// The tenant's key: asked for when citetap wants one, kept for this tab, forgotten on demand.
+import { onKeyNeeded } from './api.js';
+import { h, icon, spoken } from './dom.js';
+import { key, setKey } from './prefs.js';
+import { t } from './say.js';
+
+/** One dialog, however many calls wait for the key. @type {Promise<boolean> | null} */
+let asking = null;
+
+/** @param {boolean} wrong the key that was there is not a key */
+function prompt(wrong) {
+  asking ??= new Promise((resolve) => {
+    const input = h('input', { id: 'key', type: 'password', autocomplete: 'off', spellcheck: 'false', required: true, 'aria-describedby': 'key-said key-note', 'data-test': 'key-input' });
+    const said = h('p', { id: 'key-said', class: 'said bad', role: 'alert', 'data-test': 'key-wrong' });
+    if (wrong) spoken(said, () => (said.textContent = t('key.wrong')));
+    else said.hidden = true;
+    const form = h('form', { onsubmit: (/** @type {Event} */ event) => {
+      event.preventDefault();
+      const value = input.value.trim();
+      if (value) close(value);
+    } },
+    h('h2', { id: 'key-title' }, () => t('key.title')),
+    h('p', { id: 'key-note' }, () => t('key.note')),
+    said,
+    h('label', { for: 'key' }, () => t('key.label')),
+    input,
+    h('div', { class: 'row end' },
+      h('button', { type: 'button', onclick: () => close(''), 'data-test': 'key-cancel' }, () => t('cancel')),
+      h('button', { type: 'submit', class: 'main', 'data-test': 'key-use' }, () => t('key.use'))));
+    const dialog = h('dialog', { class: 'key-ask', 'aria-labelledby': 'key-title', 'data-test': 'key-dialog', oncancel: (/** @type {Event} */ event) => {
+      event.preventDefault();
+      close('');
+    } }, form);
+    /** @param {string} value */
+    function close(value) {
+      dialog.close();
+      dialog.remove();
+      asking = null;
+      if (value) setKey(value);
+      resolve(value !== '');
+    }
+    document.body.append(dialog);
+    dialog.showModal();
+    input.focus();
+  });
+  return asking;
+}
+
+/** Shown in the head while a key is kept. */
+export function keyControl() {
+  onKeyNeeded(prompt);
+  const button = h('button', { class: 'quiet', type: 'button', title: () => t('key.forget.title'), 'data-test': 'key-forget', onclick: () => {
+    setKey('');
+    location.reload();
+  } }, icon('key'), h('span', {}, () => t('key.forget')));
+  const show = () => {
+    button.hidden = key() === '';
+  };
+  document.addEventListener('citetap-key', show);
+  show();
+  return button;
+}

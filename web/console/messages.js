@@ -1,0 +1,174 @@
+// Messages: what is stored, newest first, found by what it rests on.
+import { Trouble, json, place, query } from './api.js';
+import { fill, h, icon, spoken } from './dom.js';
+import { ago, dateTime, t } from './say.js';
+import { recordLink } from './turn.js';
+
+const PAGE = 25;
+const FILTERS = /** @type {const} */ (['q', 'domain', 'provider', 'conversation', 'since', 'until']);
+const PROVIDERS = ['doubao', 'tencent', 'openai'];
+/** @typedef {Record<typeof FILTERS[number], string>} Filters */
+
+/** A day of the reader's, as the API's milliseconds. @param {string} day @param {number} plus days */
+function midnight(day, plus) {
+  const [year, month, date] = day.split('-').map(Number);
+  if (!year || !month || !date) return '';
+  return new Date(year, month - 1, date + plus).getTime();
+}
+
+/** @param {any} record */
+export function badges(record) {
+  /** @param {boolean} good @param {import('./say.js').Word} word @param {import('./say.js').Word | null} [why] */
+  const badge = (good, word, why = null) => h('span', { class: `badge ${good ? 'good' : 'warn'}`, title: why && (() => t(why)), 'data-test': `badge-${word.slice(6)}` }, () => t(word));
+  return [
+    record.complete ? badge(true, 'badge.complete') : badge(false, 'badge.incomplete', 'badge.incomplete.why'),
+    record.stored ? badge(true, 'badge.stored') : badge(false, 'badge.unstored', 'badge.unstored.why'),
+    record.truncated && badge(false, 'badge.truncated', 'badge.truncated.why'),
+    record.late && badge(false, 'badge.late', 'badge.late.why'),
+  ];
+}
+
+/** What a message is called: what was searched for, else what it found first. @param {any} record @returns {() => string} */
+export function heading(record) {
+  const said = record.queries?.[0] || record.citations?.[0]?.title || record.summary;
+  return () => said || t('messages.untitled');
+}
+
+/** @param {any} record */
+function item(record) {
+  const sites = [...new Set((record.citations ?? []).map((/** @type {any} */ one) => one.siteName || one.hostname).filter(Boolean))];
+  const n = record.citations?.length ?? 0;
+  const cited = record.stats?.citedCount ?? 0;
+  const odd = badges(record).filter((badge) => badge && badge.classList.contains('warn'));
+  return h('li', { 'data-test': 'message' },
+    h('a', { class: 'message', href: recordLink(record) },
+      h('span', { class: 'message-title' }, heading(record)),
+      h('span', { class: 'message-count' }, () => (n ? t('messages.sources', { n }) : t('messages.nosources')), n > 0 && h('span', { class: 'note' }, () => t('messages.cited', { n: cited }))),
+      h('span', { class: 'message-sites note' }, sites.slice(0, 4).join(' · ') + (sites.length > 4 ? ` +${sites.length - 4}` : '')),
+      h('span', { class: 'message-facts note' },
+        h('time', { datetime: record.createdAt, title: () => dateTime(record.createdAt) }, () => ago(record.createdAt)),
+        ` · ${[record.route || record.provider, record.model].filter(Boolean).join(' · ')}`,
+        odd.length > 0 && ' ', ...odd)));
+}
+
+/** @param {URLSearchParams} params @returns {import('./main.js').Page} */
+export function messagesPage(params) {
+  /** @type {string | null} */ let next = null;
+  let shown = 0;
+  let asked = 0;
+  /** @type {any} */ let typing;
+
+  /** @param {typeof FILTERS[number]} name @param {string} type */
+  const input = (name, type) => h('input', { id: `filter-${name}`, name, type, 'data-test': `filter-${name}`, autocomplete: 'off', spellcheck: 'false' });
+  const fields = {
+    q: input('q', 'search'),
+    domain: input('domain', 'text'),
+    provider: h('select', { id: 'filter-provider', name: 'provider', 'data-test': 'filter-provider' }, h('option', { value: '' }, () => t('messages.any')), ...PROVIDERS.map((name) => h('option', { value: name }, name))),
+    conversation: input('conversation', 'text'),
+    since: input('since', 'date'),
+    until: input('until', 'date'),
+  };
+  fields.domain.placeholder = 'example.com';
+  spoken(fields.q, () => (fields.q.placeholder = t('messages.search')));
+  /** @param {typeof FILTERS[number]} name */
+  const labelled = (name) => h('div', { class: 'field' }, h('label', { for: `filter-${name}` }, () => t(`messages.${name}`)), fields[name]);
+  const clear = h('button', { type: 'button', class: 'quiet', hidden: true, 'data-test': 'clear-filters', onclick: () => {
+    set(new URLSearchParams());
+    changed();
+  } }, () => t('messages.clear'));
+  const narrow = h('details', { class: 'narrow' }, h('summary', {}, () => t('messages.filters')),
+    h('div', { class: 'fields' }, ...FILTERS.slice(1).map(labelled)));
+  const form = h('form', { class: 'filters', role: 'search', 'data-test': 'filters', oninput: () => {
+    clearTimeout(typing);
+    typing = setTimeout(changed, 300);
+  }, onsubmit: (/** @type {Event} */ event) => {
+    event.preventDefault();
+    clearTimeout(typing);
+    changed();
+  } }, h('label', { class: 'unseen', for: 'filter-q' }, () => t('messages.q')), fields.q, narrow, clear);
+
+  const list = h('ol', { class: 'messages', 'data-test': 'messages' });
+  const more = h('button', { type: 'button', hidden: true, 'data-test': 'load-more', onclick: () => load(next) }, () => t('messages.more'));
+  const told = h('p', { class: 'note', role: 'status', 'data-test': 'messages-told' });
+  const empty = h('div', { class: 'empty', hidden: true });
+  const element = h('div', { class: 'page', 'data-test': 'page-messages' },
+    h('div', { class: 'page-head' }, h('h1', {}, () => t('messages.title')), h('p', { class: 'lead' }, () => t('messages.lead'))),
+    form, empty, list, h('div', { class: 'row' }, more, told));
+
+  /** @returns {Filters} */
+  const filters = () => /** @type {Filters} */ (Object.fromEntries(FILTERS.map((name) => [name, fields[name].value.trim()])));
+  const filtered = () => FILTERS.some((name) => fields[name].value.trim() !== '');
+
+  /** @param {URLSearchParams} from */
+  function set(from) {
+    const provider = from.get('provider') ?? '';
+    if (provider && !PROVIDERS.includes(provider)) fields.provider.append(h('option', { value: provider }, provider));
+    for (const name of FILTERS) fields[name].value = from.get(name) ?? '';
+    if (FILTERS.slice(1).some((name) => fields[name].value)) narrow.open = true;
+  }
+
+  function changed() {
+    // In the address, so that a reload and a shared link find the same; not in the history, letter by letter.
+    history.replaceState(null, '', query('#/messages', filters()));
+    load(null);
+  }
+
+  /** @param {import('./dom.js').Child[]} what */
+  function say(...what) {
+    fill(empty, ...what);
+    empty.hidden = what.length === 0;
+  }
+
+  /** @param {string | null} cursor */
+  async function load(cursor) {
+    const turn = ++asked;
+    clear.hidden = !filtered();
+    const { since, until, ...rest } = filters();
+    const path = query('/citations', { ...rest, since: since && midnight(since, 0), until: until && midnight(until, 1), limit: PAGE, cursor });
+    told.textContent = t('loading');
+    more.disabled = true;
+    try {
+      const page = await json(path);
+      if (turn !== asked) return;
+      say();
+      if (cursor === null) {
+        shown = 0;
+        list.replaceChildren();
+      }
+      for (const record of page.items) list.append(item(record));
+      shown += page.items.length;
+      next = page.items.length < PAGE ? null : page.next;
+      more.hidden = !next;
+      told.textContent = shown ? t(next ? 'messages.shown' : 'messages.all', { n: shown }) : '';
+      if (shown === 0) nothing();
+    } catch (error) {
+      if (turn !== asked) return;
+      told.textContent = '';
+      const trouble = error instanceof Trouble ? error : new Trouble(String(error));
+      say(h('div', { class: 'notice bad', role: 'alert' }, h('p', { class: 'said' }, trouble.message), h('p', {}, () => trouble.advice()), h('button', { type: 'button', onclick: () => load(cursor) }, () => t('retry'))));
+    } finally {
+      more.disabled = false;
+    }
+  }
+
+  function nothing() {
+    if (filtered()) return say(h('p', { class: 'said', 'data-test': 'no-match' }, () => t('messages.none')), h('p', {}, () => t('messages.none.hint')));
+    say(
+      h('p', { class: 'said', 'data-test': 'empty-store' }, () => t('messages.empty')),
+      h('p', {}, () => t('messages.empty.hint')),
+      h('pre', { class: 'code', tabindex: '0' }, `curl -N ${place('/v1/chat/completions')} -d '{"model":"…","stream":true,"messages":[{"role":"user","content":"…"}]}'`),
+      h('p', {}, h('a', { class: 'button main', href: '#/' }, icon('chat'), h('span', {}, () => t('messages.to.chat')))));
+  }
+
+  set(params);
+  load(null);
+  return {
+    element,
+    title: () => t('messages.title'),
+    moved(to) {
+      set(to);
+      load(null);
+    },
+    leave: () => clearTimeout(typing),
+  };
+}

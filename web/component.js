@@ -190,7 +190,7 @@ function h(name, attributes = {}, ...children) {
   for (const [key, value] of Object.entries(attributes)) {
     if (key.startsWith('on')) element[key] = value;
     else if (value || value === 0) element.setAttribute(key, value);
-    if (key === 'class') element.part = value;
+    if (key === 'class') element.part = value.replace('cite-', '');
   }
   element.append(...children.flat().filter(Boolean));
   return element;
@@ -688,7 +688,8 @@ export class CiteAnswer extends Cited {
   }
 
   async #renders() {
-    while (this.#dirty && this.isConnected) {
+    await null;
+    while (this.#dirty && this.#text && this.isConnected) {
       this.#dirty = false;
       const began = performance.now();
       await (this.#phase === 'done' ? this.#whole() : this.#part());
@@ -790,7 +791,7 @@ a.title:hover{text-decoration:underline}
 .site,.snippet,.note{color:${MUTED};font-size:.9em}
 .icon{flex:none;display:grid;place-items:center;width:2.2em;height:2.2em;border-radius:.5em;background:${FAINT};font-size:.8em;font-weight:600;overflow:hidden}
 .icon img{width:100%}
-.button,button{min-width:24px;min-height:24px;padding:.2em .7em;border:var(--_b);border-radius:.5em;background:none;color:inherit;font:inherit;font-size:.9em;text-decoration:none;cursor:pointer}
+.button,button{box-sizing:border-box;min-width:24px;min-height:24px;padding:.2em .7em;border:var(--_b);border-radius:.5em;background:none;color:inherit;font:inherit;font-size:.9em;text-decoration:none;cursor:pointer}
 .button:hover,button:hover,[aria-pressed=true]{border-color:currentcolor;color:${ACCENT}}
 `);
 
@@ -825,6 +826,7 @@ const ANSWER = sheet(`
 .answer{line-break:strict}
 .answer>div{display:contents}
 .plain{white-space:pre-wrap}
+.sources{margin-top:1em}
 h1,h2,h3{font-size:1.2em;line-height:1.35}
 ul,ol{padding-left:1.5em}
 pre,table{overflow:auto}

@@ -18,6 +18,13 @@ use crate::{
 /// One private character stands for each marker; so many can be told apart, further ones stay text.
 const FIRST: u32 = 0xF_0000;
 const MAX_MARKS: u32 = 0xFFFD;
+/// Bytes of such a character in its brackets.
+const TOKEN: usize = 6;
+/// What is read as Markdown beyond CommonMark.
+pub(super) const OPTIONS: Options = Options::ENABLE_TABLES
+    .union(Options::ENABLE_STRIKETHROUGH)
+    .union(Options::ENABLE_TASKLISTS)
+    .union(Options::ENABLE_MATH);
 /// Characters of an excerpt in a link's data.
 const SNIPPET: usize = 200;
 
@@ -82,20 +89,22 @@ struct Data<'a> {
 
 /// The answer as HTML, with the markers that have a source as links to it.
 pub fn html(answer: &str, sources: &dyn Sources) -> String {
-    let marks = marker::swaps(answer, Style::Link, sources);
-    let marked = tokens(answer, &marks);
-    let options =
-        Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS | Options::ENABLE_MATH;
+    with_marks(answer, &marker::swaps(answer, Style::Link, sources), sources)
+}
+
+/// The same, where it is known which markers there are.
+pub(super) fn with_marks(answer: &str, marks: &[Swap], sources: &dyn Sources) -> String {
+    let marked = tokens(answer, marks);
     let mut rendered = String::with_capacity(marked.len() * 2);
-    let events = TextMergeStream::new(Parser::new_ext(&marked, options)).map(inert);
+    let events = TextMergeStream::new(Parser::new_ext(&marked, OPTIONS)).map(inert);
     pulldown_cmark::html::push_html(&mut rendered, events);
     let clean = CLEANER.clean(&rendered).to_string();
-    with_links(&clean, answer, &marks, sources)
+    with_links(&clean, answer, marks, sources)
 }
 
 /// A private character in brackets for each marker. Brackets, as a marker has some: what may stand beside
 /// punctuation in Markdown stands there still.
-fn tokens(answer: &str, marks: &[Swap]) -> String {
+pub(super) fn tokens(answer: &str, marks: &[Swap]) -> String {
     let mut out = String::with_capacity(answer.len());
     let mut from = 0;
     for (index, mark) in (0..MAX_MARKS).zip(marks) {
@@ -108,6 +117,28 @@ fn tokens(answer: &str, marks: &[Swap]) -> String {
     }
     out.extend(answer.get(from..).unwrap_or_default().chars().map(not_private));
     out
+}
+
+/// Where in the answer it is that stands at `at` in what [`tokens`] made of it.
+pub(super) fn place(answer: &str, marks: &[Swap], at: usize) -> usize {
+    let (mut seen, mut from) = (0, 0);
+    let ends = (0..MAX_MARKS)
+        .zip(marks)
+        .filter_map(|(_, mark)| Some((usize::try_from(mark.input.start).ok()?, usize::try_from(mark.input.end).ok()?)));
+    for (start, end) in ends.chain([(answer.len(), answer.len())]) {
+        for (offset, c) in answer.get(from..start).unwrap_or_default().char_indices() {
+            if seen >= at {
+                return from + offset;
+            }
+            seen += not_private(c).len_utf8();
+        }
+        if seen >= at {
+            return start;
+        }
+        seen += TOKEN;
+        from = end;
+    }
+    answer.len()
 }
 
 fn not_private(c: char) -> char {

@@ -3,6 +3,7 @@
 
 pub mod ai_sdk;
 pub mod annotate;
+pub mod growing;
 pub mod html;
 pub mod native;
 pub mod open_webui;

@@ -22,7 +22,10 @@ use super::{
 use crate::{
     citation::{Record, export::HTML_POLICY, record::Status, url::link},
     marker::{self, Source, Sources, Style},
-    profile::html,
+    profile::{
+        growing::{Growing, growing},
+        html,
+    },
 };
 
 /// A text and a record.
@@ -44,6 +47,9 @@ struct Ask {
     /// `html`, or one of the styles of markers.
     #[serde(default = "html_style")]
     style: String,
+    /// More of the text comes; for `html` only.
+    #[serde(default)]
+    partial: bool,
 }
 
 fn html_style() -> String {
@@ -74,6 +80,11 @@ struct Rendered {
     text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     html: Option<String>,
+    /// Of a text of which more comes: what may still change, as HTML and as it was written. `html` is the rest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    open: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rest: Option<String>,
     /// Numbers in the text that have a source.
     cited: Vec<u32>,
 }
@@ -97,28 +108,39 @@ async fn render(
                 .map_err(|()| Problem::bad_request(format!("style is html, {}", Style::NAMES.join(", "))))?,
         ),
     };
+    if ask.partial && style.is_some() {
+        return Err(Problem::bad_request("partial is for style html"));
+    }
     let list = match (ask.record, ask.message_id) {
         (Some(given), None) => List::given(given),
         (None, Some(id)) => List::of(&known(&app, &tenant, &id, ask.provider.as_deref()).await?),
         _ => return Err(Problem::bad_request("either record or messageId says what the markers mean")),
     };
     let turn = app.normalizing.acquire().await.map_err(|_| Problem::draining())?;
-    let worked = tokio::task::spawn_blocking(move || rendered(&ask.text, style, &list)).await;
+    let worked = tokio::task::spawn_blocking(move || rendered(&ask.text, style, ask.partial, &list)).await;
     drop(turn);
     let rendered = worked.map_err(|_| Problem::bad_request("the text could not be rendered"))?;
     Ok(answer(rendered, &headers))
 }
 
-fn rendered(text: &str, style: Option<Style>, list: &List) -> Rendered {
+fn rendered(text: &str, style: Option<Style>, partial: bool, list: &List) -> Rendered {
     let (_, marks) = marker::rewrite(text, Style::Keep, list);
     let mut cited: Vec<u32> = marks.iter().map(|mark| mark.number).collect();
     cited.sort_unstable();
     cited.dedup();
-    let Some(style) = style else {
-        return Rendered { style: "html", text: None, html: Some(html::html(text, list)), cited };
-    };
-    let text = marker::rewritten(text, style, list);
-    Rendered { style: style.as_str(), text: Some(text), html: None, cited }
+    let nothing = Rendered { style: "html", text: None, html: None, open: None, rest: None, cited };
+    match style {
+        Some(style) => {
+            let text = marker::rewritten(text, style, list);
+            Rendered { style: style.as_str(), text: Some(text), ..nothing }
+        }
+        None if partial => {
+            let Growing { settled, open, settled_to } = growing(text, list);
+            let rest = text.get(settled_to..).unwrap_or_default().to_owned();
+            Rendered { html: Some(settled), open: Some(open), rest: Some(rest), ..nothing }
+        }
+        None => Rendered { html: Some(html::html(text, list)), ..nothing },
+    }
 }
 
 /// JSON, or the bare HTML or text where that is asked for.
@@ -128,7 +150,7 @@ fn answer(rendered: Rendered, headers: &HeaderMap) -> Response {
         accept.split(',').any(|one| one.split(';').next().is_some_and(|one| one.trim().eq_ignore_ascii_case(kind)))
     };
     match rendered {
-        Rendered { html: Some(html), .. } if accepts("text/html") => {
+        Rendered { html: Some(html), open: None, .. } if accepts("text/html") => {
             let kind = [
                 (header::CONTENT_TYPE, "text/html; charset=utf-8"),
                 (header::CONTENT_SECURITY_POLICY, HTML_POLICY),

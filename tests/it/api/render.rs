@@ -78,6 +78,43 @@ async fn bare_html_and_text_for_those_who_ask_for_them() {
     assert_eq!(text.whole().await.bytes(), b"a **b** [[1]](https://a.example/)");
 }
 
+/// A page that shows an answer as it comes: it keeps what is settled, and sends the rest with what is new.
+#[tokio::test]
+async fn an_answer_that_is_still_written_is_rendered_block_by_block() {
+    let (_upstream, proxy) = answering(&["m-1"]).await;
+    streamed(&proxy, "m-1").await;
+    let (mut settled, mut rest, mut open) = (String::new(), String::new(), String::new());
+    for piece in ["# 标题\n\n第一", "句[1]。\n\n- 一[7", "]\n\n- 二\n\n", "尾", "声"] {
+        let text = rest + piece;
+        let answer = render(&proxy, &json!({"text": text, "messageId": "m-1", "partial": true})).await.json().await;
+        assert_eq!(answer["style"], "html");
+        settled += answer["html"].as_str().unwrap();
+        rest = answer["rest"].as_str().unwrap().to_owned();
+        open = answer["open"].as_str().unwrap().to_owned();
+        assert!(text.ends_with(&rest), "{answer}");
+        if text.contains("[1]") {
+            assert_eq!(answer["cited"], json!([1]));
+            assert!(
+                settled.contains("<h1>标题</h1>") && settled.contains("href=\"https://s1.example.com/\""),
+                "{settled}"
+            );
+        }
+    }
+    assert_eq!(rest, "- 一[7]\n\n- 二\n\n尾声");
+    assert!(
+        open.contains("<sup data-citation=\"{&quot;id&quot;:7,&quot;url&quot;:&quot;&quot;"),
+        "to be filled in: {open}"
+    );
+    let whole = json!({"text": "# 标题\n\n第一句[1]。\n\n- 一[7]\n\n- 二\n\n尾声", "messageId": "m-1"});
+    let whole = render(&proxy, &whole).await.json().await["html"].as_str().unwrap().to_owned();
+    assert!(whole.starts_with(&settled) && whole.ends_with("<p>尾声</p>\n"), "{whole}");
+    assert!(whole.contains("一[7]"), "at the end what has no source is text: {whole}");
+
+    let none = json!({"text": "a [2]", "record": {"citations": []}, "partial": true});
+    let none = render(&proxy, &none).await.json().await;
+    assert_eq!((&none["html"], &none["rest"], &none["cited"]), (&json!(""), &json!("a [2]"), &json!([])));
+}
+
 #[tokio::test]
 async fn what_cannot_be_rendered_is_refused_with_a_reason() {
     let (_upstream, proxy) = answering(&[]).await;
@@ -86,6 +123,10 @@ async fn what_cannot_be_rendered_is_refused_with_a_reason() {
         (json!({"text": "x", "messageId": "a", "record": {"citations": []}}), "either record or messageId"),
         (json!({"messageId": "a"}), "missing field `text`"),
         (json!({"text": "x", "messageId": "a", "style": "bold"}), "style is html, keep, link"),
+        (
+            json!({"text": "x", "record": {"citations": []}, "style": "link", "partial": true}),
+            "partial is for style html",
+        ),
         (json!({"text": "x", "messageId": "a", "colour": "red"}), "unknown field `colour`"),
     ] {
         let answer = render(&proxy, &ask).await;

@@ -254,14 +254,13 @@ const numbersOf = (chip) => chip?.dataset.cite.split(' ').map(Number) ?? [];
 /** Without sources it is a number that waits for them. */
 function newChip(numbers, citations, w, byName) {
   const [first] = citations;
-  const label = (byName && first && site(first)) || numbers[0];
+  const label = ((byName && first && site(first)) || numbers[0]) + (numbers[1] ? ` +${numbers.length - 1}` : '');
   const known = first && {
     ...(linkable(first.url) ? { href: first.url, ...LINK } : { role: 'button', tabindex: 0 }),
     'aria-haspopup': 'dialog',
-    'aria-label': citations.map((one) => joined(', ', `${w('source')} ${one.number}: ${heading(one)}`, site(one))).join('; '),
+    'aria-label': `${w('source')} ${label}: ${citations.map((one) => joined(', ', heading(one), site(one))).join('; ')}`,
   };
-  const more = numbers.length > 1 ? ` +${numbers.length - 1}` : '';
-  return h('a', { class: first ? 'cite-chip' : 'cite-chip waits', 'data-cite': numbers.join(' '), ...known }, h('span', { 'aria-hidden': 'true' }, label + more));
+  return h('a', { class: first ? 'cite-chip' : 'cite-chip waits', 'data-cite': numbers.join(' '), ...known }, h('span', { 'aria-hidden': 'true' }, label));
 }
 
 /** Neighbours become one, with no line break before it. */
@@ -418,7 +417,7 @@ class Card extends HTMLElement {
     this.root.replaceChildren(
       h('div', { class: 'head' }, icon(citation, icons), h('div', {}, link(citation, { class: 'title' }, heading(citation)), h('div', { class: 'site' }, joined(' · ', `[${citation.number}]`, about(citation)))),
         this.matches('.sheet') && h('button', { class: 'close', 'aria-label': w('close'), onclick: () => this.#back() }, '×')),
-      h('p', { class: 'snippet' }, citation.content),
+      citation.content ? h('div', { class: 'snippet' }, citation.content) : '',
       h('div', { class: 'foot' }, linkable(citation.url) && link(citation, { class: 'button' }, w('open')), copying(w, w('copy'), () => line(citation)),
         citations[1] && h('span', { class: 'turn' }, turn(-1, w('previous'), '‹'), `${at + 1}/${citations.length}`, turn(1, w('next'), '›'))),
     );
@@ -549,7 +548,7 @@ export class CiteList extends Cited {
       h('div', {},
         link(citation, { class: 'title' }, heading(citation)),
         h('div', { class: 'site' }, joined(' · ', about(citation), w(citation.origin))),
-        citation.content && h('div', { class: 'snippet' }, citation.content),
+        citation.content ? h('div', { class: 'snippet' }, citation.content) : '',
         this.#scored && citation.scores && h('div', { class: 'site' }, ['final', 'relevance', 'freshness', 'authority'].map((name) => `${w(name)} ${citation.scores[name].toFixed(2)}`).join(' · ')),
       ))));
   }
@@ -569,7 +568,7 @@ export class CiteAnswer extends Cited {
   #settled = h('div');
   #open = h('div');
   #body = h('div', { class: 'answer' }, this.#settled, this.#open);
-  #error = h('p', { class: 'error', role: 'alert' });
+  #error = h('div', { class: 'error', role: 'alert' });
   #status = h('p', { class: 'hidden', role: 'status' });
   #list = h('cite-list', { class: 'sources', exportparts: 'list, source, icon, title, site, snippet, button' });
 
@@ -783,7 +782,7 @@ const CHIP = sheet(`
 
 const BASE = sheet(`
 :host{--_b:1px solid var(--cite-border,light-dark(#d9dee5,#3a4049));--_r:var(--cite-radius,10px);display:block;color:var(--cite-fg,light-dark(#1b1f24,#e7eaee));background:var(--cite-bg,transparent);font-family:var(--cite-font,system-ui);line-height:1.6;overflow-wrap:anywhere}
-:host([hidden]),p:empty{display:none}
+:host([hidden]){display:none}
 a{color:${ACCENT}}
 .title,.snippet{display:-webkit-box;-webkit-line-clamp:2;-webkit-box-orient:vertical;overflow:hidden}
 .title{color:inherit;font-weight:600;text-decoration:none}

@@ -8,6 +8,7 @@ import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 import { files } from './lib/files.mjs';
 import { accessible, assert, fits, PHONE, servers, until, visit } from './lib/harness.mjs';
+import { shown } from './lib/bare.mjs';
 import { made, web } from './lib/paths.mjs';
 import { demo } from './lib/process.mjs';
 
@@ -34,7 +35,7 @@ async function plain(page) {
   await article.locator('.cite-chip').first().hover();
   const card = page.locator('cite-card:popover-open');
   await card.waitFor();
-  assert.match(await card.innerText(), /Heat pumps in cold climates[^]*Across 120 monitored homes/);
+  assert.match(await shown(card), /Heat pumps in cold climates[^]*Across 120 monitored homes/);
   assert.match(await page.locator('#tagged').innerText(), /火灾\[<sup data-citation='.*'>1<\/sup>\]\(https:\/\/news\.example\.com\/hk\/fire\)/);
 }
 
@@ -76,13 +77,13 @@ visit("the AI SDK's useChat", async (page) => {
   await page.getByText('6 sources').click();
   assert.equal(await page.locator('.sources li a').count(), 6);
   await until(async () => (await answer.evaluate((it) => it.text)).endsWith('them.'), 'the whole text');
-  await until(async () => /skipped one of them\./.test(await answer.innerText()), 'the whole text to be shown');
+  await until(async () => /skipped one of them\./.test(await shown(answer)), 'the whole text to be shown');
   assert.equal(await page.getByRole('status').filter({ hasText: /failed/ }).count(), 0);
 
   await answer.locator('.cite-chip').first().hover();
   const card = page.locator('cite-card:popover-open');
   await card.waitFor();
-  assert.match(await card.innerText(), /Heat pumps in cold climates/);
+  assert.match(await shown(card), /Heat pumps in cold climates/);
   await page.keyboard.press('Escape');
   await accessible(page, 'after the answer');
 

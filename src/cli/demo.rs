@@ -60,10 +60,10 @@ pub async fn run(args: Args) -> Result<(), Failure> {
 
 fn configuration(args: &Args, upstream: &str) -> String {
     let store = format!("sqlite:{}", args.store.display());
-    // Its data is made up, so anybody may see it. And what it shows should not hang on how busy a disk is, so
+    // Its data is made up, so anybody may see it, and any page. And what it shows should not hang on how busy a disk is, so
     // a commit has more than its usual time.
     let mut toml = format!(
-        "listen = \"{}\"\nauth = \"none\"\nstore = {}\n[timeouts]\ndrain = \"1s\"\ncommit = \"5s\"\n",
+        "listen = \"{}\"\nauth = \"none\"\nstore = {}\n[timeouts]\ndrain = \"1s\"\ncommit = \"5s\"\n[cors]\norigins = [\"*\"]\n",
         args.listen,
         toml::Value::String(store)
     );

@@ -7,6 +7,7 @@
 //! `resolve` and those it calls check. Errors are collected, not thrown: an operator mends a file in one go.
 
 mod check;
+mod cors;
 mod env;
 mod error;
 mod flags;
@@ -40,6 +41,7 @@ pub use crate::provider::Kind as Provider;
 use crate::supplement::{Depth, Topic, query::Pointer};
 pub use url_check::plain_url;
 
+pub use cors::Cors;
 pub use error::{ConfigError, ConfigErrors, Origin};
 pub use flags::Flags;
 pub use load::{Loaded, Setting, from_toml, load, load_search};
@@ -54,6 +56,7 @@ pub struct Config {
     pub trusted_proxies: Vec<ipnet::IpNet>,
     /// Are the console and the component served?
     pub console: bool,
+    pub cors: Cors,
     pub log: Log,
     pub timeouts: Timeouts,
     pub limits: Limits,

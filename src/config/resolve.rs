@@ -5,6 +5,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use super::{
     Config, Limits, Log, LogFormat, Origin, Records, Timeouts,
     check::{self, Checked, GIB, KIB},
+    cors,
     error::{ConfigError, Place},
     layer::{Layer, Settings},
     route, rules, search,
@@ -26,6 +27,7 @@ pub(super) fn resolve(layer: &Layer, cwd: &Path, errors: &mut Vec<ConfigError>) 
     let trusted_proxies = reader.optional("trusted_proxies", |entry| {
         check::list(entry, "expected networks such as 10.0.0.0/8 or addresses", check::network)
     });
+    let cors = reader.optional(cors::ORIGINS, cors::cors);
     let console = reader.optional("console", check::boolean);
     let level = reader.optional("log.level", check::log_level);
     let format = reader.optional("log.format", |entry| {
@@ -67,6 +69,7 @@ pub(super) fn resolve(layer: &Layer, cwd: &Path, errors: &mut Vec<ConfigError>) 
         auth: auth?,
         trusted_proxies: trusted_proxies?,
         console: console?,
+        cors: cors?,
         log: Log { level: level?, format: format? },
         timeouts,
         limits,

@@ -5,6 +5,7 @@ pub mod auth;
 mod body;
 mod citations;
 mod console;
+mod cors;
 mod facade;
 mod foreign;
 mod formats;
@@ -141,8 +142,18 @@ impl App {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// One request, whatever it asks for.
+    /// One request, whatever it asks for, and whoever's page asks it.
     async fn handle(self: Arc<Self>, request: Request<Incoming>, peer: SocketAddr) -> Response<AnyBody> {
+        let grant = cors::Grant::of(&self.config.cors, request.headers());
+        if let Some(response) = grant.preflight(&request) {
+            return response;
+        }
+        let mut response = self.answer(request, peer).await;
+        grant.put_on(response.headers_mut());
+        response
+    }
+
+    async fn answer(self: Arc<Self>, request: Request<Incoming>, peer: SocketAddr) -> Response<AnyBody> {
         if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
             return Problem::refused(request.method().as_str()).response();
         }

@@ -5,6 +5,7 @@ mod api;
 mod cli;
 mod client;
 mod console;
+mod cors;
 mod crash;
 mod evidence;
 mod facade;

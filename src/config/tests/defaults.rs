@@ -18,6 +18,7 @@ fn every_default_is_the_documented_one() {
     assert_eq!(config.auth, Auth::Open);
     assert!(config.trusted_proxies.is_empty());
     assert!(config.tenants.is_empty() && config.console);
+    assert_eq!(config.cors, Cors::default());
     assert_eq!((config.log.level.as_str(), config.log.format), ("info", LogFormat::Auto));
 
     let timeouts = config.timeouts;
@@ -74,7 +75,7 @@ fn every_key_of_the_file_is_read() {
         });
         assert!(error.contains(&format!("{key} = a date or time: ")), "{error}");
     }
-    assert_eq!(known.len(), 5 + 2 + 10 + 6 + 3 + 7 + 8 + 4 + 5);
+    assert_eq!(known.len(), 5 + 2 + 10 + 6 + 3 + 1 + 7 + 8 + 4 + 5);
 }
 
 #[test]

@@ -178,3 +178,24 @@ fn errors_repeat_values_cut_and_without_secrets() {
         assert!(!error.contains("ter2") && error.contains("•••"), "{error}");
     }
 }
+
+#[test]
+fn origins_of_pages() {
+    let cors = |list: &str| file(&format!("[cors]\norigins = {list}")).map(|loaded| loaded.config.cors);
+    let named = cors(r#"["https://app.example", "http://127.0.0.1:5173"]"#).unwrap();
+    assert_eq!((named.any, named.origins.len()), (false, 2));
+    assert!(cors(r#"["*"]"#).unwrap().any && cors(r#"["https://app.example", "*"]"#).unwrap().any);
+    // They would never be what a browser sends.
+    for never in
+        ["https://app.example/", "https://APP.example", "https://app.example:443", "app.example", "null", "", "ftp://a"]
+    {
+        let error = error(&format!("[cors]\norigins = [{never:?}]"));
+        assert!(error.ends_with(r#"expected an origin such as "https://app.example", or "*""#), "{error}");
+    }
+    let many = |count: usize| format!("{:?}", (0..count).map(|n| format!("https://a{n}.example")).collect::<Vec<_>>());
+    assert!(cors(&many(256)).is_ok());
+    assert!(error(&format!("[cors]\norigins = {}", many(257))).ends_with("expected 256 origins at most"));
+    let loaded =
+        super::vars(&[("CITETAP_UPSTREAM", "https://a.example"), ("CITETAP__CORS__ORIGINS", "https://b.example, *")]);
+    assert!(loaded.unwrap().config.cors.any);
+}

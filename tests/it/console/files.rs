@@ -72,8 +72,7 @@ async fn other_methods_are_refused_unless_an_upstream_is_there() {
     let (upstream, proxy) = at_root("").await;
     for method in [Method::POST, Method::DELETE] {
         let refused = ask(&proxy, method.clone(), "/component.js", &[]).await;
-        // Also before there is a component: then the path is only unknown.
-        assert!(matches!(refused.status.as_u16(), 404 | 405), "{}", refused.status);
+        refused.is_problem(405, "method-not-allowed").await;
         let relayed = ask(&proxy, method.clone(), "/?x=1", &[]).await.json().await;
         assert_eq!((&relayed["method"], &relayed["path"]), (&method.as_str().into(), &"/?x=1".into()));
     }
@@ -103,4 +102,14 @@ async fn without_the_console_its_paths_are_the_upstreams() {
         assert_eq!(ask(&proxy, Method::GET, path, &[]).await.json().await["path"], path);
     }
     assert_eq!(upstream.request_count(), 4);
+}
+
+#[tokio::test]
+async fn the_component_can_be_loaded_into_any_page() {
+    let (_upstream, proxy) = tenants::two().await;
+    let component = ask(&proxy, Method::GET, "/component.js", &[("origin", "https://app.example")]).await;
+    assert_eq!(component.header("content-type"), Some("text/javascript; charset=utf-8"));
+    assert_eq!(component.header("access-control-allow-origin"), Some("*"));
+    assert_eq!(component.header("cross-origin-resource-policy"), Some("cross-origin"));
+    assert_eq!(component.whole().await.text(), include_str!("../../../web/component.js"));
 }

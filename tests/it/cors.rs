@@ -1,0 +1,131 @@
+//! Pages of other origins.
+
+use citetap::replay::{Script, Scripted, Upstream};
+use http::{HeaderName, HeaderValue, Method};
+
+use crate::{
+    api::tenants,
+    net::{Answer, Client, Proxy, request, route, tencent},
+};
+
+const PAGE: &str = "https://app.example";
+
+/// The route `/chat` in front of a stream, and of an upstream that has rules of its own at `/own`.
+async fn proxy(toml: &str) -> (Upstream, Proxy) {
+    let own =
+        |name: &'static str, value: &'static str| (HeaderName::from_static(name), HeaderValue::from_static(value));
+    let script = [
+        own("access-control-allow-origin", "https://other.example"),
+        own("access-control-allow-credentials", "true"),
+        own("vary", "cookie"),
+    ]
+    .into_iter()
+    .fold(Script::json("{}"), |script, (name, value)| script.header(name, value));
+    let scripts = vec![
+        Scripted::new("/m-1", Script::sse(tencent::answer("m-1"))),
+        Scripted::new("/own", script),
+        Scripted::new("/echo", Script::echo()),
+    ];
+    let upstream = Upstream::bind(scripts).await.unwrap();
+    let toml = format!("{toml}\n{}provider = \"tencent\"\n", route("chat", &upstream.url()));
+    (upstream, Proxy::start(&toml).await)
+}
+
+async fn ask(proxy: &Proxy, method: Method, path: &str, headers: &[(&str, &str)]) -> Answer {
+    Client::h1(proxy.addr).await.send(request(method, path, headers, "")).await
+}
+
+fn of_cors(answer: &Answer) -> Vec<String> {
+    let names = answer.headers.keys().map(HeaderName::as_str);
+    names.filter(|name| name.starts_with("access-control-")).map(str::to_owned).collect()
+}
+
+const PREFLIGHT: &[(&str, &str)] = &[
+    ("origin", PAGE),
+    ("access-control-request-method", "POST"),
+    ("access-control-request-headers", "content-type,x-citetap-key"),
+];
+
+#[tokio::test]
+async fn by_default_nothing_is_said_and_preflights_are_the_upstreams() {
+    let (upstream, proxy) = proxy("").await;
+    let relayed = ask(&proxy, Method::OPTIONS, "/chat/echo", PREFLIGHT).await;
+    assert!(of_cors(&relayed).is_empty() && relayed.header("vary").is_none());
+    assert_eq!(relayed.json().await["method"], "OPTIONS");
+    assert_eq!(upstream.request_count(), 1);
+    assert!(of_cors(&ask(&proxy, Method::GET, "/citations", &[("origin", PAGE)]).await).is_empty());
+    assert_eq!(ask(&proxy, Method::OPTIONS, "/citations", PREFLIGHT).await.status, 405);
+    let theirs = ask(&proxy, Method::GET, "/chat/own", &[("origin", PAGE)]).await;
+    assert_eq!(theirs.header("access-control-allow-origin"), Some("https://other.example"));
+}
+
+#[tokio::test]
+async fn a_page_that_may_ask_is_told_so_before_it_asks() {
+    let (upstream, proxy) = proxy(&format!("[cors]\norigins = [{PAGE:?}]\n")).await;
+    for path in ["/", "/citations/m-1", "/render", "/v1/chat/completions", "/chat/echo", "/nowhere", "/console/routes"]
+    {
+        let answer = ask(&proxy, Method::OPTIONS, path, PREFLIGHT).await;
+        assert_eq!(answer.status, 204, "{path}");
+        for (name, value) in [
+            ("access-control-allow-origin", PAGE),
+            ("access-control-allow-headers", "content-type,x-citetap-key"),
+            ("access-control-max-age", "600"),
+            ("access-control-allow-methods", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),
+        ] {
+            assert_eq!(answer.header(name), Some(value), "{path}");
+        }
+        assert!(answer.header("vary").unwrap().contains("origin"));
+    }
+    assert_eq!(upstream.request_count(), 0);
+    // Not a preflight, and not a page that may.
+    let plain = ask(&proxy, Method::OPTIONS, "/chat/echo", &[("origin", PAGE)]).await;
+    assert_eq!(plain.json().await["method"], "OPTIONS");
+    let foreign = [("origin", "https://app.example.evil"), PREFLIGHT[1]];
+    let foreign = ask(&proxy, Method::OPTIONS, "/chat/echo", &foreign).await;
+    assert!(of_cors(&foreign).is_empty());
+    assert_eq!((foreign.header("vary"), upstream.request_count()), (Some("origin"), 2));
+}
+
+#[tokio::test]
+async fn its_answers_can_be_read_and_no_other_pages() {
+    let (_upstream, proxy) = proxy(&format!("[cors]\norigins = [\"https://x.example\", {PAGE:?}]\n")).await;
+    for path in ["/chat/m-1", "/chat/own", "/citations", "/citations/none", "/console/routes", "/nowhere", "/healthz"] {
+        let answer = ask(&proxy, Method::GET, path, &[("origin", PAGE)]).await;
+        assert_eq!(answer.header("access-control-allow-origin"), Some(PAGE), "{path}");
+        assert_eq!(of_cors(&answer).len(), 2, "no credentials, and nothing of the upstream's: {path}");
+        let exposed = answer.header("access-control-expose-headers").unwrap();
+        assert_eq!(exposed, "x-citetap-nonce, x-citetap-request, etag, content-type, retry-after");
+        let varies: Vec<_> = answer.headers.get_all("vary").iter().map(|value| value.to_str().unwrap()).collect();
+        assert_eq!(varies.last(), Some(&"origin"), "{path}");
+        assert!(path != "/chat/own" || varies[0] == "cookie", "{varies:?}");
+        for foreign in [&[][..], &[("origin", "https://evil.example")], &[("origin", "null")]] {
+            let answer = ask(&proxy, Method::GET, path, foreign).await;
+            assert_ne!(answer.header("access-control-allow-origin"), Some(PAGE), "{path}");
+            assert!(path == "/chat/own" || of_cors(&answer).is_empty(), "{path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn any_page_where_the_operator_says_so() {
+    let (_upstream, proxy) = proxy("[cors]\norigins = [\"*\"]\n").await;
+    for origin in [PAGE, "null"] {
+        let answer = ask(&proxy, Method::GET, "/chat/own", &[("origin", origin)]).await;
+        assert_eq!(answer.header("access-control-allow-origin"), Some("*"));
+        assert_eq!(answer.header("access-control-allow-credentials"), None);
+        assert_eq!(answer.header("vary"), Some("cookie"), "the same for all");
+    }
+    assert!(!of_cors(&ask(&proxy, Method::OPTIONS, "/chat/echo", PREFLIGHT).await).is_empty());
+    let component = ask(&proxy, Method::GET, "/component.js", &[]).await;
+    assert_eq!(component.header("access-control-allow-origin"), Some("*"), "also without an origin");
+}
+
+/// A page without a key learns why, and its preflight needs none: browsers send none with it.
+#[tokio::test]
+async fn a_missing_key_is_told_to_the_page() {
+    let (_upstream, proxy) = proxy(&format!("[cors]\norigins = [{PAGE:?}]\n{}", tenants::keys())).await;
+    assert_eq!(ask(&proxy, Method::OPTIONS, "/citations", PREFLIGHT).await.status, 204);
+    let refused = ask(&proxy, Method::GET, "/citations", &[("origin", PAGE)]).await;
+    assert_eq!(refused.header("access-control-allow-origin"), Some(PAGE));
+    refused.is_problem(401, "unauthorized").await;
+}

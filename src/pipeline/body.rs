@@ -171,6 +171,10 @@ where
         &mut self.pipeline
     }
 
+    pub fn keeper(&self) -> &K {
+        &self.keeper
+    }
+
     /// How it ended; `None` while the upstream may still say something.
     pub fn outcome(&self) -> Option<Outcome> {
         self.outcome

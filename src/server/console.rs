@@ -16,6 +16,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 const COMPONENT: &str = "/component.js";
 const BELOW: &str = "/console/";
 const ROUTES: &str = "/console/routes";
+const STATUS: &str = "/console/status";
 
 /// One file, as it is and compressed; empty where that would not make it smaller.
 struct File {
@@ -32,7 +33,7 @@ static FILES: &[File] = include!(concat!(env!("OUT_DIR"), "/web.rs"));
 
 /// Is it what the console asks of us, as a tenant?
 pub fn is_asked(app: &App, path: &str) -> bool {
-    app.config.console && path == ROUTES
+    app.config.console && matches!(path, ROUTES | STATUS)
 }
 
 /// Answers a path of the console's; `None` for any other. No key is needed for what anybody can read in our sources.

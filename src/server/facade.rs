@@ -16,7 +16,9 @@ use percent_encoding::percent_decode_str;
 use serde_json::json;
 
 use super::{
-    AnyBody, App, auth, foreign,
+    AnyBody, App, auth,
+    faults::Of,
+    foreign,
     keeper::{Place, Watch},
     normalize,
     outgoing::{Outgoing, Own},
@@ -148,7 +150,10 @@ async fn chat(
     if head.headers.get(header::CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
         return Err(Problem::encoded());
     }
-    let place = Place::take(app).ok_or_else(|| Problem::overloaded(app.config.limits.streams))?;
+    let place = Place::take(app).ok_or_else(|| {
+        let of = Of { tenant: &tenant, route: None, provider: None, request: None };
+        app.faults.noted(of, Problem::overloaded(app.config.limits.streams))
+    })?;
     let (bytes, share) = normalize::collect(app, body, app.config.limits.request_body).await?.freeze();
     let ask = Ask::read(&bytes).map_err(Problem::bad_ask)?;
     let (route, mapping) = mappings(routes)
@@ -197,7 +202,7 @@ async fn chat(
     answer.look(app, route, true);
     let host = route.upstream.host_str().unwrap_or_default();
     let manner = manner(&mapping.to, wants.manner, stream, own, &answer)
-        .map_err(|what| Problem::upstream_answer(host, &what))?;
+        .map_err(|what| app.faults.noted(watch.of(), Problem::upstream_answer(host, &what)))?;
     let settles = !own && (manner.form == Form::Whole || answer.readable == Some(Readable::Whole));
     let mut response = answer.tapped(app, route, watch, Wants { manner, ..wants }, task);
     response.body_mut().pipeline_mut().name_model(&model);
@@ -265,7 +270,9 @@ async fn settled(
         while let Some(Ok(_)) = body.frame().await {}
     }
     let mut failed: Response<AnyBody> = match (broken, failure) {
-        (None, None) if stray => Problem::upstream_answer(host, "JSON that is no answer").openai(),
+        (None, None) if stray => {
+            app.faults.noted(body.keeper().of(), Problem::upstream_answer(host, "JSON that is no answer")).openai()
+        }
         (None, None) => {
             let first = first.and_then(Result::ok).and_then(|frame| frame.into_data().ok());
             return Ok(Response::from_parts(head, AnyBody::Begun(first, app.stalls.guard(body))));

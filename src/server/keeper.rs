@@ -9,8 +9,9 @@ use std::{
 
 use super::{
     App,
+    faults::{self, Of},
     live::InFlight,
-    records::{Put, Records},
+    records::{Owner, Put, Records},
 };
 use crate::{
     citation::{Record, record::Origin, supplement::Supply},
@@ -79,6 +80,12 @@ impl Watch {
             extracted: 0,
             settled: false,
         }
+    }
+
+    /// For what goes wrong with it.
+    pub fn of(&self) -> Of<'_> {
+        let Owner { tenant, route, provider, .. } = &self.records.owner;
+        Of { tenant, route: Some(route), provider: Some(provider.as_str()), request: Some(self.request) }
     }
 
     fn app(&self) -> &Arc<App> {
@@ -157,11 +164,16 @@ impl Keeper for Watch {
         if tally.frames > 0 {
             self.records.ended(tally.finished);
         }
+        let tapped = pipeline.tap().and_then(Tap::provider);
+        for what in faults::of_stream(report.outcome, self.status, &tally, tapped.is_some()).into_iter().flatten() {
+            let of = Of { provider: tapped.or(self.of().provider), ..self.of() };
+            self.app().faults.note(of, what, self.status);
+        }
         let of_route = &self.records.owner.route;
         let metrics = &self.app().metrics;
         let route = RouteLabel { route: of_route.clone() };
         let outcome = report.outcome.as_str();
-        let provider = pipeline.tap().and_then(Tap::provider).unwrap_or("none");
+        let provider = tapped.unwrap_or("none");
         metrics.outcomes.get_or_create(&OutcomeLabels { route: of_route.clone(), outcome }).inc();
         metrics.duration.get_or_create(&route).observe(self.began.elapsed().as_secs_f64());
         metrics.relayed.inc_by(report.bytes_out);

@@ -7,6 +7,7 @@ mod citations;
 mod console;
 mod cors;
 mod facade;
+mod faults;
 mod foreign;
 mod formats;
 mod keeper;
@@ -66,6 +67,7 @@ pub struct App {
     pub metrics: Metrics,
     client: Client<Outgoing>,
     live: Live,
+    faults: faults::Faults,
     budget: Arc<Budget>,
     stalls: stalled::Stalls,
     /// Relayed requests that are open.
@@ -104,6 +106,7 @@ impl App {
             budget: Budget::new(config.limits.held_total),
             client,
             live: Live::default(),
+            faults: faults::Faults::default(),
             stalls: stalled::Stalls::default(),
             streams: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
@@ -177,11 +180,18 @@ impl App {
     async fn api(&self, mut request: Request<Incoming>) -> Response<AnyBody> {
         match auth::tenant(self.config.auth, &self.config.tenants, request.headers_mut()) {
             Ok(tenant) => {
-                request.extensions_mut().insert(citations::Asker(tenant));
-                match self.api.clone().oneshot(request).await {
+                request.extensions_mut().insert(citations::Asker(tenant.clone()));
+                let response = match self.api.clone().oneshot(request).await {
                     Ok(response) => response.map(AnyBody::Api),
                     Err(never) => match never {},
+                };
+                if response.status().is_server_error()
+                    && let Some(problem::Kind(kind)) = response.extensions().get().copied()
+                {
+                    let of = faults::Of { tenant: &tenant, route: None, provider: None, request: None };
+                    self.faults.note(of, kind, response.status().as_u16());
                 }
+                response
             }
             Err(problem) => problem.response(),
         }

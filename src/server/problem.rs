@@ -24,6 +24,10 @@ pub struct Problem {
     param: Option<&'static str>,
 }
 
+/// Goes with an answer that is a problem, for those who note them.
+#[derive(Debug, Clone, Copy)]
+pub struct Kind(pub &'static str);
+
 #[derive(Serialize)]
 struct Json<'a> {
     r#type: String,
@@ -205,6 +209,10 @@ impl Problem {
         Self::new(status, "upstream-ended", "Upstream did not finish", format!("upstream {host} {what}"))
     }
 
+    pub fn kind(&self) -> &'static str {
+        self.kind
+    }
+
     pub fn detail(&self) -> &str {
         &self.detail
     }
@@ -240,6 +248,7 @@ impl Problem {
     fn dressed<B: From<Bytes>>(self, kind: &'static str, body: Vec<u8>) -> Response<B> {
         let mut response = Response::new(B::from(Bytes::from(body)));
         *response.status_mut() = self.status;
+        response.extensions_mut().insert(Kind(self.kind));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

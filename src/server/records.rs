@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     citation::{Record, record::Supplemented, supplement::join},
+    config::Provider,
     store::{Entry, StoreError},
     telemetry::{ReasonLabel, SupplementLabels},
 };
@@ -30,6 +31,8 @@ type Stored = Result<Receiver<Result<(), StoreError>>, StoreError>;
 pub struct Owner {
     pub app: Arc<App>,
     pub route: String,
+    /// As configured.
+    pub provider: Provider,
     pub tenant: String,
     pub created_ms: i64,
 }

@@ -17,7 +17,9 @@ use http_body::Body;
 use hyper::body::Incoming;
 
 use super::{
-    AnyBody, App, auth, foreign,
+    AnyBody, App, auth,
+    faults::Of,
+    foreign,
     keeper::{Place, Watch},
     outgoing::Outgoing,
     problem::Problem,
@@ -62,7 +64,11 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: SocketAddr) 
         return Err(Problem::bad_request("the path has .. segments"));
     }
     let wants = Wants::of(&head.headers, route)?;
-    let place = Place::take(&app).ok_or_else(|| Problem::overloaded(app.config.limits.streams))?;
+    let place = Place::take(&app).ok_or_else(|| {
+        let (name, provider) = (Some(route.name.as_str()), Some(route.provider.as_str()));
+        let of = Of { tenant: &tenant, route: name, provider, request: None };
+        app.faults.noted(of, Problem::overloaded(app.config.limits.streams))
+    })?;
     let limit = app.config.limits.request_body;
     if body.size_hint().lower() > limit {
         return Err(Problem::body_too_large(limit));
@@ -103,7 +109,8 @@ pub(super) fn watch(
     began: Instant,
 ) -> Watch {
     let created_ms = jiff::Timestamp::now().as_millisecond();
-    let owner = Owner { app: Arc::clone(app), route: route.name.clone(), tenant, created_ms };
+    let (route, provider) = (route.name.clone(), route.provider);
+    let owner = Owner { app: Arc::clone(app), route, provider, tenant, created_ms };
     Watch::new(place, Records::new(owner, search), uuid::Uuid::now_v7(), began)
 }
 
@@ -119,7 +126,7 @@ pub(super) async fn send(
     let first_byte = app.config.timeouts.first_byte;
     let answer = tokio::select! {
         answer = tokio::time::timeout(first_byte, app.client.send(outgoing)) => answer,
-        () = app.cut.cancelled() => return Err(Problem::draining()),
+        () = app.cut.cancelled() => return Err(app.faults.noted(watch.of(), Problem::draining())),
     };
     let answer = match answer {
         Ok(Ok(answer)) => Ok(answer),
@@ -130,6 +137,7 @@ pub(super) async fn send(
     let answer = answer.inspect_err(|problem| {
         let status = problem.status.as_u16();
         count(app, route, status);
+        app.faults.problem(watch.of(), problem);
         tracing::warn!(request = %watch.request, route = route.name, status, why = problem.detail(), "upstream failed");
     })?;
     watch.first_byte = watch.began.elapsed();

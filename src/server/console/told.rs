@@ -1,23 +1,30 @@
-//! What the console asks beside the API: which routes there are.
+//! What the console asks beside the API: which routes there are, and how it goes.
 
-use std::sync::Weak;
+use std::sync::{Weak, atomic::Ordering::Relaxed};
 
 use axum::{Extension, Router, extract::State, response::Response, routing::get};
 use http::StatusCode;
 use serde::Serialize;
 
-use super::ROUTES;
+use super::{ROUTES, STATUS};
 use crate::{
     config::{Auth, Route},
     server::{
         App,
         citations::{Asker, app, plain_json},
+        faults::Fault,
         problem::Problem,
     },
 };
 
+/// Faults that are told.
+const SHOWN_FAULTS: usize = 50;
+
 pub fn router(app: Weak<App>) -> Router {
-    Router::new().route(ROUTES, get(routes).fallback(|| async { Problem::method_not_allowed() })).with_state(app)
+    Router::new()
+        .route(ROUTES, get(routes).fallback(|| async { Problem::method_not_allowed() }))
+        .route(STATUS, get(status).fallback(|| async { Problem::method_not_allowed() }))
+        .with_state(app)
 }
 
 #[derive(Serialize)]
@@ -65,4 +72,82 @@ async fn routes(
     let told =
         Routes { tenant: &tenant, keys: app.config.auth == Auth::Keys, routes: routes.iter().map(Told::of).collect() };
     Ok(plain_json(StatusCode::OK, serde_json::to_vec(&told).unwrap_or_default()))
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    version: &'static str,
+    commit: &'static str,
+    started_at: Option<String>,
+    now: Option<String>,
+    draining: bool,
+    /// Relayed requests that are open, of all tenants.
+    streams: usize,
+    /// Is there a search service?
+    search: bool,
+    store: StoreStatus,
+    /// The asker's own, newest first.
+    faults: Vec<ToldFault>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct StoreStatus {
+    kind: &'static str,
+    healthy: bool,
+    queued: usize,
+    retrying: u64,
+    /// `None` before the first.
+    last_commit_ms: Option<f64>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ToldFault {
+    at: Option<String>,
+    route: Option<String>,
+    provider: Option<&'static str>,
+    what: &'static str,
+    status: u16,
+    request_id: Option<String>,
+}
+
+impl From<Fault> for ToldFault {
+    fn from(fault: Fault) -> Self {
+        let Fault { at_ms, route, provider, what, status, request, tenant: _ } = fault;
+        Self { at: time(at_ms), route, provider, what, status, request_id: request.map(|id| id.to_string()) }
+    }
+}
+
+/// RFC 3339.
+fn time(ms: i64) -> Option<String> {
+    jiff::Timestamp::from_millisecond(ms).ok().map(|time| time.to_string())
+}
+
+async fn status(
+    State(state): State<Weak<App>>,
+    Extension(Asker(tenant)): Extension<Asker>,
+) -> Result<Response, Problem> {
+    let app = app(&state)?;
+    let stats = app.writer.stats();
+    let committed = stats.commits.load(Relaxed) > 0;
+    let status = Status {
+        version: crate::VERSION,
+        commit: crate::COMMIT,
+        started_at: time(app.started.saturating_mul(1000)),
+        now: time(jiff::Timestamp::now().as_millisecond()),
+        draining: app.is_draining(),
+        streams: app.streams.load(Relaxed),
+        search: app.search.is_some(),
+        store: StoreStatus {
+            kind: app.store.name(),
+            healthy: app.writer.healthy(),
+            queued: app.writer.depth(),
+            retrying: stats.waiting.load(Relaxed),
+            last_commit_ms: committed.then(|| stats.last_commit().as_secs_f64() * 1000.0),
+        },
+        faults: app.faults.newest(&tenant, SHOWN_FAULTS).into_iter().map(ToldFault::from).collect(),
+    };
+    Ok(plain_json(StatusCode::OK, serde_json::to_vec(&status).unwrap_or_default()))
 }

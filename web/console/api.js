@@ -99,7 +99,7 @@ export async function ask(path, call = {}) {
     // Another call may have got a key in the meantime.
     if (key() !== used) continue;
     if (used) setKey('');
-    if (!(await askForKey(used !== ''))) throw trouble;
+    if (!(await askForKey(used !== ''))) throw new Trouble(t('trouble.key'), { status: 401, kind: 'unauthorized', ours: true });
   }
 }
 

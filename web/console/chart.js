@@ -42,6 +42,10 @@ export function chart(days, series) {
   const said = (/** @type {number} */ at) =>
     `${shortDay(days[at] ?? '')}: ${series.map((one) => `${one.name()} ${number(one.values[at] ?? 0)}`).join(', ')}`;
 
+  const longest = Math.max(...series.map((one) => number(one.values.reduce((sum, value) => sum + value, 0)).length));
+  // As wide as their sums, whatever day is pointed at: the legend stands still.
+  legend.style.setProperty('--digits', String(longest));
+
   function tell() {
     const sums = series.map((one) => (chosen < 0 ? one.values.reduce((sum, value) => sum + value, 0) : (one.values[chosen] ?? 0)));
     const total = sums.reduce((sum, value) => sum + value, 0);

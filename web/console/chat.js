@@ -31,7 +31,7 @@ export function chatPage() {
   const offers = h('div', { class: 'offers' });
   const trouble = h('div', { class: 'notice bad', role: 'alert', hidden: true, 'data-test': 'routes-trouble' });
   const hero = h('section', { class: 'hero', 'data-test': 'hero' },
-    h('h1', {}, () => t('chat.head')),
+    h('h2', { class: 'claim' }, () => t('chat.head')),
     h('p', { class: 'lead' }, () => t('chat.lead')),
     trouble, offers);
   const list = h('div', { class: 'turns' });
@@ -45,6 +45,7 @@ export function chatPage() {
   const choice = (name) => h('button', { type: 'button', 'aria-pressed': String(name === 'answer'), 'data-view': name, 'data-test': `view-${name}`, onclick: () => view(name) }, () => t(`chat.view.${name}`));
   const views = h('div', { class: 'views', role: 'group', 'aria-label': () => t('chat.view') }, choice('answer'), choice('wire'));
   const element = h('div', { class: 'chat', 'data-view': 'answer', 'data-test': 'page-chat' },
+    h('h1', { class: 'unseen' }, () => t('chat.title')),
     h('div', { class: 'chat-bar' }, views),
     h('div', { class: 'talk' }, hero, list, more, bar.element),
     wire.element);

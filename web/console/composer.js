@@ -31,7 +31,7 @@ export function composer({ send, stop, history }) {
   /** @type {Route[]} */ let routes = [];
   let busy = false;
 
-  const route = h('select', { 'data-test': 'route', onchange: chosen });
+  const route = h('select', { 'data-test': 'route', onchange: chosen }, h('option', {}, '…'));
   const current = () => routes.find((one) => one.name === route.value);
   const asksRaw = () => (current()?.models.length ?? 1) === 0;
   const profile = select('profile', [['native', () => t('chat.native')], ['openai', as('openai')], ['ai-sdk', as('ai-sdk')], ['open-webui', as('open-webui')]]);
@@ -49,9 +49,14 @@ export function composer({ send, stop, history }) {
     h('p', { class: 'note' }, () => t('chat.raw')),
     field('raw-path', () => t('chat.raw.path'), path),
     field('raw-body', () => t('chat.raw.body'), body), said);
-  path.before(prefix);
+  const place = h('div', { class: 'row' });
+  path.replaceWith(place);
+  place.append(prefix, path);
+  const foot = h('div', { class: 'row end' });
+  raw.append(foot);
   const go = h('button', { type: 'submit', class: 'main round', 'data-test': 'ask', 'aria-label': () => t(asksRaw() ? 'chat.raw.send' : 'chat.ask'), title: () => t('chat.ask') }, icon('send'));
   const halt = h('button', { type: 'button', class: 'main round stop', hidden: true, 'data-test': 'stop', 'aria-label': () => t('chat.stop'), title: () => t('chat.stop'), onclick: stop }, icon('stop'));
+  const line = h('div', { class: 'ask-row' }, label, words, go, halt);
   const options = h('details', { class: 'options', 'data-test': 'options' },
     h('summary', {}, () => t('chat.options')),
     h('div', { class: 'fields' },
@@ -64,18 +69,24 @@ export function composer({ send, stop, history }) {
     submit();
   } },
   raw,
-  h('div', { class: 'ask-row' }, label, words, go, halt),
+  line,
   h('div', { class: 'choice-row' }, h('label', { class: 'route' }, h('span', {}, () => t('chat.route')), route), options));
 
-  spoken(words, () => words.setAttribute('placeholder', t('chat.ask.placeholder', { route: current()?.name ?? '…' })));
+  spoken(words, hint);
 
   function chosen() {
     const own = current();
     raw.hidden = !asksRaw();
-    words.hidden = label.hidden = asksRaw();
+    line.hidden = asksRaw();
+    (asksRaw() ? foot : line).append(go, halt);
     prefix.textContent = own && own.prefix !== '/' ? own.prefix : '';
-    words.setAttribute('placeholder', t('chat.ask.placeholder', { route: own?.name ?? '…' }));
+    hint();
     go.setAttribute('aria-label', t(asksRaw() ? 'chat.raw.send' : 'chat.ask'));
+  }
+
+  function hint() {
+    const own = current();
+    words.placeholder = own ? t('chat.ask.placeholder', { route: own.name }) : '';
   }
 
   function grown() {

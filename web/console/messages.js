@@ -1,6 +1,7 @@
 // Messages: what is stored, newest first, found by what it rests on.
 import { Trouble, json, place, query } from './api.js';
 import { fill, h, icon, spoken } from './dom.js';
+import { key } from './prefs.js';
 import { ago, dateTime, t } from './say.js';
 import { recordLink } from './turn.js';
 
@@ -32,6 +33,15 @@ export function badges(record) {
 export function heading(record) {
   const said = record.queries?.[0] || record.citations?.[0]?.title || record.summary;
   return () => said || t('messages.untitled');
+}
+
+/** A line for the shell that leaves a record. @param {any[]} [routes] */
+function curl(routes = []) {
+  const route = routes.find((one) => one.models?.length);
+  const header = key() ? " -H 'x-citetap-key: …'" : '';
+  const body = JSON.stringify({ model: route?.models[0] ?? '…', stream: true, messages: [{ role: 'user', content: route?.questions?.[0] ?? '…' }] });
+  if (routes.length && !route) return `curl -N ${place(`${routes[0].prefix}/…`)}${header} -d '{…}'`;
+  return `curl -N ${place('/v1/chat/completions')}${header} -d '${body.replaceAll("'", "'\\''")}'`;
 }
 
 /** @param {any} record */
@@ -76,7 +86,7 @@ export function messagesPage(params) {
     set(new URLSearchParams());
     changed();
   } }, () => t('messages.clear'));
-  const narrow = h('details', { class: 'narrow' }, h('summary', {}, () => t('messages.filters')),
+  const narrow = h('details', { class: 'narrow' }, h('summary', { 'data-test': 'more-filters', onclick: () => setTimeout(() => narrow.open && fields.domain.focus()) }, () => t('messages.filters')),
     h('div', { class: 'fields' }, ...FILTERS.slice(1).map(labelled)));
   const form = h('form', { class: 'filters', role: 'search', 'data-test': 'filters', oninput: () => {
     clearTimeout(typing);
@@ -153,10 +163,12 @@ export function messagesPage(params) {
 
   function nothing() {
     if (filtered()) return say(h('p', { class: 'said', 'data-test': 'no-match' }, () => t('messages.none')), h('p', {}, () => t('messages.none.hint')));
+    const command = h('pre', { class: 'code', tabindex: '0', 'data-test': 'empty-curl' }, curl());
+    json('/console/routes').then((known) => (command.textContent = curl(known.routes)), () => {});
     say(
       h('p', { class: 'said', 'data-test': 'empty-store' }, () => t('messages.empty')),
       h('p', {}, () => t('messages.empty.hint')),
-      h('pre', { class: 'code', tabindex: '0' }, `curl -N ${place('/v1/chat/completions')} -d '{"model":"…","stream":true,"messages":[{"role":"user","content":"…"}]}'`),
+      command,
       h('p', {}, h('a', { class: 'button main', href: '#/' }, icon('chat'), h('span', {}, () => t('messages.to.chat')))));
   }
 

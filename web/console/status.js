@@ -58,8 +58,8 @@ function tiles(readings) {
     rate('citetap_requests_total', (value) => number(value, 1), 'status.requests', 'tile-requests'),
     rate('citetap_frames_total', (value) => number(value), 'status.frames', 'tile-frames'),
     tile(() => t('status.bytes'), bytes(relayed.at(-1) ?? 0), bytes(sum(now, 'citetap_relayed_bytes_total')), 'tile-bytes', relayed),
-    tile(() => t('status.ttfb'), duration(quantile(first.counts, 0.5)), `${t('status.p95', { value: duration(quantile(first.counts, 0.95)) })}, ${window(first.isRecent)}`, 'tile-ttfb'),
-    tile(() => t('status.duration'), duration(quantile(took.counts, 0.5)), `${t('status.p95', { value: duration(quantile(took.counts, 0.95)) })}, ${window(took.isRecent)}`, 'tile-duration'),
+    tile(() => t('status.ttfb'), duration(quantile(first.counts, 0.5)), t('status.p95', { value: duration(quantile(first.counts, 0.95)) }) + t('comma') + window(first.isRecent), 'tile-ttfb'),
+    tile(() => t('status.duration'), duration(quantile(took.counts, 0.5)), t('status.p95', { value: duration(quantile(took.counts, 0.95)) }) + t('comma') + window(took.isRecent), 'tile-duration'),
     tile(() => t('status.injections'), number(sum(now, 'citetap_injections_total')), t('status.sources', { n: sum(now, 'citetap_citations_extracted_total') }), 'tile-injections'),
     tile(() => t('status.wait'), duration(quantile(waited.counts, 0.95)), window(waited.isRecent), 'tile-wait'));
 }
@@ -123,7 +123,7 @@ export function statusPage() {
     light.textContent = t(status?.draining ? 'status.draining' : ready ? 'status.ready' : 'status.notready');
     if (status) {
       const up = (Date.parse(status.now) - Date.parse(status.startedAt)) / 1000;
-      built.textContent = `${t('status.version', { version: status.version })} (${String(status.commit ?? '').slice(0, 10)}), ${t('status.up', { time: duration(up) })}`;
+      built.textContent = `${t('status.version', { version: status.version })} (${String(status.commit ?? '').slice(0, 10)})${t('comma')}${t('status.up', { time: duration(up) })}`;
       built.title = dateTime(status.startedAt);
     }
     if (all.length) {

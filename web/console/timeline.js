@@ -93,7 +93,7 @@ export function timeline() {
     if (record.complete) said.push(t('step.final'));
     else if (done) said.push(t('step.incomplete'));
     if (over) said.push(t(record.stored ? 'step.stored' : 'step.unstored'));
-    sources.textContent = said.join(', ');
+    sources.textContent = said.join(t('comma'));
   }
 
   return {
@@ -119,13 +119,13 @@ export function timeline() {
         step('error', 'error', () => t('step.error'));
       }
     },
-    /** @param {'complete' | 'stopped' | 'broke'} how */
+    /** @param {'complete' | 'stopped' | 'broke' | 'failed'} how */
     end(how) {
       close();
       clearInterval(clock);
       done = true;
       if (how !== 'complete') {
-        const last = step('end', 'error', () => t(how === 'stopped' ? 'step.stopped' : 'step.broke'));
+        const last = step('end', 'error', () => t(`step.${how}`));
         close();
         last.time.textContent = '';
       }

@@ -57,7 +57,7 @@ export function turn(asked, to) {
   function finish(how) {
     if (ended) return;
     ended = true;
-    steps.end(how);
+    steps.end(how === 'broke' && tape.count === 0 ? 'failed' : how);
     element.dataset.state = how;
     const record = steps.record;
     const took = (performance.now() - tape.started) / 1000;

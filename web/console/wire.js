@@ -4,7 +4,7 @@ import { code, copyButton, indented } from './json.js';
 import { bytes, number, t } from './say.js';
 
 /** @typedef {import('../types.d.ts').Frame} Frame */
-/** @typedef {{ at: number, size: number, frame: Frame, row: HTMLElement | null }} Entry */
+/** @typedef {{ at: number, size: number, frame: Frame, before?: Frame, row: HTMLElement | null, gone: boolean }} Entry */
 
 /** Frames that a tape keeps. Beyond, the oldest go; ours stay. */
 export const KEPT_FRAMES = 2000;
@@ -12,6 +12,10 @@ export const KEPT_FRAMES = 2000;
 const KEPT_CHARACTERS = 8_000_000;
 /** Rows that are made in one go: more would hold up the page. */
 const ROWS_AT_ONCE = 120;
+/** Rows that are laid out and painted together, or not at all while they are out of sight. */
+const ROWS_A_CHUNK = 50;
+/** Rows come at this pace, however fast frames do: each time the page is laid out anew. */
+const PACE_MS = 100;
 
 const encoder = new TextEncoder();
 
@@ -22,6 +26,7 @@ export class Tape {
   size = 0;
   dropped = 0;
   #characters = 0;
+  /** @type {Frame | undefined} */ #last;
   /** @type {(added: Entry, gone: Entry[]) => void} */ changed = () => {};
 
   /** @param {string} name what was asked */
@@ -33,7 +38,8 @@ export class Tape {
   /** @param {Frame} frame */
   add(frame) {
     const size = encoder.encode(frame.raw).length;
-    const entry = { at: performance.now() - this.started, size, frame, row: null };
+    const entry = { at: performance.now() - this.started, size, frame, before: this.#last, row: null, gone: false };
+    if (!frame.ours) this.#last = frame;
     this.entries.push(entry);
     this.count += 1;
     this.size += size;
@@ -44,6 +50,7 @@ export class Tape {
       const [out] = this.entries.splice(Math.max(oldest, 0), 1);
       if (!out) break;
       gone.push(out);
+      out.gone = true;
       this.dropped += 1;
       this.#characters -= out.frame.raw.length;
     }
@@ -70,8 +77,15 @@ function told(frame) {
   return t('wire.final', { n, stored: t(record.stored ? 'step.stored' : 'step.unstored') });
 }
 
-/** @param {Frame} frame */
-const preview = (frame) => (frame.data ?? frame.raw).slice(0, 160).replace(/\s+/g, ' ');
+/** What a frame begins with; where it begins as the one before it, from the first key that differs. @param {Frame} frame @param {Frame} [before] */
+function preview(frame, before) {
+  const text = frame.data ?? frame.raw;
+  const other = before?.data ?? '';
+  let same = 0;
+  while (same < text.length && text[same] === other[same]) same += 1;
+  const from = same < text.length ? text.lastIndexOf(',"', same) + 1 : 0;
+  return (from > 24 ? '… ' : '') + text.slice(from > 24 ? from : 0).slice(0, 160).replace(/\s+/g, ' ');
+}
 
 /** @param {Frame} frame */
 const called = (frame) => frame.event || (frame.data === undefined ? 'comment' : 'data');
@@ -92,25 +106,25 @@ function inside(frame) {
 }
 
 /** @param {Entry} entry */
-function row({ at, size, frame }) {
+function row({ at, size, frame, before }) {
   const summary = h('summary', {},
     h('span', { class: 'at' }, number(Math.round(at))),
     h('span', { class: 'name' }, called(frame)),
     h('span', { class: 'size' }, bytes(size)));
   if (frame.ours) summary.append(h('span', { class: 'label', 'data-test': 'wire-label' }, () => told(frame)));
-  else summary.append(h('span', { class: 'preview' }, preview(frame)));
+  else summary.append(h('span', { class: 'preview' }, preview(frame, before)));
   const details = h('details', {}, summary);
   details.addEventListener('toggle', () => {
     if (details.open) details.append(inside(frame));
     else details.lastElementChild?.matches('summary') || details.lastElementChild?.remove();
   });
-  return h('li', { class: frame.ours ? 'ours' : null, 'data-test': frame.ours ? 'wire-ours' : 'wire-frame' }, details);
+  return h('div', { role: 'listitem', class: frame.ours ? 'frame ours' : 'frame', 'data-test': frame.ours ? 'wire-ours' : 'wire-frame' }, details);
 }
 
 /** Six lines that tell what citetap does, where nothing has come yet. */
 function example() {
   const line = (/** @type {string} */ at, /** @type {string} */ name, /** @type {string} */ data, ours = false) =>
-    h('li', { class: ours ? 'ours' : null }, h('div', { class: 'summary' }, h('span', { class: 'at' }, at), h('span', { class: 'name' }, name), h('span', { class: 'size' }), h('span', { class: ours ? 'label' : 'preview' }, data)));
+    h('li', { class: ours ? 'frame ours' : 'frame' }, h('div', { class: 'summary' }, h('span', { class: 'at' }, at), h('span', { class: 'name' }, name), h('span', { class: 'size' }), h('span', { class: ours ? 'label' : 'preview' }, data)));
   const ours = line('1650', 'citations', '', true);
   const label = ours.querySelector('.label');
   if (label) spoken(label, () => (label.textContent = t('wire.final', { n: 6, stored: t('step.stored') })));
@@ -128,13 +142,17 @@ export function wirePanel() {
   /** @type {Tape[]} */ const tapes = [];
   /** @type {Tape | null} */ let tape = null;
   /** @type {Entry[]} */ let waiting = [];
-  let asked = 0;
+  /** @type {any} */ let asked = 0;
 
-  const rows = h('ol', { class: 'rows', 'data-test': 'wire-rows', 'aria-label': () => t('wire.title') });
-  const scroller = h('div', { class: 'scroller' }, rows);
+  const rows = h('div', { role: 'list', class: 'rows', 'data-test': 'wire-rows', 'aria-label': () => t('wire.title') });
+  // Who has scrolled up to read stays there.
+  let follows = true;
+  const scroller = h('div', { class: 'scroller', onscroll: () => {
+    follows = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 40;
+  } }, rows);
   const count = h('span', { class: 'note', 'data-test': 'wire-count' });
   const dropped = h('p', { class: 'note', hidden: true, 'data-test': 'wire-dropped' });
-  const none = h('p', { class: 'note nothing', hidden: true }, () => t('wire.none.ours'));
+  const none = h('p', { class: 'note nothing', hidden: true });
   const pick = h('select', { 'aria-label': () => t('wire.turn'), 'data-test': 'wire-turn', hidden: true, onchange: () => {
     const chosen = tapes[Number(pick.value)];
     if (chosen) show(chosen);
@@ -157,23 +175,29 @@ export function wirePanel() {
     count.textContent = t('wire.count', { n: tape.count, bytes: bytes(tape.size) });
     dropped.hidden = tape.dropped === 0;
     if (tape.dropped > 0) dropped.textContent = t('wire.dropped', { kept: KEPT_FRAMES, n: tape.dropped });
-    none.hidden = !only.checked || tape.entries.some((entry) => entry.frame.ours);
+    none.hidden = tape.entries.some((entry) => !only.checked || entry.frame.ours);
+    if (!none.hidden) none.textContent = t(tape.count === 0 ? 'wire.nothing' : 'wire.none.ours');
   }
 
   function draw() {
     asked = 0;
     const batch = waiting.splice(0, ROWS_AT_ONCE);
-    const low = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 40;
-    const made = new DocumentFragment();
-    for (const entry of batch) made.append((entry.row = row(entry)));
-    rows.append(made);
-    if (low) scroller.scrollTop = scroller.scrollHeight;
+    for (const entry of batch) {
+      if (entry.gone) continue;
+      let chunk = rows.lastElementChild;
+      if (!chunk || chunk.childElementCount >= ROWS_A_CHUNK) {
+        chunk = h('div', { role: 'presentation', class: 'chunk' });
+        rows.append(chunk);
+      }
+      chunk.append((entry.row = row(entry)));
+    }
+    if (follows) scroller.scrollTop = 1e9;
     tell();
     if (waiting.length > 0) soon();
   }
 
   function soon() {
-    asked ||= requestAnimationFrame(draw);
+    asked ||= setTimeout(() => requestAnimationFrame(draw), PACE_MS);
   }
 
   /** @param {Tape} to */
@@ -181,6 +205,7 @@ export function wirePanel() {
     if (tape) tape.changed = () => {};
     for (const entry of tape?.entries ?? []) entry.row = null;
     tape = to;
+    follows = true;
     rows.replaceChildren();
     empty.hidden = true;
     waiting = [...to.entries];
@@ -188,8 +213,9 @@ export function wirePanel() {
     to.changed = (entry, gone) => {
       waiting.push(entry);
       for (const out of gone) {
-        if (out.row) out.row.remove();
-        else waiting = waiting.filter((one) => one !== out);
+        const chunk = out.row?.parentElement;
+        out.row?.remove();
+        if (chunk?.childElementCount === 0) chunk.remove();
       }
       soon();
     };

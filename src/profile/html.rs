@@ -29,43 +29,15 @@ pub(super) const OPTIONS: Options = Options::ENABLE_TABLES
 const SNIPPET: usize = 200;
 
 /// What is kept of HTML, whether the Markdown made it or the answer had it.
+#[rustfmt::skip]
+const KEPT: &[&str] = &[
+    "a", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "b", "kbd", "li",
+    "ol", "p", "pre", "s", "strong", "sub", "sup", "table", "tbody", "td", "th", "thead", "tr", "u", "ul",
+];
 static CLEANER: LazyLock<Builder<'static>> = LazyLock::new(|| {
     let mut builder = Builder::empty();
     builder
-        .add_tags([
-            "a",
-            "blockquote",
-            "br",
-            "code",
-            "del",
-            "em",
-            "h1",
-            "h2",
-            "h3",
-            "h4",
-            "h5",
-            "h6",
-            "hr",
-            "i",
-            "b",
-            "kbd",
-            "li",
-            "ol",
-            "p",
-            "pre",
-            "s",
-            "strong",
-            "sub",
-            "sup",
-            "table",
-            "tbody",
-            "td",
-            "th",
-            "thead",
-            "tr",
-            "u",
-            "ul",
-        ])
+        .add_tags(KEPT.iter().copied())
         .add_clean_content_tags(["script", "style", "template", "title", "iframe", "noscript", "textarea"])
         .add_tag_attributes("a", ["href", "title"])
         .add_tag_attributes("ol", ["start"])
@@ -150,7 +122,7 @@ fn index_of(c: char) -> Option<usize> {
     (index < MAX_MARKS).then(|| usize::try_from(index).ok()).flatten()
 }
 
-/// No image is loaded, and no formula set: their text stays.
+/// No image is loaded, no formula set, and no tag kept that could do something: their text stays.
 fn inert(event: Event<'_>) -> Event<'_> {
     match event {
         Event::Start(Tag::Image { link_type, dest_url, title, id }) => {
@@ -160,8 +132,36 @@ fn inert(event: Event<'_>) -> Event<'_> {
         Event::InlineMath(formula) => Event::Text(CowStr::from(format!("${formula}$"))),
         Event::DisplayMath(formula) => Event::Text(CowStr::from(format!("$${formula}$$"))),
         Event::TaskListMarker(done) => Event::Text(CowStr::from(if done { "☑ " } else { "☐ " })),
+        Event::Html(html) => Event::Html(CowStr::from(as_written(&html))),
+        Event::InlineHtml(html) => Event::InlineHtml(CowStr::from(as_written(&html))),
         other => other,
     }
+}
+
+/// Tags that are not kept become text. Left to the cleaner, one that is not closed (an answer may be about
+/// `<script>`) would take all that follows it along.
+fn as_written(html: &str) -> String {
+    let mut out = String::with_capacity(html.len());
+    let mut rest = html;
+    while let Some((before, tag)) = rest.split_once('<') {
+        out.push_str(before);
+        out.push_str(if is_kept(tag) { "<" } else { "&lt;" });
+        rest = tag;
+    }
+    out.push_str(rest);
+    out
+}
+
+/// Is it a tag that is kept, or a comment, and whole? `tag` is what follows the `<`.
+fn is_kept(tag: &str) -> bool {
+    if let Some(comment) = tag.strip_prefix("!--") {
+        return comment.contains("-->");
+    }
+    let Some((tag, _)) = tag.strip_prefix('/').unwrap_or(tag).split_once('>') else { return false };
+    let name = tag.split([' ', '\t', '\n', '\r', '/']).next().unwrap_or_default();
+    // A quote that is open would go on behind the tag.
+    let closed = ['"', '\''].into_iter().all(|quote| tag.matches(quote).count() % 2 == 0);
+    closed && KEPT.iter().any(|kept| kept.eq_ignore_ascii_case(name))
 }
 
 /// Puts our links where their characters stand; inside a tag, where there should be none, the marker's text.

@@ -94,6 +94,31 @@ fn nothing_is_fetched_by_showing_it() {
 }
 
 #[test]
+fn an_answer_about_html_is_not_cut_off_by_it() {
+    for tag in
+        ["script", "style", "textarea", "title", "noscript", "iframe", "math", "svg", "plaintext", "template", "xmp"]
+    {
+        for text in
+            [format!("Use the <{tag}> tag. More [1]."), format!("<{tag}>\nalone\n\nMore [1]."), format!("<{tag} a=\"b")]
+        {
+            let html = of(&format!("{text}\n\nLast words."));
+            assert!(html.contains(&format!("&lt;{tag}")), "{text}: {html}");
+            assert!(html.contains("Last words."), "{text}: {html}");
+        }
+    }
+    for (text, html) in [
+        ("a<b>bold</b> <i title=\"x y\">i</i>", "<p>a<b>bold</b> <i title=\"x y\">i</i></p>\n"),
+        ("a <!-- not shown --> b", "<p>a  b</p>\n"),
+        ("<!-- open\n\nLast words.", "&lt;!-- open\n\nLast words."),
+        ("<p title=\"open>\n\nLast words.", "&lt;p title=\"open&gt;\n<p>Last words.</p>\n"),
+        ("<p open\n\nLast words.", "&lt;p open\n<p>Last words.</p>\n"),
+        ("x < y and <a-b> stay", "<p>x &lt; y and &lt;a-b&gt; stay</p>\n"),
+    ] {
+        assert_eq!(of(text), html, "{text}");
+    }
+}
+
+#[test]
 fn private_characters_in_the_text_are_no_markers() {
     let forged = format!("[{}] x [1]", char::from_u32(FIRST).unwrap());
     let html = of(&forged);

@@ -531,7 +531,7 @@ export class CiteList extends Cited {
       record.stored && copying(w, 'BibTeX', async () => (await this.#get(record.messageId, record.provider, 'format=bibtex')).text()),
       copying(w, 'JSON', () => JSON.stringify(record, null, 2)),
     ));
-    this.root.replaceChildren(all.length ? h('section', { class: 'list', 'aria-label': w('sources') },
+    this.root.replaceChildren(all.length ? h('div', { class: 'list', role: 'group', 'aria-label': w('sources') },
       h('div', { class: 'bar' }, h('strong', {}, w('sources')), h('span', { class: 'count' }, `${all.length}`),
         all[0].scores && h('button', { class: 'button', 'aria-pressed': `${this.#scored}`, onclick: score }, w('scores')), menu),
       record.queries?.length && h('p', { class: 'note' }, `${w('searched')}: `, record.queries.join(' · ')),

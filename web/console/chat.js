@@ -98,6 +98,10 @@ export function chatPage() {
     list.append(own.element);
     wire.add(own.tape);
     bar.busy(true);
+    // The question that was clicked on is gone; who goes by keyboard is at the one that was asked.
+    if (!document.activeElement || document.activeElement === document.body || hero.contains(document.activeElement) || more.contains(document.activeElement)) {
+      own.element.querySelector('h2')?.focus({ preventScroll: true });
+    }
     if (turns.length > 1) own.element.scrollIntoView({ block: 'start' });
     else scrollTo(0, 0);
   }

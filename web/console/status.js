@@ -41,7 +41,7 @@ function tile(label, value, note, test, line) {
 /** @param {Reading[]} readings */
 function tiles(readings) {
   const now = readings.at(-1)?.all ?? [];
-  const span = duration(((readings.at(-1)?.at ?? 0) - (readings[0]?.at ?? 0)) / 1000);
+  const span = duration(Math.round(((readings.at(-1)?.at ?? 0) - (readings[0]?.at ?? 0)) / 1000));
   const window = (/** @type {boolean} */ isRecent) => (isRecent ? t('status.window.recent', { time: span }) : t('status.window.all'));
   const all = (/** @type {string} */ name) => t('status.total', { n: sum(now, name) });
   const rate = (/** @type {string} */ name, /** @type {(value: number) => string} */ show, /** @type {import('./say.js').Word} */ word, /** @type {string} */ test) => {

@@ -9,6 +9,7 @@ import { duration, named, t } from './say.js';
  * @property {HTMLElement} element
  * @property {HTMLElement} label
  * @property {() => string} say what the label says
+ * @property {string} [message] what the upstream called it
  * @property {HTMLElement} more
  * @property {HTMLElement} time
  * @property {number} since
@@ -48,6 +49,7 @@ export function timeline() {
     const element = h('li', { class: `now ${kind}`, 'data-step': kind }, h('span', { class: 'line' }, text, more, time));
     if (sources) sources.before(element);
     else list.append(element);
+    /** @type {Step} */
     const own = { key, element, label: text, say: label, more, time, since: performance.now() };
     spoken(text, () => (text.textContent = own.say()));
     now = own;
@@ -57,11 +59,15 @@ export function timeline() {
   /** @param {Extract<StreamEvent, {type: 'stage'}> & {progress?: number}} event */
   function stage(event) {
     const { name, message, detail, queries, count, progress } = event;
+    // Open WebUI's status says the queries once more when they are done.
+    if (name === 'status' && now && message === now.message) return;
     // A search tells its queries first and its results later; the next round has other queries.
     const key = name === 'search' ? `search ${queries?.[0] ?? ''}` : `${family(name)} ${detail ?? ''}`;
-    const label = () => message || named('step', family(name));
+    const repeats = !!queries?.length && queries.every((query) => message?.includes(query));
+    const label = () => (repeats ? '' : message) || named('step', family(name));
     const own = step(key, name.endsWith('_error') ? 'error' : 'stage', label);
     own.say = label;
+    own.message = message;
     own.label.textContent = label();
     own.more.replaceChildren(...(queries ?? []).slice(0, 8).map((query) => h('q', { class: 'query' }, query)));
     if (detail && !queries?.length && !message?.includes(detail)) own.more.append(h('q', { class: 'query' }, detail));

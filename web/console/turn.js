@@ -47,7 +47,7 @@ export function turn(asked, to) {
   const notice = h('div', { class: 'notice', role: 'alert', hidden: true, 'data-test': 'notice' });
   const foot = h('footer', { class: 'turn-foot', hidden: true });
   const element = h('article', { class: 'turn', 'data-test': 'turn', 'data-state': 'streaming' },
-    h('header', {}, h('h2', { class: 'question' }, asked.words), h('p', { class: 'note' }, asked.route)),
+    h('header', {}, h('h2', { class: 'question', tabindex: '-1' }, asked.words), h('p', { class: 'note' }, asked.route)),
     steps.element, answer, notice, foot);
 
   let ended = false;

@@ -66,10 +66,10 @@ const quoted = (text) => JSON.stringify(text);
  */
 export function serve(routes, { tenants = {}, store = 'memory:', cors = [] } = {}) {
   let toml = `listen = "127.0.0.1:0"\nstore = ${quoted(store)}\n[timeouts]\ndrain = "1s"\ncommit = "5s"\nconnect = "2s"\n`;
-  if (cors.length && !process.env.BROWSER_OLD) toml += `[cors]\norigins = [${cors.map(quoted).join(', ')}]\n`;
+  if (cors.length) toml += `[cors]\norigins = [${cors.map(quoted).join(', ')}]\n`;
   for (const { name, upstream, provider = 'auto', request = 'openai', questions, extra = '' } of routes) {
     toml += `[[routes]]\nname = ${quoted(name)}\nprefix = "/${name}"\nupstream = ${quoted(upstream)}\nprovider = ${quoted(provider)}\n`;
-    if (questions && !process.env.BROWSER_OLD) toml += `questions = [${questions.map(quoted).join(', ')}]\n`;
+    if (questions) toml += `questions = [${questions.map(quoted).join(', ')}]\n`;
     toml += `${extra}\n[routes.openai]\nmodels = ["${name}-model"]\nrequest = ${quoted(request)}\n`;
     if (request === 'template') {
       toml += `path = "/chat/completion"\ntemplate = '{"messages":[{"content":"{{query}}"}]}'\n`;

@@ -1,0 +1,58 @@
+// The console, by its data-test names.
+
+import { shown } from './bare.mjs';
+import { assert, until } from './harness.mjs';
+
+export const by = (page, name) => page.locator(`[data-test="${name}"]`);
+
+/** A page of the console: '' (chat), 'messages', 'domains', 'status', or a record's. */
+export async function open(page, origin, hash = '') {
+  await page.visit(`${origin}/#/${hash}`);
+  await page.locator('main > *').first().waitFor();
+}
+
+/** Waits until an answer has ended in this way, and all of it is shown. */
+export async function ended(turn, state = 'complete') {
+  const got = await until(async () => {
+    const now = await turn.getAttribute('data-state');
+    return now !== 'streaming' && now;
+  }, 'an end', 60_000);
+  assert.equal(got, state, await turn.innerText());
+  // Its last rendering may still be on the way.
+  let seen = ['', '', ''];
+  await until(async () => {
+    seen = [...seen.slice(1), await shown(turn.locator('[data-test=answer]'))];
+    await new Promise((resolve) => setTimeout(resolve, 70));
+    return seen.every((text) => text === seen[0]);
+  }, 'the text to rest');
+}
+
+/** Asks in the chat, and waits until the answer ends in this way. Gives its turn. */
+export async function ask(page, route, { question = 'What is it?', state = 'complete', options = {} } = {}) {
+  await until(async () => (await by(page, 'route').locator('option').count()) > 1 || (await by(page, 'route').inputValue()) === route, 'the routes');
+  await by(page, 'route').selectOption(route);
+  if (Object.keys(options).length && !(await by(page, 'options').evaluate((it) => it.open))) await by(page, 'options').locator('summary').click();
+  for (const [name, value] of Object.entries(options)) await by(page, name).selectOption(value);
+  const before = await by(page, 'turn').count();
+  await by(page, 'question').fill(question);
+  await by(page, 'question').press('Enter');
+  const turn = by(page, 'turn').nth(before);
+  await turn.waitFor();
+  if (state) await ended(turn, state);
+  return turn;
+}
+
+/** Puts answers into the store, past the browser. */
+export async function stored(origin, names, headers = {}) {
+  const ids = [];
+  for (const name of names) {
+    const answer = await fetch(`${origin}/v1/chat/completions`, {
+      method: 'POST', headers: { 'content-type': 'application/json', 'x-citetap-profile': 'openai', ...headers },
+      body: JSON.stringify({ model: `${name}-model`, stream: true, messages: [{ role: 'user', content: '?' }] }),
+    });
+    const text = await answer.text().catch(() => '');
+    const record = /"citetap":(\{.*\})/.exec(text)?.[1];
+    ids.push(/"messageId":"([^"]+)"/.exec(record ?? '')?.[1]);
+  }
+  return ids;
+}

@@ -52,7 +52,7 @@ export function keyControl() {
   const button = h('button', { class: 'quiet', type: 'button', title: () => t('key.forget.title'), 'data-test': 'key-forget', onclick: () => {
     setKey('');
     location.reload();
-  } }, icon('key'), h('span', {}, () => t('key.forget')));
+  } }, icon('key'), h('span', { class: 'wide-only' }, () => t('key.forget')));
   const show = () => {
     button.hidden = key() === '';
   };

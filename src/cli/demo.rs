@@ -5,8 +5,12 @@ use std::{net::SocketAddr, path::PathBuf};
 use super::{Failure, print, serve};
 use crate::{
     config,
-    replay::{Pace, Scripted, Upstream, demo_routes},
-    server,
+    replay::{
+        Pace, Scripted, Upstream, demo_routes,
+        history::{MAX_DAYS, history},
+    },
+    server::{self, App, auth::SINGLE_TENANT},
+    store::{Entry, Filter, StoreError},
     telemetry::{self, LogTo},
 };
 
@@ -28,6 +32,10 @@ pub struct Args {
     /// Give each answer an id of its own, so that every one is kept
     #[arg(long)]
     fresh_ids: bool,
+
+    /// Fill a store that is empty with made-up answers of so many days; 0 for none
+    #[arg(long, value_name = "DAYS", default_value = "14", value_parser = clap::value_parser!(u16).range(..=i64::from(MAX_DAYS)))]
+    history: u16,
 }
 
 fn listen(text: &str) -> Result<SocketAddr, String> {
@@ -51,11 +59,30 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let loaded = config::from_toml(&toml, &std::env::current_dir()?)?;
     telemetry::init(&loaded.config.log, LogTo::Stderr);
     let (listener, app) = serve::start(loaded.config).await?;
+    let made_up = fill(&app, args.history).await.map_err(|error| Failure::Other(error.to_string()))?;
     let signals = serve::signals()?;
-    print(welcome(listener.local_addr()?, &args).as_bytes())?;
+    print(welcome(listener.local_addr()?, &args, made_up).as_bytes())?;
     server::run(listener, app, signals).await;
     upstream.shutdown().await;
     Ok(())
+}
+
+/// Puts made-up answers into a store that has none. Says how many.
+async fn fill(app: &App, days: u16) -> Result<usize, StoreError> {
+    let first = app.store.list(SINGLE_TENANT, &Filter { limit: 1, ..Filter::default() }).await?;
+    if !first.entries.is_empty() {
+        return Ok(0);
+    }
+    let answers = history(days, jiff::Timestamp::now(), &app.config.rules).into_iter();
+    let entries: Vec<Entry> = answers
+        .map(|(created, record)| Entry {
+            tenant: SINGLE_TENANT.to_owned(),
+            created_ms: created.as_millisecond(),
+            record,
+        })
+        .collect();
+    app.store.put(&entries).await?;
+    Ok(entries.len())
 }
 
 fn configuration(args: &Args, upstream: &str) -> String {
@@ -93,10 +120,15 @@ fn configuration(args: &Args, upstream: &str) -> String {
 
 const ASKING: &str = r#"{"model":"lexiang-demo","stream":true,"messages":[{"role":"user","content":"?"}]}"#;
 
-fn welcome(listen: SocketAddr, args: &Args) -> String {
+fn welcome(listen: SocketAddr, args: &Args, made_up: usize) -> String {
     let host = if listen.ip().is_unspecified() { format!("127.0.0.1:{}", listen.port()) } else { listen.to_string() };
+    let begins = match made_up {
+        0 => String::new(),
+        _ => format!(", which begins with made-up answers of the last {} days (--history 0: none)", args.history),
+    };
     format!(
         "citetap {version} demo on http://{host}, in front of a scripted upstream. Nothing leaves this machine.\n\n\
+         Open http://{host}/ in a browser: ask, watch the sources come, and look at what was kept.\n\n\
          Watch an answer stream, with one \"event: citations\" before its finish:\n\n  \
          curl -N http://{host}/doubao/chat/completion -d '{{}}'\n  \
          curl -N http://{host}/tencent/cgi-bin/v1/ai/qa -d '{{}}'\n  \
@@ -108,7 +140,7 @@ fn welcome(listen: SocketAddr, args: &Args) -> String {
          curl -s http://{host}/v1/models\n\n\
          In English: curl -N http://{host}/doubao-en/chat/completion -d '{{}}'\n\
          Everything kept so far: curl -s http://{host}/citations\n\
-         Citations are kept in {store}. Ctrl-C ends the demo.\n\n",
+         Citations are kept in {store}{begins}. Ctrl-C ends the demo.\n\n",
         version = crate::VERSION,
         id = if args.fresh_ids { "MESSAGE_ID_FROM_THE_EVENT" } else { "35730705466983426" },
         store = args.store.display(),

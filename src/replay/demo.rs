@@ -10,7 +10,7 @@ use super::script::{Pace, Script, Scripted, steps};
 const SHORTEST: Duration = Duration::from_secs(4);
 const LONGEST: Duration = Duration::from_secs(8);
 
-const CAPTURES: [(&str, &[u8]); 4] = [
+pub(super) const CAPTURES: [(&str, &[u8]); 4] = [
     ("/doubao", include_bytes!("captures/doubao.sse")),
     ("/tencent", include_bytes!("captures/tencent.sse")),
     ("/doubao-en", include_bytes!("captures/doubao-en.sse")),

@@ -12,6 +12,7 @@ mod curl;
 pub mod demo;
 mod fresh;
 mod har;
+pub mod history;
 pub mod observe;
 pub mod reading;
 pub mod script;

@@ -36,11 +36,13 @@ fn paused(id: &str, after: Duration) -> Script {
 #[tokio::test]
 async fn the_demo_prints_lines_that_work_as_pasted() {
     let dir = tempfile::tempdir().unwrap();
-    let mut demo = demo(dir.path(), &[]).await;
+    let mut demo = demo(dir.path(), &["--history", "0"]).await;
     assert_ne!(demo.addr.port(), 0, "the port that was taken, not the one that was asked for");
     let printed = demo.out().join("\n");
     let lines: Vec<&str> = printed.lines().filter_map(|line| Some(&line[line.find("curl ")?..])).collect();
     assert_eq!(lines.len(), 8, "{printed}");
+    assert!(printed.contains(&format!("Open http://{}/ in a browser", demo.addr)), "{printed}");
+    assert!(!printed.contains("made-up"), "{printed}");
 
     let doubao = the_record(&shell(lines[0]));
     let tencent = the_record(&shell(lines[1]));
@@ -78,7 +80,7 @@ async fn the_demo_prints_lines_that_work_as_pasted() {
 #[tokio::test]
 async fn the_demo_with_fresh_ids_keeps_every_answer() {
     let dir = tempfile::tempdir().unwrap();
-    let demo = demo(dir.path(), &["--fresh-ids", "--store", "other.db"]).await;
+    let demo = demo(dir.path(), &["--fresh-ids", "--store", "other.db", "--history", "0"]).await;
     let mut ids = std::collections::BTreeSet::new();
     for path in ["/doubao/x", "/doubao/x", "/tencent/x", "/tencent/x", "/doubao-en/x", "/openai/x", "/openai/x"] {
         let asks = post(path, r#"{"stream":true}"#);
@@ -88,6 +90,31 @@ async fn the_demo_with_fresh_ids_keeps_every_answer() {
     let all = demo.get("/citations").await.json().await;
     assert_eq!(all["items"].as_array().unwrap().len(), ids.len());
     assert!(dir.path().join("other.db").exists());
+}
+
+#[tokio::test]
+async fn the_demo_begins_with_answers_of_the_last_days_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let began = std::time::Instant::now();
+    let first = demo(dir.path(), &["--history", "20"]).await;
+    assert!(began.elapsed() < QUICKLY, "{:?}", began.elapsed());
+    let printed = first.out().join("\n");
+    assert!(printed.contains("made-up answers of the last 20 days (--history 0: none)"), "{printed}");
+    let kept = first.get("/citations?limit=1000").await.json().await["items"].as_array().unwrap().len();
+    assert!(kept > 60, "{kept}");
+    let stats = first.get("/stats").await.json().await;
+    assert_eq!(stats["totals"]["messages"], kept);
+    assert!(stats["days"].as_array().unwrap().len() > 15, "{stats}");
+    let live = the_record(&first.post("/doubao/x").await.whole().await.bytes());
+    assert_eq!(live.message_id, "35730705466983426", "the live answers are what they were");
+    drop(first);
+
+    let second = demo(dir.path(), &[]).await;
+    assert!(!second.out().join("\n").contains("made-up"), "only where there is nothing");
+    let again = second.get("/citations?limit=1000").await.json().await["items"].as_array().unwrap().len();
+    assert_eq!(again, kept + 1);
+    let ran = run(citetap(dir.path(), &["demo", "--history", "31"]), "");
+    assert_eq!(ran.code, 2, "{ran:?}");
 }
 
 /// As an OpenAI-like service does it: a request that asks for no stream gets the whole answer, with the same record.

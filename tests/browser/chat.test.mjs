@@ -56,7 +56,7 @@ visit('each profile gives the same answer', async (page) => {
     assert.equal(await turn.locator('cite-list li').count(), 6, profile);
     seen.add(await shown(turn.locator('[data-test=answer]')));
     const frames = await by(page, 'wire-rows').innerText();
-    assert.match(frames, profile === 'ai-sdk' ? /text-delta/ : profile === 'native' ? /CHUNK_DELTA/ : /chat\.completion|choices|data/, profile);
+    assert.match(frames, profile === 'ai-sdk' ? /"delta":/ : profile === 'native' ? /CHUNK_DELTA/ : /chat\.completion|choices|data/, profile);
   }
   assert.equal(seen.size, 1);
 });
@@ -212,10 +212,10 @@ visit('a long answer in the console is smooth, with the wire beside it', { timeo
   await open(page, on.scripted.origin);
   await by(page, 'route').locator('option').nth(1).waitFor({ state: 'attached' });
   await measure(page);
-  const turn = await ask(page, 'long');
+  const turn = await ask(page, 'long-openai');
   await page.waitForTimeout(300);
   const smooth = await measured(page);
-  tell('long, in the console', smooth);
+  tell('long-openai, in the console', smooth);
   assert.equal(await turn.locator('[data-test=answer]').evaluate((it) => it.text), longText());
   assert.equal(await turn.locator('cite-list li').count(), 50);
   assert.ok(smooth.longest < 100, `a task of ${smooth.longest} ms`);

@@ -5,7 +5,6 @@ import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
-import { gzipSync } from 'node:zlib';
 import { withCitationTags } from './lib/component.mjs';
 import { web } from './lib/paths.mjs';
 import { PAYLOADS } from './lib/texts.mjs';
@@ -82,8 +81,8 @@ test('places count, not numbers, as in the seed', () => {
   assert.match(withCitationTags('[1]', [{ number: 7, url: 'https://seventh.example/' }]), /seventh/);
 });
 
-test('the component is under 12 KB, gzipped', (t) => {
-  const size = gzipSync(fs.readFileSync(path.join(web, 'component.js')), { level: 9 }).length;
+test('the component is under 12 KB, gzipped', () => {
+  const size = execFileSync('gzip', ['-9'], { input: fs.readFileSync(path.join(web, 'component.js')) }).length;
   console.log(`component.js: ${size} bytes gzipped`);
   assert.ok(size <= 12_288, `${size} bytes`);
 });

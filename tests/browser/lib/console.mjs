@@ -1,7 +1,8 @@
 // The console, by its data-test names.
 
+import assert from 'node:assert/strict';
 import { shown } from './bare.mjs';
-import { assert, until } from './harness.mjs';
+import { until } from './until.mjs';
 
 export const by = (page, name) => page.locator(`[data-test="${name}"]`);
 

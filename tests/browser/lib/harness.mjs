@@ -6,8 +6,8 @@ import path from 'node:path';
 import { after, test } from 'node:test';
 import { axeSource, chromium, chromiumProgram, made } from './paths.mjs';
 import { fromDisk } from './files.mjs';
+import { PATIENCE, until } from './until.mjs';
 
-const PATIENCE = 10_000;
 export const PHONE = { width: 360, height: 740 };
 export const DESKTOP = { width: 1280, height: 860 };
 
@@ -131,7 +131,9 @@ export async function accessible(page, what = '') {
 
 /** Nothing sticks out at the side. */
 export async function fits(page, what = '') {
-  const wide = await page.evaluate(() => {
+  const wide = await page.evaluate(async () => {
+    // What follows the width of the window does so in the next frame.
+    for (let at = 0; at < 2; at++) await new Promise(requestAnimationFrame);
     const root = document.scrollingElement;
     if (root.scrollWidth <= root.clientWidth) return null;
     const out = [...document.querySelectorAll('*')].filter((it) => it.getBoundingClientRect().right > root.clientWidth + 1);
@@ -171,15 +173,4 @@ export function harm(page) {
   });
 }
 
-/** Waits until `check` gives something true. */
-export async function until(check, what = 'it', patience = PATIENCE) {
-  const deadline = Date.now() + patience;
-  for (;;) {
-    const got = await check();
-    if (got) return got;
-    if (Date.now() > deadline) throw new Error(`waited in vain for ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}
-
-export { assert };
+export { assert, until };

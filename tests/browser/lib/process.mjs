@@ -52,7 +52,7 @@ async function start(name, args, announced, files = {}) {
 /** The demo. A speed of 1 is as in life; tests are in more of a hurry. */
 export function demo({ speed = 20, history, freshIds = true } = {}) {
   const args = ['demo', '--listen', '127.0.0.1:0', '--store', 'demo.db', '--speed', String(speed)];
-  if (history !== undefined && !process.env.BROWSER_OLD) args.push('--history', String(history));
+  if (history !== undefined) args.push('--history', String(history));
   if (freshIds) args.push('--fresh-ids');
   return start('demo', args, /http:\/\/(127\.0\.0\.1:\d+)/);
 }

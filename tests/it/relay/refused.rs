@@ -7,7 +7,8 @@ use crate::net::{Client, chat, get, raw, request};
 
 #[tokio::test]
 async fn a_path_of_no_route_is_404_and_names_the_routes() {
-    let (upstream, proxy) = chat(Script::echo(), "").await;
+    // With the console, "/" would be its page.
+    let (upstream, proxy) = chat(Script::echo(), "console = false").await;
     for path in ["/", "/other", "/chatter", "/CHAT"] {
         let problem = proxy.get(path).await.is_problem(404, "no-route").await;
         assert!(problem["detail"].as_str().unwrap().ends_with("routes: /chat"));

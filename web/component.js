@@ -14,8 +14,8 @@ export async function* readStream(response, { onFrame } = {}) {
       frame.ours = record ? !nonce || record.nonce === nonce : /^: ?citetap/.test(frame.raw);
       onFrame?.(frame);
       if (record && frame.ours) yield { type: 'citations', record, verified: !!nonce };
-      if (frame.data === '[DONE]') state.finished = true;
-      else if (json && !(record && streamed)) yield* said(frame.event, json, state);
+      if (frame.data?.trim() === '[DONE]') state.finished = true;
+      else if (json && !(frame.ours && streamed)) yield* said(frame.event, json, state);
     }
   } catch (error) {
     state.finished = false;
@@ -32,10 +32,10 @@ async function* frames(body) {
     ended = done;
     const parts = (buffer + (done ? '\n\n' : value)).split(/(?:\r\n|\n|\r(?!\n)){2}/);
     buffer = parts.pop() ?? '';
-    for (const raw of parts.filter((part) => part.trim())) {
+    for (const raw of parts.map((part) => part.replace(/^\n/, '')).filter(Boolean)) {
       const frame = { raw, event: '' };
       for (const line of raw.split(/\r\n|\n|\r/)) {
-        const { 1: name, 2: text } = /** @type {any} */ (/^([^:]*):? ?(.*)/.exec(line));
+        const { 1: name, 2: text } = /** @type {any} */ (/^([^:]*):? ?([^]*)/.exec(line));
         frame[name] = frame[name] && name === 'data' ? `${frame.data}\n${text}` : text;
       }
       yield frame;
@@ -111,7 +111,7 @@ function said(event, json, state) {
   } else if (json.processes || 'delta_content' in json || json.data?.content) {
     const { stage: name, message, delta_content, detail } = json.processes ?? {};
     if (name === 'thinking') text(delta_content, true);
-    else if (name) stage({ name, message, detail: words(detail?.tool_name, detail?.query, detail?.space_name), count: detail?.resource_count ?? detail?.doc_count });
+    else if (name) stage({ name, message, detail: words(detail?.tool_name, detail?.query, detail?.space_name), count: detail?.resource_count ?? detail?.doc_count, progress: detail?.progress });
     text(json.delta_content);
     if (json.data || json.is_stop || event === 'finish') {
       if (!state.said) text(json.data?.content ?? json.content);
@@ -133,7 +133,7 @@ function said(event, json, state) {
   else if (json.type === 'error') fault(json);
   else if (json.type === 'finish') state.finished = true;
   else if (json.detail || (json.code && words(json.message, json.msg))) fault(json);
-  // The other messages are the user's own.
+  // Others are the user's own.
   else if (event !== 'FULL_MSG_NOTIFY' && json.meta?.user_type !== 1) {
     blocks(json.content);
     blocks(json.message);
@@ -812,7 +812,7 @@ const LIST = sheet(`
 .count{margin-right:auto;padding:0 .6em;border-radius:1em;background:${FAINT};font-size:.9em}
 ol{list-style:none;margin:0;padding:0}
 li{display:flex;gap:10px;padding:9px 8px;border-radius:var(--_r)}
-li.marked{background:light-dark(#edf3fd,#222d40)}
+li.marked{background:color-mix(in srgb,${ACCENT} 10%,transparent)}
 li>div{min-width:0}
 .number{min-width:1.4em;text-align:right;color:${MUTED}}
 details{position:relative}

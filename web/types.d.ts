@@ -45,7 +45,8 @@ export interface Frame {
 export type StreamEvent =
   | { type: 'text'; text: string }
   | { type: 'thinking'; text: string }
-  | { type: 'stage'; name: string; message?: string; detail?: string; queries?: string[]; count?: number }
+  /** What the upstream is doing, in its own words; `progress` is from 0 to 100. */
+  | { type: 'stage'; name: string; message?: string; detail?: string; queries?: string[]; count?: number; progress?: number }
   /** `verified`: the record repeats the response's nonce. It cannot be told where another origin does not expose that header. */
   | { type: 'citations'; record: CitationRecord; verified: boolean }
   | { type: 'error'; message: string; code?: string }

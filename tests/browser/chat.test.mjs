@@ -3,7 +3,7 @@
 import { accessible, assert, fits, harm, PHONE, servers, until, visit } from './lib/harness.mjs';
 import { shown } from './lib/bare.mjs';
 import { ask, by, ended, open } from './lib/console.mjs';
-import { measure, measured, tell } from './lib/measure.mjs';
+import { measure, measured, smoothly } from './lib/measure.mjs';
 import { demo, serve } from './lib/process.mjs';
 import { longText, PAYLOADS } from './lib/texts.mjs';
 import { ROUTES, upstream } from './lib/upstream.mjs';
@@ -145,7 +145,7 @@ visit('from an answer to its record and back: the conversation is still there', 
   await by(page, 'sources').locator('li').first().waitFor();
   assert.equal(await by(page, 'sources').locator('li').count(), 3);
   await by(page, 'nav-chat').click();
-  assert.equal(await by(page, 'turn').isVisible(), true);
+  await by(page, 'turn').waitFor();
   await page.goBack();
   await by(page, 'page-record').waitFor();
 });
@@ -209,13 +209,16 @@ for (const route of ['hostile', 'hostile-openai', 'hostile-tencent', 'hostile-er
 }
 
 visit('a long answer in the console is smooth, with the wire beside it', { timeout: 120_000 }, async (page) => {
-  await open(page, on.scripted.origin);
-  await by(page, 'route').locator('option').nth(1).waitFor({ state: 'attached' });
-  await measure(page);
-  const turn = await ask(page, 'long-openai');
-  await page.waitForTimeout(300);
-  const smooth = await measured(page);
-  tell('long-openai, in the console', smooth);
+  let turn;
+  const smooth = await smoothly('long-openai, in the console', 100, async () => {
+    await open(page, on.scripted.origin);
+    await page.reload();
+    await by(page, 'route').locator('option').nth(1).waitFor({ state: 'attached' });
+    await measure(page);
+    turn = await ask(page, 'long-openai');
+    await page.waitForTimeout(300);
+    return measured(page);
+  });
   assert.equal(await turn.locator('[data-test=answer]').evaluate((it) => it.text), longText());
   assert.equal(await turn.locator('cite-list li').count(), 50);
   assert.ok(smooth.longest < 100, `a task of ${smooth.longest} ms`);

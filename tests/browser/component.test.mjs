@@ -343,14 +343,16 @@ visit('all sources are copied: Markdown, plain, BibTeX, JSON', CLIPBOARD, async 
   const menu = it.locator('summary');
   const copy = async (name) => {
     if (!(await it.locator('details').evaluate((details) => details.open))) await menu.click();
-    await it.locator('details').getByRole('button', { name }).click();
-    await until(async () => /Copied/.test(await it.locator('details').innerText()), `${name} to be copied`);
-    const text = await clipboard(page);
+    await page.evaluate(() => navigator.clipboard.writeText(''));
+    await it.locator('details button').nth(['Markdown', 'Plain text', 'BibTeX', 'JSON'].indexOf(name)).click();
+    await until(async () => /Copied/.test(await it.locator('details').innerText()), `${name} to be told as copied`);
+    const text = await until(() => clipboard(page), `${name} to be copied`);
     await menu.click().catch(() => {});
     return text;
   };
   assert.equal(await menu.innerText(), 'Copy all');
   await menu.click();
+  assert.deepEqual(await it.locator('details button').allInnerTexts(), ['Markdown', 'Plain text', 'BibTeX', 'JSON']);
   await accessible(page, 'with an open menu');
 
   const markdown = await copy('Markdown');

@@ -2,7 +2,7 @@
 
 import { accessible, assert, fits, servers, until, visit } from './lib/harness.mjs';
 import { answer, bare } from './lib/bare.mjs';
-import { measure, measured, tell } from './lib/measure.mjs';
+import { measure, measured, smoothly } from './lib/measure.mjs';
 import { serve } from './lib/process.mjs';
 import { LONG, LONG_SOURCES, longText } from './lib/texts.mjs';
 import { ROUTES, upstream } from './lib/upstream.mjs';
@@ -26,17 +26,22 @@ async function expected() {
 
 for (const [route, seconds] of [['long', 20], ['long-openai', 10], ['fast', 0]]) {
   visit(`the ${route} answer is smooth, and whole`, { timeout: 120_000 }, async (page) => {
-    await bare(page, on.scripted.origin);
-    await measure(page);
-    const began = Date.now();
-    const grown = [];
-    const watching = setInterval(() => page.evaluate(() => globalThis.answer?.shadowRoot.querySelector('[part~=answer]').textContent.length ?? 0).then((length) => grown.push(length)).catch(() => {}), 1000);
-    const it = await answer(page, route);
-    clearInterval(watching);
-    const took = (Date.now() - began) / 1000;
-    await page.waitForTimeout(300);
-    const smooth = await measured(page);
-    tell(`${route}, ${LONG} characters, ${LONG_SOURCES} sources, ${took.toFixed(1)} s`, smooth);
+    let it;
+    let took;
+    let grown;
+    const smooth = await smoothly(`${route}, ${LONG} characters, ${LONG_SOURCES} sources, ${seconds} s`, seconds ? LIMIT : LIMIT_AT_ONCE, async () => {
+      await bare(page, on.scripted.origin);
+      await measure(page);
+      const began = Date.now();
+      grown = [];
+      const length = () => page.evaluate(() => globalThis.answer?.shadowRoot.querySelector('[part~=answer]').textContent.length ?? 0);
+      const watching = setInterval(() => length().then((now) => grown.push(now), () => {}), 1000);
+      it = await answer(page, route);
+      clearInterval(watching);
+      took = (Date.now() - began) / 1000;
+      await page.waitForTimeout(300);
+      return measured(page);
+    });
 
     assert.equal(await it.evaluate((it) => it.text), TEXT, 'no text is dropped');
     const html = await expected();

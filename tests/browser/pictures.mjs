@@ -62,7 +62,7 @@ try {
     const chat = await page({ colorScheme });
     await asked(chat, 'doubao-en');
     await chat.evaluate(() => scrollTo(0, 0));
-    await card(chat, 2);
+    await card(chat, 0);
     await keep(chat, `chat-${colorScheme}`);
     await chat.goto(`${front.origin}/#/domains`);
     await by(chat, 'chart').locator('svg').waitFor();

@@ -143,6 +143,16 @@ const HOP_BY_HOP_NAMES: &[&str] = &["keep-alive", "proxy-connection"];
 /// `Connection` may name headers to drop, but not those that the answer depends on.
 const KEPT: &[HeaderName] = &[AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST];
 
+/// Headers that begin like this are between citetap and its clients.
+const OURS: &str = "x-citetap-";
+
+fn drop_named(headers: &mut HeaderMap, is_one: impl Fn(&str) -> bool) {
+    let named: Vec<HeaderName> = headers.keys().filter(|name| is_one(name.as_str())).cloned().collect();
+    for name in named {
+        headers.remove(name);
+    }
+}
+
 fn drop_hop_by_hop(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(CONNECTION)
@@ -172,27 +182,20 @@ pub fn request_headers(headers: &mut HeaderMap, trusted_peer: bool, rules: &Head
     headers.remove(HOST);
     headers.remove(EXPECT);
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-    let foreign: Vec<HeaderName> = headers
-        .keys()
-        .filter(|name| {
-            let name = name.as_str();
-            name.starts_with("x-citetap-")
-                || (!trusted_peer && (name.starts_with("x-forwarded-") || name == "x-real-ip"))
-        })
-        .cloned()
-        .collect();
-    for name in foreign {
-        headers.remove(name);
-    }
+    drop_named(headers, |name| {
+        name.starts_with(OURS) || (!trusted_peer && (name.starts_with("x-forwarded-") || name == "x-real-ip"))
+    });
     if !trusted_peer {
         headers.remove(FORWARDED);
     }
     apply(headers, rules);
 }
 
-/// Makes an upstream's headers the client's.
+/// Makes an upstream's headers the client's. Ours are ours to say: an upstream that named a nonce could make its own
+/// events pass for our own.
 pub fn response_headers(headers: &mut HeaderMap, rules: &HeaderRules) {
     drop_hop_by_hop(headers);
+    drop_named(headers, |name| name.starts_with(OURS));
     apply(headers, rules);
 }
 

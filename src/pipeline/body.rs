@@ -20,7 +20,7 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
-use super::{End, Out, Pipeline, tap::Tap};
+use super::{End, Out, Pipeline, tap::Tap, trailers};
 use crate::citation::{Record, supplement::Supply};
 
 /// hyper drops what it has not written when a body fails: the bytes before an abort, our event among them, get so long.
@@ -299,7 +299,9 @@ where
                             this.end(Outcome::Complete);
                         }
                     }
-                    Err(frame) => this.trailers = frame.into_trailers().ok(),
+                    Err(frame) => {
+                        this.trailers = frame.into_trailers().ok().as_ref().and_then(trailers::allowed);
+                    }
                 },
                 Poll::Ready(Some(Err(_))) => this.end(Outcome::UpstreamCut),
                 Poll::Ready(None) => this.end(Outcome::Complete),

@@ -18,6 +18,7 @@ mod rewrite;
 mod speak;
 pub mod supplement;
 pub mod tap;
+mod trailers;
 pub mod whole;
 
 use std::{collections::VecDeque, sync::Arc};

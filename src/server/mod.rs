@@ -164,6 +164,9 @@ impl App {
     }
 
     async fn api(&self, mut request: Request<Incoming>) -> Response<AnyBody> {
+        if let Err(problem) = relay::check(request.version(), request.headers()) {
+            return problem.response();
+        }
         match auth::tenant(self.config.auth, &self.config.tenants, request.headers_mut()) {
             Ok(tenant) => {
                 request.extensions_mut().insert(citations::Asker(tenant));

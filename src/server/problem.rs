@@ -18,6 +18,8 @@ pub struct Problem {
     title: &'static str,
     detail: String,
     retry_after: Option<u32>,
+    /// What follows on the connection cannot be trusted.
+    closes: bool,
     /// Where a consumer stands, for one that is elsewhere.
     current: Option<Value>,
     /// The key of a request that it is about.
@@ -36,7 +38,16 @@ struct Json<'a> {
 
 impl Problem {
     fn new(status: StatusCode, kind: &'static str, title: &'static str, detail: impl Into<String>) -> Self {
-        Self { status, kind, title, detail: detail.into(), retry_after: None, current: None, param: None }
+        Self {
+            status,
+            kind,
+            title,
+            detail: detail.into(),
+            retry_after: None,
+            closes: false,
+            current: None,
+            param: None,
+        }
     }
 
     pub fn no_route(path_hint: &str) -> Self {
@@ -162,6 +173,10 @@ impl Problem {
         Self { retry_after: Some(seconds), ..self }
     }
 
+    pub fn closing(self) -> Self {
+        Self { closes: true, ..self }
+    }
+
     pub fn unreadable(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "unreadable", "Not readable as citations", detail)
     }
@@ -246,6 +261,9 @@ impl Problem {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(seconds) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.closes {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

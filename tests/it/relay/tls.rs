@@ -9,7 +9,7 @@ use citetap::{
     upstream::Client as UpstreamClient,
 };
 use http::Version;
-use rcgen::{CertifiedKey, generate_simple_self_signed};
+use rcgen::{Certificate, CertifiedKey, KeyPair, generate_simple_self_signed};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -24,6 +24,16 @@ fn provider() -> Arc<rustls::crypto::CryptoProvider> {
 pub async fn terminator(to: SocketAddr, protocols: &[&[u8]], names: &[&str]) -> (u16, ClientConfig) {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(names).unwrap();
+    terminator_with(to, protocols, &cert, &signing_key).await
+}
+
+/// The same with this certificate, which the client trusts.
+pub async fn terminator_with(
+    to: SocketAddr,
+    protocols: &[&[u8]],
+    cert: &Certificate,
+    signing_key: &KeyPair,
+) -> (u16, ClientConfig) {
     let key = rustls::pki_types::PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
     let mut server = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()

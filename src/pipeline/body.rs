@@ -26,6 +26,9 @@ use crate::citation::{Record, supplement::Supply};
 /// hyper drops what it has not written when a body fails: the bytes before an abort, our event among them, get so long.
 const LINGER: Duration = Duration::from_millis(100);
 
+/// A timer that is later than this was not waited for: the process was stopped, or the client took its time.
+const LATE: Duration = Duration::from_millis(500);
+
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Whether the record is stored; resolves within the commit wait.
@@ -202,6 +205,10 @@ where
         loop {
             ready!(self.timer.as_mut().poll(task));
             let now = Instant::now();
+            if now > self.timer.deadline() + LATE {
+                // It was not the upstream that stood still: what it sent meanwhile is still to be seen.
+                self.last_in = now;
+            }
             if self.clocks.deadline.is_some_and(|deadline| now >= deadline) {
                 self.end(Outcome::TotalTimeout);
                 return Poll::Ready(None);

@@ -5,6 +5,7 @@ pub mod auth;
 mod body;
 mod citations;
 mod console;
+mod crowd;
 mod facade;
 mod foreign;
 mod formats;
@@ -161,6 +162,12 @@ impl App {
             return facade::answer(self, &routes, request, peer).await;
         }
         relay::relay(self, request, peer).await
+    }
+
+    /// One request when there is little room: what operators ask, and nothing else.
+    fn turn_away(&self, request: &Request<Incoming>) -> Response<AnyBody> {
+        ops::answer(self, request.uri().path(), request.method())
+            .unwrap_or_else(|| Problem::crowded().closing().response())
     }
 
     async fn api(&self, mut request: Request<Incoming>) -> Response<AnyBody> {

@@ -154,6 +154,12 @@ impl Problem {
         Self { retry_after: Some(1), ..problem }
     }
 
+    pub fn crowded() -> Self {
+        let detail = "nearly all files that citetap may have open are in use (ulimit -n)";
+        let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", "Too many connections", detail);
+        Self { retry_after: Some(1), ..problem }
+    }
+
     pub fn busy(detail: impl Into<String>) -> Self {
         let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "Busy", detail);
         Self { retry_after: Some(1), ..problem }

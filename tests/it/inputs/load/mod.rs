@@ -1,1 +1,5 @@
-//! load
+//! Clients and load: l50 to l58.
+
+mod clients;
+mod crowds;
+mod process;

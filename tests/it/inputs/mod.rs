@@ -25,7 +25,7 @@ use crate::net::{Client, Proxy, Whole, post, route};
 
 /// One proxy, of one dialect, in front of many streams: each is at its own path.
 struct Bench {
-    upstream: Upstream,
+    _upstream: Upstream,
     proxy: Proxy,
     client: Client,
     inputs: Vec<Vec<u8>>,
@@ -49,7 +49,7 @@ impl Bench {
         let toml = format!("{toml}\n{patient}{}provider = \"{provider}\"\n", route("chat", &upstream.url()));
         let proxy = Proxy::start(&toml).await;
         let client = Client::h1(proxy.addr).await;
-        Self { upstream, proxy, client, inputs }
+        Self { _upstream: upstream, proxy, client, inputs }
     }
 
     /// Streams number `n` to its clean end. What came is what was sent, and the records are our events'.

@@ -27,6 +27,22 @@ pub fn citetap(dir: &Path, args: &[&str]) -> Command {
     command
 }
 
+/// The same command with less than it would have: `limits` are lines of a shell, such as `ulimit -n 64`.
+pub fn confined(plain: &Command, limits: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(format!("{limits}; exec \"$0\" \"$@\"")).arg(plain.get_program()).args(plain.get_args());
+    if let Some(dir) = plain.get_current_dir() {
+        command.current_dir(dir);
+    }
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
+}
+
 /// A command that ended.
 #[derive(Debug)]
 pub struct Ran {
@@ -135,6 +151,10 @@ impl Running {
     pub fn signal(&self, name: &str) {
         let status = Command::new("kill").args([format!("-{name}"), self.child.id().to_string()]).status();
         assert!(status.unwrap().success());
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// The most memory that it has had, in bytes.

@@ -2,7 +2,6 @@
 
 use std::{
     path::Path,
-    process::Command,
     time::{Duration, Instant},
 };
 
@@ -14,7 +13,7 @@ use tokio::{
 
 use crate::{
     net::{Client, LIMIT, eventually, get, post, route, tencent, within},
-    process::{Running, citetap},
+    process::{Running, citetap, confined},
     relay::memory::MIB,
 };
 
@@ -23,19 +22,10 @@ const FILES: usize = 128;
 const CONNECTIONS: usize = 400;
 
 /// `serve` with so few files.
-async fn confined(dir: &Path, toml: &str, files: usize) -> Running {
+async fn with_files(dir: &Path, toml: &str, files: usize) -> Running {
     std::fs::write(dir.join("citetap.toml"), toml).unwrap();
     let plain = citetap(dir, &["serve", "--listen", "127.0.0.1:0"]);
-    let mut command = Command::new("sh");
-    command.arg("-c").arg(format!("ulimit -n {files}; exec \"$0\" \"$@\"")).arg(plain.get_program());
-    command.args(plain.get_args()).current_dir(dir);
-    for (name, value) in plain.get_envs() {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
-    Running::start(command).await
+    Running::start(confined(&plain, &format!("ulimit -n {files}"))).await
 }
 
 /// A connection that may or may not be served: `/healthz`, if it answers within the time.
@@ -66,7 +56,7 @@ fn toml(upstream: &Upstream) -> String {
 async fn l53_a_crowd_is_shed_and_health_is_told_all_the_same() {
     let upstream = upstream().await;
     let dir = tempfile::tempdir().unwrap();
-    let running = confined(dir.path(), &toml(&upstream), FILES).await;
+    let running = with_files(dir.path(), &toml(&upstream), FILES).await;
     let mut open = running.post("/chat/open").await;
     open.until("reference_chunks").await;
     let mut crowd = Vec::new();
@@ -109,7 +99,7 @@ async fn l53_a_crowd_is_shed_and_health_is_told_all_the_same() {
 async fn l54_accept_without_files_is_tried_again() {
     let upstream = upstream().await;
     let dir = tempfile::tempdir().unwrap();
-    let running = confined(dir.path(), &toml(&upstream), 32).await;
+    let running = with_files(dir.path(), &toml(&upstream), 32).await;
     let mut crowd = Vec::new();
     for _ in 0..80 {
         let mut stream = TcpStream::connect(running.addr).await.unwrap();

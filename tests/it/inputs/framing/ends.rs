@@ -43,9 +43,9 @@ async fn f16_a_truncated_last_event_is_relayed_and_not_tapped() {
     ];
     streams.extend(finishes.iter().map(|(finish, _)| vec![Bytes::from(begun.clone() + finish)]));
     let mut bench = Bench::new("tencent", streams).await;
-    for n in 0..cuts.len() {
+    for (n, cut) in cuts.iter().enumerate() {
         let record = bench.one(n).await;
-        assert_eq!((record.citations.len(), record.complete, record.stored), (2, false, true), "cut at {}", cuts[n]);
+        assert_eq!((record.citations.len(), record.complete, record.stored), (2, false, true), "cut at {cut}");
     }
     for (n, (finish, is_one)) in (cuts.len()..).zip(finishes) {
         let record = bench.one(n).await;

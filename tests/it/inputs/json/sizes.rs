@@ -39,16 +39,15 @@ async fn j60_depth_beyond_the_limit_is_refused_and_drops_no_stack() {
             assert_eq!(ours.len(), usize::from(reads), "{provider}: {n}: the next event is tapped");
         }
     }
-    // At the limit it is read: the whole, its parts and the list are three of 64.
+    // At the limit a frame is read, and beyond it is not.
     let list = json!([{"target_id": "t", "title": "T", "url": "https://s1.example.com/"}]);
-    let mut nested = json!(1);
-    for _ in 0..60 {
-        nested = json!([nested]);
+    let stream = with_references(&list);
+    let frame = stream.lines().next().unwrap().strip_suffix('}').unwrap();
+    for (depth, count) in [(63, 3), (64, 2)] {
+        let deep = format!("{frame},\"deep\":{}{}}}\n\n", "[".repeat(depth), "]".repeat(depth));
+        let others = tencent::references("m", &[8, 9]);
+        assert_eq!(tapped(deep + &others + &tencent::finish("m")).await.citations.len(), count, "{depth} and one more");
     }
-    let mut stream: Value =
-        serde_json::from_str(with_references(&list).lines().next().unwrap().strip_prefix("data:").unwrap()).unwrap();
-    stream["deep"] = nested;
-    assert_eq!(tapped(format!("data:{stream}\n\n{}", tencent::finish("m"))).await.citations.len(), 1);
 }
 
 /// Three strings within each other are opened, as Doubao's older protocol has them, and not a fourth. All of them lie in

@@ -113,6 +113,7 @@ async fn l54_accept_without_files_is_tried_again() {
     let (spent, passed) = (running.cpu() - before, began.elapsed());
     assert!(spent * 2 < passed, "{spent:?} of {passed:?}");
     assert!(upstream.request_count() > 0, "some were let in");
+    running.logged("accept failed", 1).await;
     drop(crowd);
     let served = eventually(|| async {
         let asking = async {

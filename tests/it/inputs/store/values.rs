@@ -18,12 +18,19 @@ async fn s93_a_value_under_anothers_key_is_never_served() {
         proxy.post(&format!("/chat/{id}"), "{}").await.whole().await;
     }
     let mut other = SqliteConnectOptions::new().filename(dir.path().join("c.db")).connect().await.unwrap();
+    let keep = "CREATE TEMP TABLE kept AS SELECT body FROM record WHERE id = 'm-1'";
+    sqlx::raw_sql(keep).execute(&mut other).await.unwrap();
     for sql in [
         "UPDATE record SET body = (SELECT body FROM record WHERE id = 'm-2') WHERE id = 'm-1'",
         "UPDATE record SET body = replace(body, '\"tenant\":\"default\"', '\"tenant\":\"other\"') WHERE id = 'm-1'",
         "UPDATE record SET body = '{}' WHERE id = 'm-1'",
         "UPDATE record SET body = '' WHERE id = 'm-1'",
     ] {
+        sqlx::raw_sql("UPDATE record SET body = (SELECT body FROM kept) WHERE id = 'm-1'")
+            .execute(&mut other)
+            .await
+            .unwrap();
+        assert_eq!(proxy.get("/citations/m-1").await.status, 200);
         sqlx::raw_sql(sql).execute(&mut other).await.unwrap();
         for path in ["/citations/m-1", "/citations/m-1/events", "/citations/m-1?format=html", "/citations"] {
             let answer = proxy.get(path).await;

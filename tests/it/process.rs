@@ -153,8 +153,10 @@ impl Running {
         assert!(status.unwrap().success());
     }
 
-    pub fn pid(&self) -> u32 {
-        self.child.id()
+    /// Sets a soft limit of the running process, as `prlimit` calls it.
+    pub fn limit(&self, resource: &str, value: &str) {
+        let (pid, limit) = (self.child.id().to_string(), format!("--{resource}={value}:"));
+        assert!(Command::new("prlimit").args(["--pid", &pid, &limit]).status().unwrap().success());
     }
 
     /// The most memory that it has had, in bytes.

@@ -1,6 +1,6 @@
 //! A store that fails, and a process that does.
 
-use std::{path::Path, process::Command, time::Duration};
+use std::{path::Path, time::Duration};
 
 use citetap::replay::{Script, Scripted, Upstream};
 use sqlx::{ConnectOptions as _, Connection as _, sqlite::SqliteConnectOptions};
@@ -58,8 +58,7 @@ async fn s90_a_full_disk_harms_no_chat_and_is_told_and_recovered_from() {
     assert!(unready.await.is_some(), "readiness tells");
     assert_eq!(running.get("/healthz").await.status, 200);
     // Room again: without a restart.
-    let freed = Command::new("prlimit").args(["--pid", &running.pid().to_string(), "--fsize=unlimited:"]).status();
-    assert!(freed.unwrap().success());
+    running.limit("fsize", "unlimited");
     let ready = eventually(|| async { (running.get("/readyz").await.status == 200).then_some(()) });
     assert!(ready.await.is_some(), "and tells again");
     let id = refused.message_id;

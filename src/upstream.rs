@@ -3,7 +3,14 @@
 //! Redirects are relayed, never followed; nothing is decompressed; the upstream's address comes from
 //! the configuration alone.
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{
@@ -20,6 +27,7 @@ use hyper_util::{
     client::legacy::{Client as HyperClient, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
+use tokio::sync::Notify;
 use url::Url;
 
 use crate::config::HeaderRules;
@@ -30,6 +38,8 @@ const MAX_BUFFER: usize = 64 * 1024;
 const STREAM_WINDOW: u32 = 64 * 1024;
 /// Wide enough for every stream's window, so that a slow client never stops its neighbours.
 const CONNECTION_WINDOW: u32 = 1 << 30;
+/// 1xx answers before the one that counts. Whoever sends more means none.
+const MAX_INFORMATIONAL: u32 = 10;
 const IDLE_CONNECTIONS: usize = 256;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
@@ -54,7 +64,7 @@ where
     /// Trusts the system's certificates (`SSL_CERT_FILE` and `SSL_CERT_DIR` are honoured), or the Mozilla
     /// set where the system has none.
     pub fn new(connect_timeout: Duration) -> Self {
-        let provider = std::sync::Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = rustls::ClientConfig::builder_with_provider(provider);
         let tls = match builder.clone().with_safe_default_protocol_versions() {
             Ok(builder) => match builder.clone().with_native_roots() {
@@ -87,8 +97,20 @@ where
         Self { inner }
     }
 
-    pub async fn send(&self, request: Request<B>) -> Result<Response<Incoming>, Fault> {
-        self.inner.request(request).await.map_err(|error| Fault::of(&error))
+    /// Informational answers are the upstream's to us, and end here.
+    pub async fn send(&self, mut request: Request<B>) -> Result<Response<Incoming>, Fault> {
+        let (seen, flooded) = (AtomicU32::new(0), Arc::new(Notify::new()));
+        let tell = Arc::clone(&flooded);
+        hyper::ext::on_informational(&mut request, move |_| {
+            if seen.fetch_add(1, Ordering::Relaxed) >= MAX_INFORMATIONAL {
+                tell.notify_one();
+            }
+        });
+        tokio::select! {
+            biased;
+            () = flooded.notified() => Err(Fault::Broken("it sends informational answers without end".to_owned())),
+            answer = self.inner.request(request) => answer.map_err(|error| Fault::of(&error)),
+        }
     }
 }
 
@@ -143,6 +165,16 @@ const HOP_BY_HOP_NAMES: &[&str] = &["keep-alive", "proxy-connection"];
 /// `Connection` may name headers to drop, but not those that the answer depends on.
 const KEPT: &[HeaderName] = &[AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST];
 
+/// Headers that begin like this are between citetap and its clients.
+const OURS: &str = "x-citetap-";
+
+fn drop_named(headers: &mut HeaderMap, is_one: impl Fn(&str) -> bool) {
+    let named: Vec<HeaderName> = headers.keys().filter(|name| is_one(name.as_str())).cloned().collect();
+    for name in named {
+        headers.remove(name);
+    }
+}
+
 fn drop_hop_by_hop(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(CONNECTION)
@@ -172,27 +204,20 @@ pub fn request_headers(headers: &mut HeaderMap, trusted_peer: bool, rules: &Head
     headers.remove(HOST);
     headers.remove(EXPECT);
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-    let foreign: Vec<HeaderName> = headers
-        .keys()
-        .filter(|name| {
-            let name = name.as_str();
-            name.starts_with("x-citetap-")
-                || (!trusted_peer && (name.starts_with("x-forwarded-") || name == "x-real-ip"))
-        })
-        .cloned()
-        .collect();
-    for name in foreign {
-        headers.remove(name);
-    }
+    drop_named(headers, |name| {
+        name.starts_with(OURS) || (!trusted_peer && (name.starts_with("x-forwarded-") || name == "x-real-ip"))
+    });
     if !trusted_peer {
         headers.remove(FORWARDED);
     }
     apply(headers, rules);
 }
 
-/// Makes an upstream's headers the client's.
+/// Makes an upstream's headers the client's. Ours are ours to say: an upstream that named a nonce could make its own
+/// events pass for our own.
 pub fn response_headers(headers: &mut HeaderMap, rules: &HeaderRules) {
     drop_hop_by_hop(headers);
+    drop_named(headers, |name| name.starts_with(OURS));
     apply(headers, rules);
 }
 

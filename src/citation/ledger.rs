@@ -158,7 +158,7 @@ impl Ledger {
     pub fn round(&mut self, key: &str, summary: Option<&str>, queries: &[Cow<'_, str>]) {
         let queries: Vec<String> = queries.iter().map(|query| text::line(query, MAX_TITLE).0).collect();
         let queries: Vec<String> = queries.into_iter().filter(|query| !query.is_empty()).collect();
-        self.rounds.enter(key, summary, &queries);
+        self.rounds.enter(&bounded(key), summary, &queries);
         if let Some(summary) = summary {
             self.summary = Some(text::line(summary, MAX_TITLE).0);
         }
@@ -172,7 +172,7 @@ impl Ledger {
 
     /// A card that names no source. Sent again, it counts once.
     pub fn failed(&mut self, id: Option<&str>, position: u32, code: &str) {
-        let key = id.map_or_else(|| format!("{}/{position}", self.rounds.number()), str::to_owned);
+        let key = id.map_or_else(|| format!("{}/{position}", self.rounds.number()), |id| bounded(id).into_owned());
         if self.failed.len() < MAX_FAILED && self.failed.insert(key) {
             self.rounds.failed(id, position, code);
             self.revision += 1;
@@ -183,7 +183,7 @@ impl Ledger {
         let link = reference.url.and_then(|raw| links::link(raw, self.link_base.as_ref()));
         let url_key = match (&link, reference.url) {
             (Some(link), _) => Some(link.canonical.clone()),
-            (None, Some(raw)) => Some(text::floor(raw.trim(), links::MAX_URL).to_owned()),
+            (None, Some(raw)) => Some(bounded(raw.trim()).into_owned()),
             (None, None) => None,
         };
         match self.find(url_key.as_deref(), reference) {
@@ -195,7 +195,7 @@ impl Ledger {
     fn find(&self, url_key: Option<&str>, reference: &Reference<'_>) -> Option<usize> {
         let by_url = url_key.and_then(|key| self.by_url.get(key)).copied();
         by_url.or_else(|| {
-            let index = *self.by_doc.get(reference.doc_id.as_deref()?)?;
+            let index = *self.by_doc.get(&*bounded(reference.doc_id.as_deref()?))?;
             let known = self.entries.get(index)?;
             // Two URLs are two sources, whatever the document id says.
             (url_key.is_none() || known.citation.url.is_none()).then_some(index)
@@ -213,9 +213,9 @@ impl Ledger {
         let arrival = u32::try_from(index).unwrap_or_default() + 1;
         let identity = match (&link, &reference.doc_id, reference.url) {
             (Some(link), _, _) => Identity::Page(link.canonical.clone()),
-            (None, Some(doc), _) => Identity::Own(doc.to_string()),
-            (None, None, Some(raw)) => Identity::Own(raw.to_owned()),
-            (None, None, None) => Identity::Own(reference.title.unwrap_or_default().to_owned()),
+            (None, Some(doc), _) => Identity::Own(bounded(doc).into_owned()),
+            (None, None, Some(raw)) => Identity::Own(bounded(raw).into_owned()),
+            (None, None, None) => Identity::Own(bounded(reference.title.unwrap_or_default()).into_owned()),
         };
         let mut entry = Entry {
             citation: Citation {
@@ -347,7 +347,7 @@ impl Ledger {
             self.by_url.entry(key).or_insert(index);
         }
         if let Some(doc) = &reference.doc_id {
-            self.by_doc.entry(text::floor(doc, MAX_TITLE).to_owned()).or_insert(index);
+            self.by_doc.entry(bounded(doc).into_owned()).or_insert(index);
         }
     }
 
@@ -415,6 +415,11 @@ impl Ledger {
     }
 }
 
+/// What tells sources apart is kept for as long as the message streams: a long one as its hash.
+fn bounded(name: &str) -> Cow<'_, str> {
+    if name.len() <= MAX_TITLE { Cow::Borrowed(name) } else { Cow::Owned(links::source_id(name)) }
+}
+
 /// The ledger's part of a record.
 #[derive(Debug, Clone, PartialEq)]
 pub struct View {
@@ -469,7 +474,10 @@ impl Entry {
             }
         }
         for (key, value) in &reference.metadata {
-            citation.metadata.entry(*key).or_insert_with(|| value.clone());
+            citation.metadata.entry(*key).or_insert_with(|| match value {
+                Value::String(raw) => text::line(raw, MAX_TITLE).0.into(),
+                other => other.clone(),
+            });
         }
         if let Some(snippet) = reference.snippet.map(|raw| text::lines(raw, MAX_SNIPPET)).and_then(&mut cut) {
             match &citation.content {

@@ -35,6 +35,12 @@ pub fn is_bidi(c: char) -> bool {
     matches!(c, '\u{061C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
 
+/// Nothing that hides, or reorders what stands around it.
+pub fn is_seen(c: char) -> bool {
+    let hides = matches!(c, '\u{00AD}' | '\u{200B}'..='\u{200D}' | '\u{2060}' | '\u{FEFF}');
+    !c.is_control() && !is_bidi(c) && !hides
+}
+
 /// The longest prefix of at most `cap` bytes that ends between characters.
 pub fn floor(text: &str, cap: usize) -> &str {
     text.get(..text.floor_char_boundary(cap)).unwrap_or_default()

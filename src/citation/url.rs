@@ -3,6 +3,8 @@
 use sha2::{Digest, Sha256};
 use url::Url;
 
+use super::text;
+
 /// A longer URL is not kept: cut, it would be another one.
 pub const MAX_URL: usize = 8 * 1024;
 
@@ -49,7 +51,7 @@ pub fn link(raw: &str, base: Option<&Url>) -> Option<Link> {
     let canonical = canonical(&url);
     // As it was sent where that is plain, else as parsed.
     let as_sent =
-        !has_credentials && Url::parse(raw).is_ok() && raw.chars().all(|c| !c.is_control() && !c.is_whitespace());
+        !has_credentials && Url::parse(raw).is_ok() && raw.chars().all(|c| !c.is_whitespace() && text::is_seen(c));
     let url = if as_sent { raw.to_owned() } else { url.into() };
     (url.len() <= MAX_URL).then_some(Link { url, hostname, canonical })
 }

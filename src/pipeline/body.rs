@@ -20,11 +20,14 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
-use super::{End, Out, Pipeline, tap::Tap};
+use super::{End, Out, Pipeline, tap::Tap, trailers};
 use crate::citation::{Record, supplement::Supply};
 
 /// hyper drops what it has not written when a body fails: the bytes before an abort, our event among them, get so long.
 const LINGER: Duration = Duration::from_millis(100);
+
+/// A timer that is later than this was not waited for: the process was stopped, or the client took its time.
+const LATE: Duration = Duration::from_millis(500);
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -206,6 +209,10 @@ where
         loop {
             ready!(self.timer.as_mut().poll(task));
             let now = Instant::now();
+            if now > self.timer.deadline() + LATE {
+                // It was not the upstream that stood still: what it sent meanwhile is still to be seen.
+                self.last_in = now;
+            }
             if self.clocks.deadline.is_some_and(|deadline| now >= deadline) {
                 self.end(Outcome::TotalTimeout);
                 return Poll::Ready(None);
@@ -303,7 +310,9 @@ where
                             this.end(Outcome::Complete);
                         }
                     }
-                    Err(frame) => this.trailers = frame.into_trailers().ok(),
+                    Err(frame) => {
+                        this.trailers = frame.into_trailers().ok().as_ref().and_then(trailers::allowed);
+                    }
                 },
                 Poll::Ready(Some(Err(_))) => this.end(Outcome::UpstreamCut),
                 Poll::Ready(None) => this.end(Outcome::Complete),

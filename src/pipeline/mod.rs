@@ -18,6 +18,7 @@ mod rewrite;
 mod speak;
 pub mod supplement;
 pub mod tap;
+mod trailers;
 pub mod whole;
 
 use std::{collections::VecDeque, sync::Arc};
@@ -28,6 +29,7 @@ use crate::{
     citation::Record,
     marker::Style,
     profile::{self, Form, Manner, annotate, native},
+    provider::json,
     sse::{Cut, Eol, Event, Splitter, encode},
 };
 use heard::Heard;
@@ -300,8 +302,8 @@ impl Pipeline {
             if self.settings.whole {
                 let data = Some(String::from_utf8_lossy(&tail));
                 self.read_event(&Event { data, ..Event::default() });
-            } else {
-                // The last frame may lack its blank line. If it was cut, it does not parse.
+            } else if !is_cut(&tail) {
+                // The last frame may lack its blank line.
                 self.read(&tail);
             }
         }
@@ -461,6 +463,11 @@ impl Pipeline {
         self.id_seen |= event.id.is_some();
         if self.eol.is_none() {
             self.eol = Eol::of(frame);
+        }
+        if event.data.is_none() && event.foreign {
+            // Clients dispatch nothing, and yet something was said: JSON without `data:`, say.
+            self.tally.frames += 1;
+            self.tally.unread += 1;
         }
         event.data.is_some() && self.read_event(&event)
     }
@@ -639,6 +646,16 @@ impl Pipeline {
             Voice::Speak(_) => {}
         }
     }
+}
+
+/// Was this last frame broken off in the midst of its data? Its name alone must not make it a finish.
+fn is_cut(frame: &[u8]) -> bool {
+    if frame.ends_with(b"\n") || frame.ends_with(b"\r") {
+        return false;
+    }
+    let event = Event::read(frame);
+    let data = event.data.as_deref().unwrap_or_default().trim();
+    data.is_empty() || (data.starts_with('{') && json::with_parsed(data, |_| ()).is_none())
 }
 
 #[cfg(test)]

@@ -10,9 +10,12 @@ use super::{
     published,
 };
 use crate::{
-    citation::{ledger::Reference, record::CitationType},
+    citation::{ledger::Reference, record::CitationType, text},
     sse::Event,
 };
+
+/// Bytes of the stream's own ids that our frame repeats; longer ones are cut.
+const MAX_NAME: usize = 256;
 
 #[derive(Default)]
 pub struct Lexiang {
@@ -69,12 +72,12 @@ impl Lexiang {
         }
         if let Some(id) = node.id(&["completion_id"]) {
             sink.signal(Signal::Message(&id));
-            self.completion_id = id;
+            self.completion_id = text::line(&id, MAX_NAME).0;
         }
         // Empty until the finish; the last one that is not counts.
         if let Some(id) = node.id(&["session_id"]) {
             sink.signal(Signal::Conversation(&id));
-            self.session_id = id;
+            self.session_id = text::line(&id, MAX_NAME).0;
         }
         if let Some(processes) = node.get("processes") {
             stage(processes, sink);

@@ -146,7 +146,7 @@ async fn chat(
     let began = Instant::now();
     let (mut head, body) = request.into_parts();
     let tenant = tenant(app, &mut head.headers)?;
-    relay::check(&head)?;
+    relay::check(head.version, &head.headers)?;
     if head.headers.get(header::CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
         return Err(Problem::encoded());
     }

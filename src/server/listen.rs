@@ -18,7 +18,11 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{App, stall::StallGuard};
+use super::{
+    App,
+    crowd::{self, Crowd, Room},
+    stall::StallGuard,
+};
 
 /// What hyper holds of one stream towards the client.
 const SEND_BUFFER: usize = 64 * 1024;
@@ -43,7 +47,9 @@ pub struct Signals {
 /// Serves until told to drain, then as `timeouts.drain` allows. Everything stored is flushed on return.
 pub async fn run(listener: TcpListener, app: Arc<App>, signals: Signals) {
     let graceful = GracefulShutdown::new();
-    let server = builder(&app);
+    let crowd = Crowd::of_process();
+    let server = builder(&app, app.config.timeouts.request_headers);
+    let hasty = builder(&app, crowd::HEADERS.min(app.config.timeouts.request_headers));
     // They end with this function, whichever way.
     let mut chores = JoinSet::new();
     chores.spawn(sweep(Arc::clone(&app)));
@@ -61,7 +67,11 @@ pub async fn run(listener: TcpListener, app: Arc<App>, signals: Signals) {
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => serve(&app, &server, &graceful, stream, peer),
+                Ok((stream, peer)) => match crowd.room(&stream) {
+                    Room::Enough => serve(&app, &server, &graceful, stream, peer),
+                    Room::Little => turn_away(&app, &hasty, &graceful, stream),
+                    Room::None => drop(stream),
+                },
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(_) => {
                     tracing::warn!("accept failed");
@@ -101,13 +111,13 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-fn builder(app: &App) -> auto::Builder<TokioExecutor> {
+fn builder(app: &App, headers: Duration) -> auto::Builder<TokioExecutor> {
     let limits = &app.config.limits;
     let mut server = auto::Builder::new(TokioExecutor::new());
     server
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(app.config.timeouts.request_headers)
+        .header_read_timeout(headers)
         .max_headers(limits.request_headers)
         .max_buf_size(limits.request_header_bytes);
     server
@@ -142,6 +152,20 @@ fn serve(
     // How a connection ends is told by its streams.
     tokio::spawn(async move {
         let _ = connection.await;
+    });
+}
+
+/// Serves a connection that there is no room for: briefly.
+fn turn_away(app: &Arc<App>, server: &auto::Builder<TokioExecutor>, graceful: &GracefulShutdown, stream: TcpStream) {
+    let io = TokioIo::new(StallGuard::new(stream, crowd::LIFE, crowd::HEADERS));
+    let requests = Arc::clone(app);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let answer = requests.turn_away(&request);
+        async move { Ok::<_, std::convert::Infallible>(answer) }
+    });
+    let connection = graceful.watch(server.serve_connection(io, service).into_owned());
+    tokio::spawn(async move {
+        let _ = tokio::time::timeout(crowd::LIFE, connection).await;
     });
 }
 

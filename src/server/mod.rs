@@ -6,6 +6,7 @@ mod body;
 mod citations;
 mod console;
 mod cors;
+mod crowd;
 mod facade;
 mod faults;
 mod foreign;
@@ -177,7 +178,16 @@ impl App {
         relay::relay(self, request, peer).await
     }
 
+    /// One request when there is little room: what operators ask, and nothing else.
+    fn turn_away(&self, request: &Request<Incoming>) -> Response<AnyBody> {
+        ops::answer(self, request.uri().path(), request.method())
+            .unwrap_or_else(|| Problem::crowded().closing().response())
+    }
+
     async fn api(&self, mut request: Request<Incoming>) -> Response<AnyBody> {
+        if let Err(problem) = relay::check(request.version(), request.headers()) {
+            return problem.response();
+        }
         match auth::tenant(self.config.auth, &self.config.tenants, request.headers_mut()) {
             Ok(tenant) => {
                 request.extensions_mut().insert(citations::Asker(tenant.clone()));

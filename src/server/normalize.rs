@@ -13,6 +13,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use http_body_util::BodyExt;
 use serde::Deserialize;
+use tokio::time::Instant;
 
 use super::{
     App,
@@ -101,7 +102,8 @@ fn answer(bytes: &[u8], reading: &Reading, entry: Option<usize>) -> Result<Vec<u
     Ok(json.unwrap_or_default())
 }
 
-/// The body, up to `limit` and the limit of all bodies, and within the bytes that citetap holds altogether.
+/// The body, up to `limit` and the limit of all bodies, and within the bytes that citetap holds altogether. It comes
+/// without long silences, and as a whole within the time that a relayed one has to be answered in.
 pub(super) async fn collect<B>(app: &App, mut body: B, limit: u64) -> Result<Hold, Problem>
 where
     B: http_body::Body<Data = Bytes> + Unpin,
@@ -111,9 +113,11 @@ where
     if body.size_hint().lower() > cap as u64 {
         return Err(too_large());
     }
+    let end = Instant::now() + app.config.timeouts.first_byte;
     let mut held = Hold::new(Arc::clone(&app.budget), cap);
     loop {
-        let piece = tokio::time::timeout(app.config.timeouts.client_stall, body.frame()).await;
+        let until = end.min(Instant::now() + app.config.timeouts.client_stall);
+        let piece = tokio::time::timeout_at(until, body.frame()).await;
         let piece = piece.map_err(|_| Problem::bad_request("the body did not come"))?;
         let Some(piece) = piece else { return Ok(held) };
         let piece = piece.map_err(|_| Problem::bad_request("the body broke off"))?;

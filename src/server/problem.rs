@@ -18,6 +18,8 @@ pub struct Problem {
     title: &'static str,
     detail: String,
     retry_after: Option<u32>,
+    /// What follows on the connection cannot be trusted.
+    closes: bool,
     /// Where a consumer stands, for one that is elsewhere.
     current: Option<Value>,
     /// The key of a request that it is about.
@@ -40,7 +42,16 @@ struct Json<'a> {
 
 impl Problem {
     fn new(status: StatusCode, kind: &'static str, title: &'static str, detail: impl Into<String>) -> Self {
-        Self { status, kind, title, detail: detail.into(), retry_after: None, current: None, param: None }
+        Self {
+            status,
+            kind,
+            title,
+            detail: detail.into(),
+            retry_after: None,
+            closes: false,
+            current: None,
+            param: None,
+        }
     }
 
     pub fn no_route(path_hint: &str) -> Self {
@@ -147,6 +158,12 @@ impl Problem {
         Self { retry_after: Some(1), ..problem }
     }
 
+    pub fn crowded() -> Self {
+        let detail = "nearly all files that citetap may have open are in use (ulimit -n)";
+        let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", "Too many connections", detail);
+        Self { retry_after: Some(1), ..problem }
+    }
+
     pub fn busy(detail: impl Into<String>) -> Self {
         let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "Busy", detail);
         Self { retry_after: Some(1), ..problem }
@@ -164,6 +181,10 @@ impl Problem {
 
     pub fn retry_after(self, seconds: u32) -> Self {
         Self { retry_after: Some(seconds), ..self }
+    }
+
+    pub fn closing(self) -> Self {
+        Self { closes: true, ..self }
     }
 
     pub fn unreadable(detail: impl Into<String>) -> Self {
@@ -255,6 +276,9 @@ impl Problem {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(seconds) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.closes {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -56,7 +56,7 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: SocketAddr) 
     let began = Instant::now();
     let (mut head, body) = request.into_parts();
     let tenant = auth::tenant(app.config.auth, &app.config.tenants, &mut head.headers)?;
-    check(&head)?;
+    check(head.version, &head.headers)?;
     let routes = app.routes();
     let path = head.uri.path();
     let (route, rest) = find(&routes, path).ok_or_else(|| Problem::no_route(&prefixes(&routes)))?;
@@ -311,13 +311,19 @@ fn count(app: &App, route: &Route, status: u16) {
 }
 
 /// What a proxy must not pass on, whatever the route.
-pub(super) fn check(head: &http::request::Parts) -> Result<(), Problem> {
-    let hosts = head.headers.get_all(header::HOST).iter().count();
-    if hosts > 1 || (hosts == 0 && head.version == Version::HTTP_11) {
+pub(super) fn check(version: Version, headers: &HeaderMap) -> Result<(), Problem> {
+    let hosts = headers.get_all(header::HOST).iter().count();
+    if hosts > 1 || (hosts == 0 && version == Version::HTTP_11) {
         return Err(Problem::bad_request("a request has exactly one Host header"));
     }
+    // Codings that we would have to undo, and chunks twice, are read otherwise by others (RFC 9112 6.1).
+    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    let chunked = codings.next().is_none_or(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"));
+    if !chunked || codings.next().is_some() {
+        return Err(Problem::bad_request("a request body is chunked once, or has a length").closing());
+    }
     // h2c is an offer that may be left unanswered; anything else wants another protocol.
-    let upgrade = head.headers.get(header::UPGRADE).is_some_and(|to| !to.as_bytes().eq_ignore_ascii_case(b"h2c"));
+    let upgrade = headers.get(header::UPGRADE).is_some_and(|to| !to.as_bytes().eq_ignore_ascii_case(b"h2c"));
     if upgrade { Err(Problem::refused("Upgrade")) } else { Ok(()) }
 }
 

@@ -5,7 +5,7 @@ use std::{
     future::Future,
     io,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -16,6 +16,9 @@ use tokio::{
 
 /// What an h2 client begins with (RFC 9113 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// A timer that is later than this was not waited for: the process was stopped.
+pub const LATE: Duration = Duration::from_millis(500);
 
 pub struct StallGuard<T> {
     io: T,
@@ -43,9 +46,14 @@ impl<T> StallGuard<T> {
             self.waiting = true;
             self.timer.as_mut().reset(Instant::now() + self.limit);
         }
-        match self.timer.as_mut().poll(task) {
-            Poll::Ready(()) => Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing"))),
-            Poll::Pending => Poll::Pending,
+        loop {
+            ready!(self.timer.as_mut().poll(task));
+            let now = Instant::now();
+            if now <= self.timer.deadline() + LATE {
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing")));
+            }
+            // It was not the client that stood still.
+            self.timer.as_mut().reset(now + self.limit);
         }
     }
 }

@@ -14,6 +14,7 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
+use super::stall::LATE;
 use crate::pipeline::body::{Aborted, BoxError, Outcome};
 
 /// How often we look, at most.
@@ -109,7 +110,12 @@ impl Stalls {
     /// Looks now and then, for ever.
     pub async fn watch(&self, limit: Duration) {
         loop {
-            tokio::time::sleep((limit / 4).min(LOOK_EVERY)).await;
+            let (pause, began) = ((limit / 4).min(LOOK_EVERY), Instant::now());
+            tokio::time::sleep(pause).await;
+            if began.elapsed() > pause + LATE {
+                // The process was stopped, and the clients may have been ready all the while: they get another chance.
+                continue;
+            }
             let mut open = Vec::new();
             self.lock().retain(|look| match look.upgrade() {
                 Some(look) => {

@@ -14,6 +14,8 @@ pub struct Event<'f> {
     pub id: Option<Cow<'f, str>>,
     /// The last `retry:` value that was all digits, as it was written.
     pub retry: Option<&'f str>,
+    /// A line was neither a comment nor any of these. Clients ignore it; one that looks for what it missed does not.
+    pub foreign: bool,
 }
 
 impl<'f> Event<'f> {
@@ -58,7 +60,8 @@ impl<'f> Event<'f> {
             b"retry" if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
                 self.retry = std::str::from_utf8(value).ok();
             }
-            _ => {}
+            b"id" | b"retry" => {}
+            _ => self.foreign = true,
         }
     }
 }

@@ -9,12 +9,12 @@ use crate::{
     process::{Running, as_sent, citetap},
 };
 
-async fn demo(dir: &Path, speed: &str) -> Running {
+pub async fn demo(dir: &Path, speed: &str) -> Running {
     let args = ["demo", "--listen", "127.0.0.1:0", "--store", "crash.db", "--fresh-ids", "--speed", speed];
     Running::start(citetap(dir, &args)).await
 }
 
-async fn kept(demo: &Running, id: &str) -> Record {
+pub async fn kept(demo: &Running, id: &str) -> Record {
     let answer = demo.get(&format!("/citations/{id}")).await;
     assert_eq!(answer.status, 200, "{id} was delivered as stored");
     serde_json::from_value(answer.json().await).unwrap()

@@ -10,6 +10,7 @@ mod crash;
 mod evidence;
 mod facade;
 mod golden;
+mod inputs;
 mod markers;
 mod net;
 mod process;

@@ -27,6 +27,22 @@ pub fn citetap(dir: &Path, args: &[&str]) -> Command {
     command
 }
 
+/// The same command with less than it would have: `limits` are lines of a shell, such as `ulimit -n 64`.
+pub fn confined(plain: &Command, limits: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(format!("{limits}; exec \"$0\" \"$@\"")).arg(plain.get_program()).args(plain.get_args());
+    if let Some(dir) = plain.get_current_dir() {
+        command.current_dir(dir);
+    }
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
+}
+
 /// A command that ended.
 #[derive(Debug)]
 pub struct Ran {
@@ -137,11 +153,25 @@ impl Running {
         assert!(status.unwrap().success());
     }
 
+    /// Sets a soft limit of the running process, as `prlimit` calls it.
+    pub fn limit(&self, resource: &str, value: &str) {
+        let (pid, limit) = (self.child.id().to_string(), format!("--{resource}={value}:"));
+        assert!(Command::new("prlimit").args(["--pid", &pid, &limit]).status().unwrap().success());
+    }
+
     /// The most memory that it has had, in bytes.
     pub fn peak_memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    }
+
+    /// The processor time that it has had. Linux counts it in hundredths of a second.
+    pub fn cpu(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        let after_name: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+        let ticks: u64 = after_name[11..13].iter().map(|ticks| ticks.parse::<u64>().unwrap()).sum();
+        Duration::from_millis(ticks * 10)
     }
 
     /// `kill -9`: nothing of it runs when this returns.

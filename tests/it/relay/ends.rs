@@ -7,7 +7,7 @@ use http::{HeaderValue, header};
 
 use crate::net::{Client, LIMIT, Proxy, chat, post, tencent};
 
-fn cut_in_mid_frame() -> Script {
+pub fn cut_in_mid_frame() -> Script {
     Script::sse_steps([
         Step::Send((tencent::references("m", &[1, 2]) + &tencent::text("m", "一")).into()),
         Step::Send("data:{\"completion_id\":\"m\",\"delta_content\":\"half".into()),
@@ -92,7 +92,7 @@ async fn a_clean_end_without_a_finish_stays_clean_and_has_the_citations() {
     assert_eq!((ours.len(), ours[0].complete, ours[0].stored), (1, false, true));
 }
 
-async fn cancelled_within_a_second(upstream: &Upstream, left: Instant) {
+pub async fn cancelled_within_a_second(upstream: &Upstream, left: Instant) {
     assert!(upstream.until(LIMIT, |upstream| upstream.cancelled() == 1).await, "cancelled");
     // Twice the promise, for a machine that is busy with other tests.
     assert!(left.elapsed() < Duration::from_secs(2), "{:?}", left.elapsed());

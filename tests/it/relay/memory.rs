@@ -15,24 +15,24 @@ use crate::{
     process::{Running, pause},
 };
 
-const MIB: u64 = 1024 * 1024;
+pub const MIB: u64 = 1024 * 1024;
 /// The largest tapped frame, while it grows and is copied, and the allocator's slack.
 const GROWTH: u64 = 12 * MIB;
 
-struct Rig {
-    upstream: Upstream,
-    proxy: Running,
+pub struct Rig {
+    pub upstream: Upstream,
+    pub proxy: Running,
     before: u64,
     _dir: tempfile::TempDir,
 }
 
 impl Rig {
     /// The proxy in front of this script, warm.
-    async fn new(script: Script) -> Self {
+    pub async fn new(script: Script) -> Self {
         Self::with(script, "").await
     }
 
-    async fn with(script: Script, more: &str) -> Self {
+    pub async fn with(script: Script, more: &str) -> Self {
         let warm = Script::sse(tencent::answer("warm"));
         let upstream = Upstream::bind(vec![Scripted::new("/big", script), Scripted::new("/", warm)]).await.unwrap();
         let dir = tempfile::tempdir().unwrap();
@@ -47,17 +47,21 @@ impl Rig {
         Self { upstream, proxy, before, _dir: dir }
     }
 
-    async fn ask(&self) -> Answer {
+    pub async fn ask(&self) -> Answer {
         self.proxy.post("/chat/big").await
     }
 
-    fn is_flat(&self) {
+    pub fn is_flat(&self) {
+        self.grew_at_most(GROWTH);
+    }
+
+    pub fn grew_at_most(&self, growth: u64) {
         let (before, now) = (self.before, self.proxy.peak_memory());
-        assert!(now < before + GROWTH, "from {} to {} MiB", before / MIB, now / MIB);
+        assert!(now < before + growth, "from {} to {} MiB", before / MIB, now / MIB);
     }
 
     /// Waits until the upstream hands out nothing more; says how much it was.
-    async fn stands_still(&self) -> u64 {
+    pub async fn stands_still(&self) -> u64 {
         let out = || self.upstream.requests().last().unwrap().bytes_out;
         let began = Instant::now();
         let (mut last, mut since) = (out(), Instant::now());
@@ -89,14 +93,14 @@ fn bytes_of(steps: &[Step]) -> Vec<u8> {
 }
 
 /// `steps` and the finish, which must come with our event before it.
-fn script(steps: &[Step]) -> Script {
+pub fn script(steps: &[Step]) -> Script {
     let mut steps = steps.to_vec();
     steps.push(Step::Send(tencent::finish("m").into()));
     Script::sse_steps(steps)
 }
 
 /// The rest of the answer is what these steps sent, our event, and the finish.
-async fn is_all(mut answer: Answer, steps: &[Step]) {
+pub async fn is_all(mut answer: Answer, steps: &[Step]) {
     let want = bytes_of(steps);
     let mut got = Vec::with_capacity(want.len() + 4096);
     while let Some(piece) = answer.piece().await {
@@ -110,7 +114,7 @@ async fn is_all(mut answer: Answer, steps: &[Step]) {
     assert!(rest.ends_with(&tencent::finish("m")), "{rest}");
 }
 
-fn references() -> Step {
+pub fn references() -> Step {
     Step::Send(tencent::references("m", &[1, 2]).into())
 }
 

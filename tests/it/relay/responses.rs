@@ -6,14 +6,14 @@ use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 
 use crate::net::{Client, Whole, chat, chat_with, post, request, tencent};
 
-async fn relayed(script: Script) -> (Whole, Whole) {
+pub async fn relayed(script: Script) -> (Whole, Whole) {
     let (upstream, proxy) = chat(script, "").await;
     let direct = Client::h1(upstream.addr()).await.send(post("/", "{}")).await.whole().await;
     (direct, proxy.post("/chat", "{}").await.whole().await)
 }
 
 /// The same status, headers and bytes; nothing of ours.
-async fn passes_as_it_is(script: Script) -> Whole {
+pub async fn passes_as_it_is(script: Script) -> Whole {
     let (direct, mut relayed) = relayed(script).await;
     assert_eq!(relayed.status, direct.status);
     assert_eq!(relayed.bytes(), direct.bytes());

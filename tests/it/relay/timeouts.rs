@@ -32,7 +32,7 @@ async fn an_upstream_that_is_not_there_is_502() {
     assert_eq!(proxy.get("/healthz").await.status, 200);
 }
 
-fn ends_with_citations_and_an_abort(whole: &Whole, theirs: &str) {
+pub fn ends_with_citations_and_an_abort(whole: &Whole, theirs: &str) {
     assert!(whole.error.is_some(), "an abort: {}", whole.text());
     let (bytes, ours) = whole.split();
     assert_eq!(String::from_utf8(bytes).unwrap(), theirs);
@@ -41,7 +41,7 @@ fn ends_with_citations_and_an_abort(whole: &Whole, theirs: &str) {
     assert_eq!(ours[0].citations.len(), 2);
 }
 
-fn begins_and_hangs() -> Script {
+pub fn begins_and_hangs() -> Script {
     Script::sse_steps([
         Step::Send(tencent::references("m", &[1, 2]).into()),
         Step::Send(tencent::text("m", "一").into()),
@@ -108,7 +108,7 @@ async fn the_total_timeout_ends_a_flood() {
     assert!(upstream.until(LIMIT, |upstream| upstream.cancelled() == 1).await);
 }
 
-async fn is_closed(mut stream: TcpStream) -> Vec<u8> {
+pub async fn is_closed(mut stream: TcpStream) -> Vec<u8> {
     let mut said = Vec::new();
     // Closed or reset: both are an end.
     let _ = within("the server to close", stream.read_to_end(&mut said)).await;

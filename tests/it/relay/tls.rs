@@ -9,7 +9,7 @@ use citetap::{
     upstream::Client as UpstreamClient,
 };
 use http::Version;
-use rcgen::{CertifiedKey, generate_simple_self_signed};
+use rcgen::{Certificate, CertifiedKey, KeyPair, generate_simple_self_signed};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -21,9 +21,19 @@ fn provider() -> Arc<rustls::crypto::CryptoProvider> {
 }
 
 /// TLS in front of a plain upstream: decrypts, and passes bytes both ways.
-async fn terminator(to: SocketAddr, protocols: &[&[u8]], names: &[&str]) -> (u16, ClientConfig) {
+pub async fn terminator(to: SocketAddr, protocols: &[&[u8]], names: &[&str]) -> (u16, ClientConfig) {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(names).unwrap();
+    terminator_with(to, protocols, &cert, &signing_key).await
+}
+
+/// The same with this certificate, which the client trusts.
+pub async fn terminator_with(
+    to: SocketAddr,
+    protocols: &[&[u8]],
+    cert: &Certificate,
+    signing_key: &KeyPair,
+) -> (u16, ClientConfig) {
     let key = rustls::pki_types::PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
     let mut server = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
@@ -65,13 +75,13 @@ fn finish() -> Step {
     Step::Send(tencent::finish("m").into())
 }
 
-async fn upstream() -> Upstream {
+pub async fn upstream() -> Upstream {
     let pause = || Step::Pause(Duration::from_millis(300));
     let steps = [references(), pause(), Step::Send(tencent::text("m", "一").into()), pause(), finish()];
     Upstream::bind(vec![Scripted::new("/", Script::sse_steps(steps))]).await.unwrap()
 }
 
-async fn proxy(port: u16, tls: ClientConfig) -> Proxy {
+pub async fn proxy(port: u16, tls: ClientConfig) -> Proxy {
     let config = config(&(route("chat", &format!("https://localhost:{port}")) + "provider = \"tencent\"\n"));
     let client = UpstreamClient::with_tls(tls, config.timeouts.connect);
     Proxy::serve(App::new(config, Arc::new(MemoryStore::new()), client)).await

@@ -1,0 +1,7 @@
+//! Encodings and HTTP: h31 to h49.
+
+mod bodies;
+mod floods;
+mod frames;
+mod requests;
+mod upstreams;

@@ -1,0 +1,228 @@
+//! Requests that two servers could read in two ways, and what asks us to do what we do not.
+
+use std::time::{Duration, Instant};
+
+use citetap::replay::Script;
+use http::{Method, Request};
+use http_body_util::Full;
+use tokio::{io::AsyncWriteExt, net::TcpStream};
+
+use crate::{
+    api::tenants::{ALPHA, keys},
+    net::{Client, chat, get, raw, request},
+    relay::timeouts::is_closed,
+};
+
+fn is_400(answer: &str, request: &str) {
+    let refused = answer.starts_with("HTTP/1.1 400") || answer.starts_with("HTTP/1.0 400");
+    assert!(refused, "{request:?}: {answer:?}");
+    assert_eq!(answer.matches("HTTP/1.").count(), 1, "{request:?}: closed after it: {answer:?}");
+}
+
+/// What follows each of them would be a second request to whoever read the first one otherwise.
+const SECOND: &str = "GET /chat/second HTTP/1.1\r\nhost: a\r\n\r\n";
+
+#[tokio::test]
+async fn h37_ambiguous_requests_are_refused_and_never_reach_the_upstream() {
+    let (upstream, proxy) = chat(Script::echo(), "[timeouts]\nrequest_headers = \"2s\"").await;
+    for request in [
+        "POST /chat HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        "POST /chat HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
+        "POST /chat HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        "POST /chat HTTP/1.1\r\nhost: a\r\ntransfer-encoding: identity\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        "POST /chat HTTP/1.1\r\nhost: a\r\ntransfer-encoding : chunked\r\n\r\n0\r\n\r\n",
+        "POST /chat HTTP/1.1\r\nhost: a\r\ntransfer-encoding: xchunked\r\n\r\n0\r\n\r\n",
+        "POST /chat HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked, gzip\r\n\r\n0\r\n\r\n",
+        "POST /chat HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\nabcd",
+        "POST /chat HTTP/1.1\r\nhost: a\r\ncontent-length: +3\r\n\r\nabc",
+        "GET /chat HTTP/1.1\r\nhost: a\r\nx: a\r\n b\r\n\r\n",
+        "GET /chat HTTP/1.1\r\nhost: a\r\nx: a\0b\r\n\r\n",
+        "GET /chat HTTP/1.1\r\nhost: a\r\nx: a\rb\r\n\r\n",
+        "GET /chat HTTP/1.1\r\nhost: a\r\n: b\r\n\r\n",
+    ] {
+        is_400(&raw(proxy.addr, request.to_owned() + SECOND).await, request);
+    }
+    assert_eq!(upstream.request_count(), 0);
+
+    // Of both a length and chunks, hyper shows us the chunks alone (RFC 9112 6.3 lets a server do so, if it closes
+    // afterwards). There is one reading, the upstream gets that one anew, and what follows is no request.
+    for request in [
+        "POST /chat/te HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
+        "POST /chat/te HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\ncontent-length: 4\r\n\r\n1\r\nx\r\n0\r\n\r\n",
+    ] {
+        let before = upstream.request_count();
+        let answer = raw(proxy.addr, request.to_owned() + SECOND).await;
+        assert_eq!(answer.matches("HTTP/1.").count(), 2, "one answer, whose body names its version: {answer}");
+        assert!(answer.contains("\"body\":\"x\"") && answer.contains("/te") && !answer.contains("/second"), "{answer}");
+        let seen = &upstream.requests()[before..];
+        assert_eq!((seen.len(), seen[0].headers.contains_key("content-length")), (1, false));
+    }
+    // A bare LF ends a header line too (RFC 9112 2.2 lets a server say so): the upstream never sees it.
+    let answer = raw(proxy.addr, "GET /chat/lf HTTP/1.1\nhost: a\nx-y: 1\nconnection: close\n\n").await;
+    let lone = answer.starts_with("HTTP/1.1 400") || answer.contains("\"x-y\":[\"1\"]");
+    assert!(lone, "{answer}");
+}
+
+#[tokio::test]
+async fn h38_http_1_0_has_no_transfer_coding() {
+    let (upstream, proxy) = chat(Script::echo(), "").await;
+    for coding in ["chunked", "identity", "gzip"] {
+        let request = format!("POST /chat HTTP/1.0\r\nhost: a\r\ntransfer-encoding: {coding}\r\n\r\n0\r\n\r\n");
+        is_400(&raw(proxy.addr, request.clone() + SECOND).await, &request);
+    }
+    assert_eq!(upstream.request_count(), 0);
+}
+
+/// The key is looked at before any header goes, and what the answer depends on never goes.
+#[tokio::test]
+async fn h39_connection_cannot_ask_for_the_key_to_be_dropped() {
+    let (upstream, proxy) = chat(Script::echo(), &keys()).await;
+    let named = "keep-alive, authorization, x-citetap-key, cookie, content-type, x-hop";
+    for (own, left) in [(ALPHA, Some("Bearer upstreams")), (&[("authorization", "Bearer alpha-key")][..], None)] {
+        let mut headers = own.to_vec();
+        if left.is_some() {
+            headers.push(("authorization", "Bearer upstreams"));
+        }
+        headers.extend([("connection", named), ("cookie", "a=1"), ("content-type", "a/b"), ("x-hop", "1")]);
+        let asked = request(Method::POST, "/chat", &headers, "{}");
+        assert_eq!(Client::h1(proxy.addr).await.send(asked).await.status, 200);
+        let seen = upstream.requests().pop().unwrap().headers;
+        assert_eq!(seen.get("authorization").map(|value| value.to_str().unwrap()), left);
+        assert_eq!((&seen["cookie"], &seen["content-type"]), (&"a=1".parse().unwrap(), &"a/b".parse().unwrap()));
+        assert!(!seen.contains_key("x-hop") && !seen.contains_key("x-citetap-key"));
+        assert!(!format!("{seen:?}").contains("alpha-key"));
+    }
+    let asked = request(Method::POST, "/chat", &[("connection", "x-citetap-key")], "{}");
+    assert_eq!(Client::h1(proxy.addr).await.send(asked).await.status, 401);
+}
+
+#[tokio::test]
+async fn h40_a_body_that_was_announced_and_never_comes_is_not_waited_for_for_ever() {
+    let toml = "[timeouts]\nfirst_byte = \"400ms\"\nrequest_headers = \"400ms\"\nclient_stall = \"400ms\"";
+    let (_upstream, proxy) = chat(Script::echo(), toml).await;
+    for path in ["/chat", "/normalize", "/render"] {
+        let mut stream = TcpStream::connect(proxy.addr).await.unwrap();
+        let head = format!("POST {path} HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 10\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let began = Instant::now();
+        let said = String::from_utf8(is_closed(stream).await).unwrap();
+        assert!(said.starts_with("HTTP/1.1 100"), "{said}");
+        assert!(said.contains("\r\n\r\nHTTP/1.1 504") || said.contains("\r\n\r\nHTTP/1.1 4"), "{path}: {said}");
+        assert!(began.elapsed() < Duration::from_secs(5), "{path}: {:?}", began.elapsed());
+    }
+    // In headers already.
+    let mut stream = TcpStream::connect(proxy.addr).await.unwrap();
+    stream.write_all(b"POST /chat HTTP/1.1\r\nexpect: 100-continue\r\n").await.unwrap();
+    is_closed(stream).await;
+}
+
+#[tokio::test]
+async fn h41_upgrades_connect_and_trace_are_refused() {
+    let (upstream, proxy) = chat(Script::echo(), "").await;
+    let connect = "CONNECT other.example.com:443 HTTP/1.1\r\nhost: other.example.com\r\nconnection: close\r\n\r\n";
+    assert!(raw(proxy.addr, connect).await.starts_with("HTTP/1.1 501"));
+    for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
+        client.send(request(Method::TRACE, "/chat", &[], "")).await.is_problem(501, "not-relayed").await;
+    }
+    for to in ["websocket", "h2c, websocket", "TLS/1.0"] {
+        let headers = [("connection", "upgrade"), ("upgrade", to)];
+        let answer = Client::h1(proxy.addr).await.send(request(Method::GET, "/chat", &headers, "")).await;
+        answer.is_problem(501, "not-relayed").await;
+    }
+    assert_eq!(upstream.request_count(), 0);
+    // An offer of h2c may be left unanswered (RFC 9110 7.8): it is served over HTTP/1.1, and not passed on.
+    let headers = [("connection", "upgrade, http2-settings"), ("upgrade", "h2c"), ("http2-settings", "AAMAAABk")];
+    let answer = Client::h1(proxy.addr).await.send(request(Method::GET, "/chat", &headers, "")).await;
+    assert_eq!((answer.status.as_u16(), answer.header("upgrade")), (200, None));
+    let seen = &upstream.requests()[0].headers;
+    assert!(!seen.contains_key("upgrade") && !seen.contains_key("http2-settings"));
+}
+
+#[tokio::test]
+async fn h42_a_request_has_one_host_and_its_absolute_form_wins() {
+    let (upstream, proxy) = chat(Script::echo(), "").await;
+    for path in ["/chat", "/citations", "/citations/m", "/stats"] {
+        for head in [
+            format!("GET {path} HTTP/1.1\r\nconnection: close\r\n\r\n"),
+            format!("GET {path} HTTP/1.1\r\nhost: a\r\nhost: a\r\nconnection: close\r\n\r\n"),
+            format!("GET {path} HTTP/1.1\r\nhost: a\r\nhost: b\r\nconnection: close\r\n\r\n"),
+        ] {
+            is_400(&raw(proxy.addr, &head).await, &head);
+        }
+    }
+    assert_eq!(upstream.request_count(), 0);
+    // Neither of them chooses the upstream.
+    let absolute =
+        "GET http://other.example.com/chat/x HTTP/1.1\r\nhost: third.example.com\r\nconnection: close\r\n\r\n";
+    let answer = raw(proxy.addr, absolute).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(answer.contains(&format!("\"host\":[\"{}\"]", upstream.addr())), "{answer}");
+}
+
+#[tokio::test]
+async fn h43_headers_and_urls_beyond_the_limits_are_refused() {
+    let (upstream, proxy) = chat(Script::echo(), "").await;
+    let many: String = (0..10_000).map(|n| format!("x-{n}: 1\r\n")).collect();
+    let large = format!("x: {}\r\n", "v".repeat(1 << 20));
+    for headers in [many, large] {
+        let request = format!("GET /chat HTTP/1.1\r\nhost: a\r\n{headers}\r\n");
+        let answer = sent(proxy.addr, request).await;
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
+    }
+    let answer = sent(proxy.addr, format!("GET /chat/{} HTTP/1.1\r\nhost: a\r\n\r\n", "a".repeat(1 << 20))).await;
+    let refused = answer.starts_with("HTTP/1.1 414") || answer.starts_with("HTTP/1.1 431");
+    assert!(answer.is_empty() || refused, "{answer}");
+    // One above the limit, where the client is done sending and hears of it.
+    let answer = sent(proxy.addr, format!("GET /chat HTTP/1.1\r\nhost: a\r\n{}\r\n", "x: 1\r\n".repeat(64))).await;
+    assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
+    let answer = sent(proxy.addr, format!("GET /chat/{} HTTP/1.1\r\nhost: a\r\n\r\n", "a".repeat(20_000))).await;
+    assert!(answer.starts_with("HTTP/1.1 414") || answer.starts_with("HTTP/1.1 431"), "{answer}");
+
+    let mut client = Client::h2(proxy.addr).await;
+    let large = Request::get("/chat").header("x", "v".repeat(20_000)).body(Full::default()).unwrap();
+    match client.try_send(large).await {
+        Ok(answer) => assert_eq!(answer.status, 431),
+        Err(error) => assert!(error.is_user(), "{error:?}"),
+    }
+    assert_eq!(upstream.request_count(), 0);
+    assert_eq!(client.send(get("/chat")).await.status, 200, "and the connection lives");
+}
+
+/// Sends all that is taken, and reads until the end, whichever comes first.
+async fn sent(addr: std::net::SocketAddr, request: String) -> String {
+    let (mut read, mut write) = TcpStream::connect(addr).await.unwrap().into_split();
+    let sending = tokio::spawn(async move {
+        let _ = write.write_all(request.as_bytes()).await;
+        let _ = write.shutdown().await;
+    });
+    let mut answer = Vec::new();
+    let reading = tokio::io::AsyncReadExt::read_to_end(&mut read, &mut answer);
+    let _ = crate::net::within("the connection's end", reading).await;
+    sending.abort();
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[tokio::test]
+async fn h44_forwarding_headers_are_believed_from_configured_peers_alone() {
+    let hops = (0..500).map(|n| format!("198.51.100.{}", n % 256)).collect::<Vec<_>>().join(", ");
+    let forged = [
+        ("x-forwarded-for", hops.as_str()),
+        ("x-forwarded-for", "127.0.0.1"),
+        ("x-forwarded-host", "evil.example.com"),
+        ("x-forwarded-proto", "https"),
+        ("x-forwarded-anything", "1"),
+        ("x-real-ip", "127.0.0.1"),
+        ("forwarded", "for=127.0.0.1;host=evil.example.com"),
+    ];
+    for (toml, passes) in [("", false), ("trusted_proxies = [\"127.0.0.1\"]", true)] {
+        let (upstream, proxy) = chat(Script::echo(), toml).await;
+        for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
+            assert_eq!(client.send(request(Method::GET, "/chat", &forged, "")).await.status, 200);
+            let seen = upstream.requests().pop().unwrap().headers;
+            for (name, _) in forged {
+                assert_eq!(seen.contains_key(name), passes, "{name}");
+            }
+            assert_eq!(seen["host"], upstream.addr().to_string());
+        }
+    }
+}

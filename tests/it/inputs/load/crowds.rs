@@ -1,0 +1,170 @@
+//! More connections than there is room for.
+
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use citetap::replay::{Script, Scripted, Step, Upstream};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use crate::{
+    net::{Client, LIMIT, eventually, get, post, route, tencent, within},
+    process::{Running, citetap, confined},
+    relay::memory::MIB,
+};
+
+/// Files that the proxy may have open, instead of the usual thousands; and connections, instead of 50,000.
+const FILES: usize = 128;
+const CONNECTIONS: usize = 400;
+
+/// `serve` with so few files.
+async fn with_files(dir: &Path, toml: &str, files: usize) -> Running {
+    std::fs::write(dir.join("citetap.toml"), toml).unwrap();
+    let plain = citetap(dir, &["serve", "--listen", "127.0.0.1:0"]);
+    Running::start(confined(&plain, &format!("ulimit -n {files}"))).await
+}
+
+/// A connection that may or may not be served: `/healthz`, if it answers within the time.
+async fn healthy(running: &Running, limit: Duration) -> Option<()> {
+    let asking = async {
+        let mut stream = TcpStream::connect(running.addr).await.ok()?;
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.ok()?;
+        let mut said = String::new();
+        stream.read_to_string(&mut said).await.ok()?;
+        said.starts_with("HTTP/1.1 200").then_some(())
+    };
+    tokio::time::timeout(limit, asking).await.ok().flatten()
+}
+
+async fn upstream() -> Upstream {
+    let steps = [Step::Send(tencent::references("m", &[1]).into()), Step::Pause(Duration::from_secs(60))];
+    let open = Scripted::new("/open", Script::sse_steps(steps));
+    Upstream::bind(vec![open, Scripted::new("/", Script::sse(tencent::answer("m")))]).await.unwrap()
+}
+
+fn toml(upstream: &Upstream) -> String {
+    format!("store = \"memory:\"\n{}provider = \"tencent\"\n", route("chat", &upstream.url()))
+}
+
+/// Those that say nothing keep a place for as long as headers may take; whoever comes beyond the places there are is
+/// told so at once. No file is missing for it, nor for the upstreams of those who were there before.
+#[tokio::test]
+async fn l53_a_crowd_is_shed_and_health_is_told_all_the_same() {
+    let upstream = upstream().await;
+    let dir = tempfile::tempdir().unwrap();
+    let running = with_files(dir.path(), &toml(&upstream), FILES).await;
+    let mut open = running.post("/chat/open").await;
+    open.until("reference_chunks").await;
+    let mut crowd = Vec::new();
+    for _ in 0..CONNECTIONS {
+        crowd.push(TcpStream::connect(running.addr).await.unwrap());
+    }
+    let began = Instant::now();
+    let answered = eventually(|| healthy(&running, Duration::from_secs(2))).await;
+    assert!(answered.is_some() && began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(running.logged("accept failed", 0).await.is_empty(), "files were not exhausted");
+    // A chat is refused in so many words.
+    let refused = eventually(|| async {
+        let mut stream = TcpStream::connect(running.addr).await.ok()?;
+        stream.write_all(b"POST /chat HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n{}").await.ok()?;
+        let mut said = String::new();
+        let _ = tokio::time::timeout(Duration::from_secs(2), stream.read_to_string(&mut said)).await;
+        said.starts_with("HTTP/1.1 503").then_some(said)
+    });
+    let refused = refused.await.expect("a 503").to_lowercase();
+    assert!(refused.contains("retry-after: 1") && refused.contains("connection: close"), "{refused}");
+    // Who was there before goes on, and so does everybody when the crowd is gone.
+    let metrics = eventually(|| async {
+        let mut stream = TcpStream::connect(running.addr).await.ok()?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.ok()?;
+        let mut said = String::new();
+        tokio::time::timeout(Duration::from_secs(2), stream.read_to_string(&mut said)).await.ok()?.ok()?;
+        said.contains("citetap_streams_in_flight 1").then_some(())
+    });
+    assert!(metrics.await.is_some(), "the open stream is open still");
+    drop(crowd);
+    let served = eventually(|| async {
+        let whole = Client::h1(running.addr).await.try_send(post("/chat", "{}")).await.ok()?.whole().await;
+        (whole.status == 200 && whole.error.is_none()).then_some(())
+    });
+    assert!(served.await.is_some());
+}
+
+/// Whatever took the files, as the process cannot foresee it: here its limit is lowered while it runs.
+#[tokio::test]
+async fn l54_accept_without_files_is_tried_again() {
+    let upstream = upstream().await;
+    let dir = tempfile::tempdir().unwrap();
+    let running = Running::serve(dir.path(), &toml(&upstream)).await;
+    let mut open = running.post("/chat/open").await;
+    open.until("reference_chunks").await;
+    running.limit("nofile", "4");
+    let mut crowd = Vec::new();
+    for _ in 0..20 {
+        crowd.push(TcpStream::connect(running.addr).await.unwrap());
+    }
+    running.logged("accept failed", 1).await;
+    // It does not spin meanwhile.
+    let (before, began) = (running.cpu(), Instant::now());
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    let (spent, passed) = (running.cpu() - before, began.elapsed());
+    assert!(spent * 2 < passed, "{spent:?} of {passed:?}");
+    assert!(running.log().len() < 200, "nor fills the log");
+    running.limit("nofile", "1024");
+    within("service again", async {
+        let whole = Client::h1(running.addr).await.send(post("/chat", "{}")).await.whole().await;
+        assert_eq!((whole.status.as_u16(), whole.error), (200, None));
+    })
+    .await;
+    assert_eq!(upstream.cancelled(), 0, "who was there before is there still");
+}
+
+/// There is no look at the container's limit: the bound is `limits.held_total`, which the operator sets below it.
+/// Frames beyond it pass untapped, and memory stays where it is.
+#[tokio::test]
+async fn l58_frames_beyond_the_memory_for_them_pass_untapped() {
+    const STREAMS: usize = 24;
+    const HELD: u64 = 8 * MIB;
+    let large = bytes::Bytes::from("data: ".to_owned() + &"x".repeat(3 << 20));
+    let steps =
+        [Step::Send(tencent::references("m", &[1]).into()), Step::Send(large), Step::Pause(Duration::from_secs(60))];
+    let scripts =
+        vec![Scripted::new("/held", Script::sse_steps(steps)), Scripted::new("/", Script::sse(tencent::answer("m")))];
+    let upstream = Upstream::bind(scripts).await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let limits = "[limits]\nframe = \"4MiB\"\nheld_total = \"8MiB\"\n";
+    let toml = toml(&upstream).replace("[[routes]]", &format!("{limits}[[routes]]"));
+    let running = Running::serve(dir.path(), &toml).await;
+    for _ in 0..4 {
+        running.post("/chat").await.whole().await;
+    }
+    let before = running.peak_memory();
+    let mut readers = Vec::new();
+    for _ in 0..STREAMS {
+        let mut answer = running.post("/chat/held").await;
+        readers.push(tokio::spawn(async move {
+            // What is not held comes through.
+            while let Some(Ok(_)) = answer.piece().await {}
+        }));
+    }
+    assert!(
+        upstream
+            .until(LIMIT, |upstream| upstream.requests().iter().filter(|seen| seen.bytes_out > 3 << 20).count()
+                == STREAMS)
+            .await
+    );
+    within("others are served", async {
+        let whole = running.post("/chat").await.whole().await;
+        assert_eq!(whole.error, None);
+        assert_eq!(Client::h1(running.addr).await.send(get("/healthz")).await.status, 200);
+    })
+    .await;
+    let grown = running.peak_memory() - before;
+    // While a frame grows it is copied, and each connection has its buffers.
+    assert!(grown < 3 * HELD, "{} MiB; all of them would be {}", grown / MIB, 3 * STREAMS);
+    readers.iter().for_each(tokio::task::JoinHandle::abort);
+}

@@ -1,0 +1,5 @@
+//! Clients and load: l50 to l58.
+
+mod clients;
+mod crowds;
+mod process;

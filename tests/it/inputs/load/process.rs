@@ -1,0 +1,108 @@
+//! What happens to the process itself.
+
+use std::time::{Duration, Instant};
+
+use citetap::replay::{Script, Scripted, Step, Upstream};
+use http::Method;
+
+use crate::{
+    net::{Client, LIMIT, request, route, split, tencent},
+    process::{Running, pause},
+};
+
+/// Of 1,000 live streams.
+const STREAMS: usize = 100;
+/// Of 30 seconds; longer than the silence that ends a stream here.
+const STOPPED: Duration = Duration::from_secs(2);
+
+async fn serving(script: Script, toml: &str) -> (Upstream, Running, tempfile::TempDir) {
+    let upstream = Upstream::bind(vec![Scripted::new("/", script)]).await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let toml = format!("store = \"sqlite:c.db\"\n{toml}\n{}provider = \"tencent\"\n", route("chat", &upstream.url()));
+    let running = Running::serve(dir.path(), &toml).await;
+    (upstream, running, dir)
+}
+
+#[tokio::test]
+async fn l56_a_stop_drains_and_a_second_one_ends_at_once() {
+    let open = || {
+        Script::sse_steps([Step::Send(tencent::references("m", &[1, 2]).into()), Step::Pause(Duration::from_secs(60))])
+    };
+    let grace = Duration::from_millis(500);
+    let (_upstream, mut running, _dir) = serving(open(), "[timeouts]\ndrain = \"500ms\"").await;
+    let mut client = Client::h2(running.addr).await;
+    let mut answers = Vec::new();
+    for n in 0..STREAMS {
+        let asked = request(Method::POST, "/chat", &[], "{}");
+        let mut answer =
+            if n % 2 == 0 { client.send(asked).await } else { Client::h1(running.addr).await.send(asked).await };
+        let begun = answer.until("reference_chunks").await;
+        answers.push((answer, begun));
+    }
+    let began = Instant::now();
+    running.signal("TERM");
+    for (answer, begun) in answers {
+        let rest = answer.whole().await;
+        assert!(rest.error.is_some(), "no clean end");
+        let (theirs, ours) = split((begun + &rest.text()).as_bytes());
+        assert_eq!(String::from_utf8(theirs).unwrap(), tencent::references("m", &[1, 2]));
+        assert_eq!((ours.len(), ours[0].complete, ours[0].stored), (1, false, true));
+    }
+    let status = running.ended(LIMIT).await;
+    assert!(status.success(), "{status}");
+    assert!(began.elapsed() < grace + Duration::from_secs(4), "{:?}", began.elapsed());
+
+    let (_upstream, mut running, _dir) = serving(open(), "[timeouts]\ndrain = \"60s\"").await;
+    let mut answer = running.post("/chat").await;
+    answer.until("reference_chunks").await;
+    running.signal("TERM");
+    running.logged("draining", 1).await;
+    let began = Instant::now();
+    running.signal("TERM");
+    running.ended(LIMIT).await;
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+}
+
+/// While the process stands still, its clock does not: what the upstream sent meanwhile has to be seen before anybody
+/// says that it was silent.
+#[tokio::test]
+async fn l57_a_process_that_was_stopped_times_nobody_out() {
+    let tick: bytes::Bytes = tencent::text("m", "又").into();
+    let mut steps = vec![Step::Send(tencent::references("m", &[1, 2]).into())];
+    for _ in 0..15 {
+        steps.extend([Step::Send(tick.clone()), Step::Pause(Duration::from_millis(200))]);
+    }
+    steps.push(Step::Send(tencent::finish("m").into()));
+    let timeouts = "[timeouts]\nupstream_idle = \"1s\"\nclient_stall = \"1s\"\nheartbeat = \"off\"";
+    let (upstream, running, _dir) = serving(Script::sse_steps(steps), timeouts).await;
+    let mut answers = Vec::new();
+    let mut client = Client::h2(running.addr).await;
+    for n in 0..20 {
+        let asked = request(Method::POST, "/chat", &[], "{}");
+        let answer =
+            if n % 2 == 0 { client.send(asked).await } else { Client::h1(running.addr).await.send(asked).await };
+        answers.push(tokio::spawn(answer.whole()));
+    }
+    assert!(upstream.until(LIMIT, |upstream| upstream.request_count() == 20).await);
+    running.signal("STOP");
+    let stopped = Instant::now();
+    while stopped.elapsed() < STOPPED {
+        pause().await;
+    }
+    running.signal("CONT");
+    for answer in answers {
+        let whole = answer.await.unwrap();
+        assert_eq!(whole.error, None);
+        assert!(whole.split().1[0].complete);
+    }
+    assert_eq!(upstream.cancelled(), 0);
+
+    // The wall clock cannot be moved from here. What times anybody out does not look at it: it goes by instants.
+    for source in [
+        include_str!("../../../../src/pipeline/body.rs"),
+        include_str!("../../../../src/server/stall.rs"),
+        include_str!("../../../../src/server/stalled.rs"),
+    ] {
+        assert!(source.contains("Instant") && !source.contains("SystemTime") && !source.contains("Timestamp"));
+    }
+}

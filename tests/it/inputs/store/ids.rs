@@ -1,0 +1,120 @@
+//! Whose id it is, and what it is.
+
+use citetap::{
+    citation::Record,
+    replay::{Script, Scripted, Upstream},
+};
+use http::Method;
+
+use super::{super::openai, keeping, on_file};
+use crate::{
+    api::tenants::{ALPHA, BETA, keys},
+    net::{Client, Proxy, chat, request, route, tencent},
+};
+
+type Headers = &'static [(&'static str, &'static str)];
+
+async fn streamed(proxy: &Proxy, path: &str, whose: Headers) -> Record {
+    let asked = request(Method::POST, path, whose, "{}");
+    let whole = Client::h1(proxy.addr).await.send(asked).await.whole().await;
+    assert_eq!(whole.error, None);
+    whole.split().1.remove(0)
+}
+
+async fn kept(proxy: &Proxy, path: &str, whose: Headers) -> Record {
+    let answer = Client::h1(proxy.addr).await.send(request(Method::GET, path, whose, "")).await;
+    assert_eq!(answer.status, 200, "{path}");
+    serde_json::from_value(answer.json().await).unwrap()
+}
+
+/// The key is tenant, provider and id: an upstream that names somebody's id changes nothing of theirs.
+#[tokio::test]
+async fn s87_the_same_id_of_two_tenants_or_providers_stays_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let url = "https://o1.example.com/";
+    let chat = openai::citations(&[url]).replace("chat-1", "m") + "data: [DONE]\n\n";
+    let upstream = Upstream::bind(vec![
+        Scripted::new("/tencent", Script::sse(tencent::answer("m"))),
+        Scripted::new("/openai", Script::sse(chat)),
+    ])
+    .await
+    .unwrap();
+    let store = format!("store = 'sqlite:{}'\n", dir.path().join("c.db").display());
+    let routes = route("tencent", &format!("{}/tencent", upstream.url()))
+        + "provider = \"tencent\"\n"
+        + &route("openai", &format!("{}/openai", upstream.url()))
+        + "provider = \"openai\"\n";
+    let proxy = Proxy::start(&format!("{store}[timeouts]\ncommit = \"10s\"\n{}{routes}", keys())).await;
+    let alphas = streamed(&proxy, "/tencent", ALPHA).await;
+    let betas = streamed(&proxy, "/tencent", BETA).await;
+    let of_openai = streamed(&proxy, "/openai", BETA).await;
+    assert_eq!([&alphas.message_id, &betas.message_id, &of_openai.message_id], ["m"; 3]);
+    assert_eq!(kept(&proxy, "/citations/m", ALPHA).await, alphas);
+    assert_eq!(kept(&proxy, "/citations/m?provider=tencent", BETA).await, betas);
+    assert_eq!(kept(&proxy, "/citations/m?provider=openai", BETA).await.nonce, of_openai.nonce);
+    assert_eq!(kept(&proxy, "/citations/m", BETA).await.nonce, of_openai.nonce, "the newest, of its own");
+    let gone = request(Method::DELETE, "/citations/m", BETA, "");
+    assert_eq!(Client::h1(proxy.addr).await.send(gone).await.status, 204);
+    assert_eq!(kept(&proxy, "/citations/m", ALPHA).await, alphas);
+}
+
+/// Replicas that share a file, as they would share another store.
+#[tokio::test]
+async fn s88_of_two_at_once_one_whole_record_wins() {
+    let dir = tempfile::tempdir().unwrap();
+    let of =
+        |documents: &[u32]| tencent::references("m", documents) + &tencent::text("m", "[1]") + &tencent::finish("m");
+    let upstream = Upstream::bind(vec![
+        Scripted::new("/a", Script::sse(of(&[1, 2]))),
+        Scripted::new("/b", Script::sse(of(&[3, 4, 5, 6]))),
+    ])
+    .await
+    .unwrap();
+    let (one, two) = (on_file(dir.path(), &upstream, "").await, on_file(dir.path(), &upstream, "").await);
+    for _ in 0..12 {
+        let (a, b) = tokio::join!(streamed(&one, "/chat/a", &[]), streamed(&two, "/chat/b", &[]));
+        assert!(a.stored && b.stored);
+        for replica in [&one, &two] {
+            let record = kept(replica, "/citations/m", &[]).await;
+            assert!(record == a || record == b, "a mix: {record:?}");
+        }
+        assert_eq!(kept(&one, "/citations/m", &[]).await, kept(&two, "/citations/m", &[]).await);
+    }
+    let listed = one.get("/citations").await.json().await;
+    assert_eq!(listed["items"].as_array().unwrap().len(), 1, "however often it was said");
+}
+
+/// The first id counts; a number is its digits; case matters; without one the message has the request's.
+#[tokio::test]
+async fn s89_ids_that_are_missing_change_or_differ_in_little() {
+    let nameless = tencent::answer("m").replace("\"completion_id\":\"m\",", "");
+    let (_upstream, proxy) = chat(Script::sse(nameless), "[timeouts]\ncommit = \"10s\"").await;
+    let whole = proxy.post("/chat", "{}").await.whole().await;
+    let record = whole.split().1.remove(0);
+    assert_eq!(Some(record.message_id.as_str()), whole.header("x-citetap-request"));
+    assert_eq!(kept(&proxy, &format!("/citations/{}", record.message_id), &[]).await, record);
+
+    let changing =
+        tencent::references("first", &[1]) + &tencent::references("second", &[2]) + &tencent::finish("third");
+    let (_upstream, proxy) = chat(Script::sse(changing), "[timeouts]\ncommit = \"10s\"").await;
+    let record = streamed(&proxy, "/chat", &[]).await;
+    assert_eq!((record.message_id.as_str(), record.citations.len()), ("first", 2));
+    for other in ["second", "third"] {
+        assert_eq!(proxy.get(&format!("/citations/{other}")).await.status, 404);
+    }
+
+    let number = tencent::answer("12").replace("\"completion_id\":\"12\"", "\"completion_id\":12");
+    let (_upstream, proxy) = chat(Script::sse(number), "[timeouts]\ncommit = \"10s\"").await;
+    assert_eq!(streamed(&proxy, "/chat", &[]).await.message_id, "12");
+
+    let dir = tempfile::tempdir().unwrap();
+    let (_upstream, proxy) = keeping(dir.path(), &["Abc", "abc", "ABC"], "").await;
+    let mut nonces = Vec::new();
+    for id in ["Abc", "abc", "ABC"] {
+        nonces.push((id, streamed(&proxy, &format!("/chat/{id}"), &[]).await.nonce));
+    }
+    for (id, nonce) in nonces {
+        assert_eq!(kept(&proxy, &format!("/citations/{id}"), &[]).await.nonce, nonce);
+    }
+    assert_eq!(proxy.get("/citations/aBC").await.status, 404);
+}

@@ -1,0 +1,200 @@
+//! What is asked for that is no id, or nobody's.
+
+use std::time::Duration;
+
+use citetap::replay::{Script, Scripted, Upstream};
+use http::{Method, header};
+
+use super::keeping;
+use crate::{
+    api::tenants::{ALPHA, BETA, keys},
+    net::{Client, Proxy, get, raw, request, route, tencent},
+    process::Running,
+    relay::memory::MIB,
+};
+
+/// Asks for it as it is written, whatever a client library would make of it.
+async fn asked(proxy: &Proxy, id: &str) -> u16 {
+    let mut status = 0;
+    for line in
+        [format!("GET /citations/{id}"), format!("DELETE /citations/{id}"), format!("GET /citations/{id}/events")]
+    {
+        let answer = raw(proxy.addr, format!("{line} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")).await;
+        let code: u16 = answer.split_whitespace().nth(1).unwrap_or_else(|| panic!("{line}: {answer}")).parse().unwrap();
+        assert!(matches!(code, 400 | 404 | 405 | 414 | 431), "{line}: {answer}");
+        assert!(!answer.contains("example.com") && !answer.contains("root:"), "{line}: {answer}");
+        if status == 0 {
+            status = code;
+        }
+    }
+    status
+}
+
+#[tokio::test]
+async fn s83_no_path_is_made_of_an_id() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_upstream, proxy) = keeping(dir.path(), &["m"], "").await;
+    proxy.post("/chat/m", "{}").await.whole().await;
+    let files = || {
+        let mut names: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = files();
+    for id in [
+        "../etc/passwd",
+        "..",
+        "%2e%2e%2f",
+        "%2e%2e%2fetc%2fpasswd",
+        "..%2f..%2fc.db",
+        "%00",
+        "m%00",
+        "..;/",
+        "%252e%252e",
+        "c.db",
+        ".%2fm",
+        "%5c..%5cc.db",
+    ] {
+        asked(&proxy, id).await;
+    }
+    assert_eq!(files(), before);
+    assert_eq!(proxy.get("/citations/m").await.status, 200);
+}
+
+#[tokio::test]
+async fn s84_patterns_match_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_upstream, proxy) = keeping(dir.path(), &["m-1"], "").await;
+    proxy.post("/chat/m-1", "{}").await.whole().await;
+    for id in [
+        "*",
+        "m*",
+        "m-*",
+        "%",
+        "m-%25",
+        "m-_",
+        "m__",
+        "?",
+        "m-%3f",
+        "[a-z]-1",
+        "%5ba-z%5d-1",
+        "{m-1,m-2}",
+        "M-1",
+        "m-1%20",
+        "%20m-1",
+        ".",
+        ".*",
+        "m-1|m-2",
+        "^m-1$",
+    ] {
+        asked(&proxy, id).await;
+    }
+    assert_eq!(proxy.get("/citations/m-1").await.status, 200, "still there");
+}
+
+#[tokio::test]
+async fn s85_only_ids_of_our_alphabet_are_looked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_upstream, proxy) = keeping(dir.path(), &["m"], "").await;
+    proxy.post("/chat/m", "{}").await.whole().await;
+    let long = "a".repeat(129);
+    for id in [
+        "",
+        "'",
+        "'%3b%20DROP%20TABLE%20record%3b--",
+        "m'%20OR%20'1'='1",
+        "\"",
+        "$ne",
+        "%7b%22$ne%22:1%7d",
+        "m%0d%0aFLUSHALL",
+        "m%0a",
+        "%ff",
+        "%E8%B1%86",
+        "a%2fb",
+        &long,
+    ] {
+        assert_eq!(asked(&proxy, id).await, 400, "{id}");
+    }
+    for len in [20_000, 1 << 20] {
+        let line = format!("GET /citations/{} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", "a".repeat(len));
+        let answer = raw_in_parts(proxy.addr, line).await;
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{answer}");
+    }
+    assert_eq!(asked(&proxy, &"a".repeat(128)).await, 404, "at the length that ids may have");
+    assert_eq!(proxy.get("/citations/m").await.status, 200);
+    assert_eq!(proxy.get("/stats").await.json().await["totals"]["messages"], 1, "the table is there");
+}
+
+/// The server may close before all of it is sent.
+async fn raw_in_parts(addr: std::net::SocketAddr, request: String) -> String {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let (mut read, mut write) = tokio::net::TcpStream::connect(addr).await.unwrap().into_split();
+    let sending = tokio::spawn(async move { drop(write.write_all(request.as_bytes()).await) });
+    let mut answer = Vec::new();
+    let _ = crate::net::within("the end", read.read_to_end(&mut answer)).await;
+    sending.abort();
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+async fn told(client: &mut Client, path: &str) -> (String, Duration) {
+    let began = std::time::Instant::now();
+    let whole = client.send(request(Method::GET, path, BETA, "")).await.whole().await;
+    let took = began.elapsed();
+    let mut headers = whole.headers.clone();
+    headers.remove(header::DATE);
+    (format!("{} {headers:?} {}", whole.status, whole.text()), took)
+}
+
+#[tokio::test]
+async fn s86_anothers_record_is_as_unknown_as_any() {
+    const TIMES: usize = 60;
+    let dir = tempfile::tempdir().unwrap();
+    let (_upstream, proxy) = keeping(dir.path(), &["m"], &keys()).await;
+    let mine = request(Method::POST, "/chat/m", ALPHA, "{}");
+    Client::h1(proxy.addr).await.send(mine).await.whole().await;
+    let mut client = Client::h1(proxy.addr).await;
+    let (mut foreign, mut unknown) = (Vec::new(), Vec::new());
+    for _ in 0..TIMES {
+        let (of_another, took) = told(&mut client, "/citations/m").await;
+        foreign.push(took);
+        let (of_nobody, took) = told(&mut client, "/citations/n").await;
+        unknown.push(took);
+        assert!(of_another.starts_with("404"));
+        assert_eq!(of_another, of_nobody);
+    }
+    foreign.sort();
+    unknown.sort();
+    let (foreign, unknown) = (foreign[TIMES / 2], unknown[TIMES / 2]);
+    let apart = foreign.abs_diff(unknown);
+    assert!(apart < foreign.max(unknown) / 2 + Duration::from_micros(500), "{foreign:?} and {unknown:?}");
+    assert_eq!(Client::h1(proxy.addr).await.send(request(Method::GET, "/citations/m", ALPHA, "")).await.status, 200);
+}
+
+/// Nothing is remembered of an id that is not there, and nobody waits for it.
+#[tokio::test]
+async fn s96_lookups_of_unknown_ids_leave_nothing() {
+    const LOOKUPS: usize = 2000;
+    let upstream = Upstream::bind(vec![Scripted::new("/", Script::sse(tencent::answer("m")))]).await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let toml = format!("store = \"sqlite:c.db\"\n{}provider = \"tencent\"\n", route("chat", &upstream.url()));
+    let running = Running::serve(dir.path(), &toml).await;
+    running.post("/chat").await.whole().await;
+    let mut client = Client::h1(running.addr).await;
+    let mut look = async |from: usize, count: usize| {
+        for n in from..from + count {
+            let path = match n % 3 {
+                0 => format!("/citations/unknown-{n}"),
+                1 => format!("/citations/unknown-{n}?wait=60"),
+                _ => format!("/citations/unknown-{n}/events"),
+            };
+            let answer = client.send(get(&path)).await;
+            assert_eq!(answer.status, 404);
+            answer.whole().await;
+        }
+    };
+    look(0, LOOKUPS / 4).await;
+    let before = running.peak_memory();
+    look(LOOKUPS, LOOKUPS).await;
+    let grown = running.peak_memory() - before;
+    assert!(grown < 2 * MIB, "{grown} bytes");
+}

@@ -119,7 +119,7 @@ fn is_linear(mut work: impl FnMut(usize), n: usize) {
 /// The time that this thread has run, whoever else does: the first number is in nanoseconds.
 fn on_processor() -> Duration {
     // The kernel adds it up when a thread leaves the processor.
-    std::thread::sleep(Duration::from_micros(1));
+    std::thread::park_timeout(Duration::from_micros(1));
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(stat.split_whitespace().next().unwrap().parse().unwrap())
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 
 use self::coding::Coding;
-use super::{AnyBody, App, problem::Problem, relay};
+use super::{AnyBody, App, negotiate, problem::Problem, relay};
 
 /// Everything comes from here, and nothing from anywhere else: whatever a stranger's text were to become in the
 /// page, it could load nothing and tell nobody.
@@ -63,7 +63,7 @@ fn served(file: &File, method: &Method, asked: &HeaderMap) -> Response<AnyBody> 
     let coding = coding::chosen(asked, has);
     let bytes = file.bytes(coding);
     let tag = format!("\"{}{}\"", file.tag, coding.suffix());
-    let known = is_known(asked, &tag);
+    let known = negotiate::is_known(asked, &tag);
     let body = if known || *method == Method::HEAD { Bytes::new() } else { Bytes::from_static(bytes) };
     let mut response = Response::new(AnyBody::from(body));
     let headers = response.headers_mut();
@@ -104,12 +104,6 @@ impl File {
             Coding::Identity => self.plain,
         }
     }
-}
-
-/// RFC 9110 section 13.1.2: compared weakly.
-fn is_known(asked: &HeaderMap, tag: &str) -> bool {
-    let lists = asked.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
-    lists.flat_map(|list| list.split(',')).map(str::trim).any(|one| one == "*" || one.trim_start_matches("W/") == tag)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Serialize;
 
-use super::problem::Problem;
+use super::{negotiate, problem::Problem};
 use crate::citation::{
     Record, Rules,
     bundle::{self, SearchResultBundle},
@@ -75,27 +75,18 @@ const TYPES: [(&str, Option<Format>); 9] = [
 /// RFC 9110 12.5.1: the weight of a type is that of the most specific range that fits it. Of equal weights, a
 /// type that was named wins over one that `*/*` covers.
 fn accepted(headers: &HeaderMap) -> Option<Format> {
-    let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let ranges: Vec<(String, u16)> = values.flat_map(|value| value.split(',')).filter_map(range).collect();
+    let ranges: Vec<(String, u16)> = negotiate::weighed(headers, header::ACCEPT)
+        .map(|(range, weight)| (range.to_ascii_lowercase(), weight))
+        .collect();
     let mut best = (0, 0, None);
     for (media, format) in TYPES {
         let fitting = ranges.iter().filter_map(|(range, weight)| Some((specificity(range, media)?, *weight)));
         let Some((specificity, weight)) = fitting.max_by_key(|(specificity, _)| *specificity) else { continue };
-        if (weight, specificity) > (best.0, best.1) {
+        if weight > 0 && (weight, specificity) > (best.0, best.1) {
             best = (weight, specificity, format);
         }
     }
     best.2
-}
-
-/// A range and its weight in thousandths.
-fn range(text: &str) -> Option<(String, u16)> {
-    let mut parts = text.split(';').map(str::trim);
-    let media = parts.next().filter(|media| !media.is_empty())?.to_ascii_lowercase();
-    let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
-    let weight: f32 = weight.map_or(Ok(1.0), str::parse).ok().filter(|weight| (0.0..=1.0).contains(weight))?;
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 1000")]
-    Some((media, (weight * 1000.0).round() as u16))
 }
 
 fn specificity(range: &str, media: &str) -> Option<u8> {
@@ -113,8 +104,7 @@ fn specificity(range: &str, media: &str) -> Option<u8> {
 pub fn answer(record: &Record, wanted: Wanted, rules: &Rules, asked: &HeaderMap) -> Response {
     let body = body(record, wanted, rules);
     let tag = format!("\"{}\"", source_id(&body));
-    let known = asked.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
-    let unchanged = known.flat_map(|known| known.split(',')).any(|one| matches(one.trim(), &tag));
+    let unchanged = negotiate::is_known(asked, &tag);
     let mut response = if unchanged { StatusCode::NOT_MODIFIED.into_response() } else { body.into_response() };
     describe(response.headers_mut(), record, wanted, "private, no-cache");
     if unchanged {
@@ -147,11 +137,6 @@ fn body(record: &Record, wanted: Wanted, rules: &Rules) -> String {
         }
         Wanted::Export(format, options) => export::render(record, format, options),
     }
-}
-
-/// RFC 9110 13.1.2: `If-None-Match` compares weakly, and intermediaries that compress weaken our tags.
-fn matches(known: &str, tag: &str) -> bool {
-    known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag
 }
 
 fn describe(headers: &mut HeaderMap, record: &Record, wanted: Wanted, cache: &'static str) {
@@ -223,6 +208,7 @@ mod tests {
             ("text/csv; q=nonsense, text/html;q=0.2", "html"),
             ("text/csv; q=7", "json"),
             ("image/png", "json"),
+            ("text/html;q=0", "json"),
             ("text/event-stream", "json"),
             (",,;q=1, ", "json"),
             ("", "json"),

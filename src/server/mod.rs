@@ -14,6 +14,7 @@ mod formats;
 mod keeper;
 mod listen;
 mod live;
+mod negotiate;
 mod normalize;
 mod ops;
 mod outgoing;

@@ -2,6 +2,8 @@
 
 use http::{HeaderMap, header};
 
+use crate::server::negotiate;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coding {
     Brotli,
@@ -42,14 +44,7 @@ impl Coding {
 
 /// The one that `asked` weighs most, among those that there are. Who refuses all of them gets the plain one.
 pub fn chosen(asked: &HeaderMap, has: impl Fn(Coding) -> bool) -> Coding {
-    let lists: Vec<&str> =
-        asked.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok()).collect();
-    let weighed: Vec<(&str, u32)> = lists
-        .iter()
-        .flat_map(|list| list.split(','))
-        .filter_map(weighed)
-        .filter(|(name, _)| !name.is_empty())
-        .collect();
+    let weighed: Vec<(&str, u16)> = negotiate::weighed(asked, header::ACCEPT_ENCODING).collect();
     let weight = |coding: Coding| {
         let named = weighed.iter().find(|(name, _)| coding.is(name));
         let other = || weighed.iter().find(|(name, _)| *name == "*");
@@ -61,16 +56,6 @@ pub fn chosen(asked: &HeaderMap, has: impl Fn(Coding) -> bool) -> Coding {
     // The first of equals: max_by_key would take the last.
     let best = offered.filter_map(|coding| Some((coding, weight(coding)?))).rev().max_by_key(|(_, weight)| *weight);
     best.map_or(Coding::Identity, |(coding, _)| coding)
-}
-
-/// `gzip;q=0.5` as its name and thousandths. A weight that is none refuses.
-fn weighed(item: &str) -> Option<(&str, u32)> {
-    let mut parts = item.split(';').map(str::trim);
-    let name = parts.next()?;
-    let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
-    let Some(weight) = weight else { return Some((name, 1000)) };
-    let weight = weight.parse::<f32>().ok().filter(|weight| (0.0..=1.0).contains(weight));
-    Some((name, weight.map_or(0, |weight| (weight * 1000.0) as u32)))
 }
 
 #[cfg(test)]

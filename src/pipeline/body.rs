@@ -27,7 +27,7 @@ use crate::citation::{Record, supplement::Supply};
 const LINGER: Duration = Duration::from_millis(100);
 
 /// A timer that is later than this was not waited for: the process was stopped, or the client took its time.
-const LATE: Duration = Duration::from_millis(500);
+pub const LATE: Duration = Duration::from_millis(500);
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 

@@ -12,8 +12,8 @@ use http::{
 /// Names and values together. Larger trailers are dropped, all of them: a part would be another message.
 pub const MAX_BYTES: usize = 16 * 1024;
 
-/// "Trailers must not include fields for message framing, routing, request modifiers, authentication, or
-/// content handling" (RFC 9110 6.5.1).
+/// RFC 9110 6.5.1: what frames, routes, authenticates or describes a message is needed before its content, and
+/// would mean something else behind it.
 const FORBIDDEN: &[HeaderName] = &[
     AUTHORIZATION,
     CACHE_CONTROL,

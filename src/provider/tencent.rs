@@ -72,12 +72,12 @@ impl Lexiang {
         }
         if let Some(id) = node.id(&["completion_id"]) {
             sink.signal(Signal::Message(&id));
-            self.completion_id = text::line(&id, MAX_NAME).0;
+            repeat(&mut self.completion_id, &id);
         }
         // Empty until the finish; the last one that is not counts.
         if let Some(id) = node.id(&["session_id"]) {
             sink.signal(Signal::Conversation(&id));
-            self.session_id = text::line(&id, MAX_NAME).0;
+            repeat(&mut self.session_id, &id);
         }
         if let Some(processes) = node.get("processes") {
             stage(processes, sink);
@@ -98,6 +98,13 @@ impl Lexiang {
         {
             sink.signal(Signal::Fault { code: node.id(&["code"]), message: node.text(&["message", "msg"]) });
         }
+    }
+}
+
+/// Every frame has the same, so nothing is done for most.
+fn repeat(known: &mut String, id: &str) {
+    if known != id {
+        *known = text::line(id, MAX_NAME).0;
     }
 }
 

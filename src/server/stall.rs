@@ -14,11 +14,10 @@ use tokio::{
     time::{Instant, Sleep},
 };
 
+use crate::pipeline::body::LATE;
+
 /// What an h2 client begins with (RFC 9113 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-
-/// A timer that is later than this was not waited for: the process was stopped.
-pub const LATE: Duration = Duration::from_millis(500);
 
 pub struct StallGuard<T> {
     io: T,

@@ -14,8 +14,7 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use super::stall::LATE;
-use crate::pipeline::body::{Aborted, BoxError, Outcome};
+use crate::pipeline::body::{Aborted, BoxError, LATE, Outcome};
 
 /// How often we look, at most.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

@@ -8,6 +8,10 @@ WORKDIR /build
 
 # Dependencies alone, against an empty crate: this layer is rebuilt only when the manifest or the lock file changes.
 COPY Cargo.toml Cargo.lock ./
+# The workspace names them; nothing of them is built.
+COPY tests/bench/Cargo.toml tests/bench/
+COPY tests/counts/Cargo.toml tests/counts/
+COPY tests/fuzz/Cargo.toml tests/fuzz/
 RUN mkdir src \
     && echo 'fn main() {}' > src/main.rs \
     && touch src/lib.rs \

@@ -10,6 +10,7 @@
 //! | [`config`] | what the operator said, resolved to valid values |
 //! | [`server`] | router, relay, the citations and tasks API, auth, operators' endpoints, the console |
 //! | [`upstream`] | the HTTP client: header hygiene, timeouts |
+//! | [`files`] | how many connections there can be |
 //! | [`sse`] | framing; knows no JSON |
 //! | [`provider`] | what frames mean, one file per wire format |
 //! | [`citation`] | record, ledger, URLs; scores, corroboration, bundles and their read order, exports |
@@ -20,6 +21,7 @@
 //! | [`supplement`] | searches of our own: the search service, whose domains count, what a request asks |
 //! | [`store`] | where records and read cursors are kept |
 //! | [`replay`] | captures, and the scripted upstream that plays them |
+//! | [`workers`] | the threads that connections are served on |
 //! | [`telemetry`] | every metric and log name, once |
 //!
 //! # The data's path
@@ -55,9 +57,11 @@
 //! the store's own task, so they never die with a request. A search beside a stream ends with it, unless the
 //! message was finished: then its answer goes into the store.
 
+mod bell;
 pub mod citation;
 pub mod cli;
 pub mod config;
+pub mod files;
 pub mod mapping;
 pub mod marker;
 pub mod pipeline;
@@ -70,6 +74,7 @@ pub mod store;
 pub mod supplement;
 pub mod telemetry;
 pub mod upstream;
+pub mod workers;
 
 /// The crate's version.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -99,6 +99,7 @@ pub struct Metrics {
     pub commit_wait: Histogram,
     pub searches: Family<ResultLabel, Counter>,
     pub search_dropped: Counter,
+    pub rate_limited: Counter,
     pub supplements: Family<SupplementLabels, Counter>,
     pub supplements_skipped: Family<ReasonLabel, Counter>,
 }
@@ -129,6 +130,7 @@ impl Metrics {
             commit_wait: latency(),
             searches: Family::default(),
             search_dropped: Counter::default(),
+            rate_limited: Counter::default(),
             supplements: Family::default(),
             supplements_skipped: Family::default(),
         };
@@ -159,11 +161,14 @@ impl Metrics {
         ours.register("searches", "Searches by result", self.searches.clone());
         let help = "Search results outside the domains that were asked for";
         ours.register("search_results_dropped", help, self.search_dropped.clone());
+        let help = "Requests beyond what their tenant may ask";
+        ours.register("rate_limited", help, self.rate_limited.clone());
         let help = "Messages of routes with a supplement, by what became of its search";
         ours.register("supplements", help, self.supplements.clone());
         let help = "Messages whose search was not needed or not made, and why";
         ours.register("supplements_skipped", help, self.supplements_skipped.clone());
         ours.register("build_info", "What is running", build);
+        ours.register_collector(Box::new(Tasks));
         ours.register_collector(Box::new(StoreCollector { writer, store }));
         self
     }
@@ -212,6 +217,19 @@ impl Collector for StoreCollector {
         gauge("store_queue_depth", "Records waiting for the writer", self.writer.depth() as f64)?;
         gauge("store_retry_depth", "Records waiting for a later try", count(stats.waiting.load(Relaxed)))?;
         gauge("store_last_commit_seconds", "How long the last commit took", stats.last_commit().as_secs_f64())
+    }
+}
+
+/// What the runtime that asks is busy with.
+#[derive(Debug)]
+struct Tasks;
+
+impl Collector for Tasks {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return Ok(()) };
+        let alive = ConstGauge::new(runtime.metrics().num_alive_tasks() as f64);
+        let help = "Tasks that are alive: those of connections and streams, and a few that always are";
+        alive.encode(encoder.encode_descriptor("tasks", help, None, MetricType::Gauge)?)
     }
 }
 

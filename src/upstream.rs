@@ -3,12 +3,19 @@
 //! Redirects are relayed, never followed; nothing is decompressed; the upstream's address comes from
 //! the configuration alone.
 
+mod driven;
+mod handed;
+mod sparing;
+
 use std::{
+    error::Error,
     fmt,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
     },
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -20,17 +27,22 @@ use http::{
         PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
     },
 };
-use http_body::Body;
+use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper_rustls::{ConfigBuilderExt, HttpsConnector};
 use hyper_util::{
-    client::legacy::{Client as HyperClient, connect::HttpConnector},
+    client::legacy::{Builder, Client as HyperClient, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
 use tokio::sync::Notify;
 use url::Url;
 
-use crate::config::HeaderRules;
+use self::{
+    driven::{Driven, Driver, Refused},
+    handed::Handed,
+    sparing::{Crowded, Sparing},
+};
+use crate::{config::HeaderRules, workers};
 
 /// Read buffer of a connection, and so the largest response head.
 const MAX_BUFFER: usize = 64 * 1024;
@@ -40,19 +52,73 @@ const STREAM_WINDOW: u32 = 64 * 1024;
 const CONNECTION_WINDOW: u32 = 1 << 30;
 /// 1xx answers before the one that counts. Whoever sends more means none.
 const MAX_INFORMATIONAL: u32 = 10;
+/// Of one upstream and one worker.
 const IDLE_CONNECTIONS: usize = 256;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The client. Cheap to clone.
-pub struct Client<B> {
-    inner: HyperClient<HttpsConnector<HttpConnector>, B>,
+type Connector = HttpsConnector<Sparing<HttpConnector>>;
+
+/// The client.
+pub struct Client<B>
+where
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<BoxError>,
+{
+    builder: Builder,
+    connector: Connector,
+    /// One for each worker: a connection is read where it was opened.
+    each: Vec<Connections<B>>,
 }
 
-impl<B> Clone for Client<B> {
-    fn clone(&self) -> Self {
-        Self { inner: self.inner.clone() }
+struct Connections<B>
+where
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<BoxError>,
+{
+    http1: Driver<B>,
+    /// Takes over the connections on which the other one finds h2.
+    http2: HyperClient<Handed, B>,
+}
+
+/// The body of an upstream's answer.
+pub enum Answer<B>
+where
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<BoxError>,
+{
+    Http1(Box<Driven<B>>),
+    Http2(Incoming),
+}
+
+impl<B> Body for Answer<B>
+where
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match self.get_mut() {
+            Self::Http1(body) => Pin::new(&mut **body).poll_frame(task),
+            Self::Http2(body) => Pin::new(body).poll_frame(task),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Http1(body) => body.is_end_stream(),
+            Self::Http2(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Http1(body) => body.size_hint(),
+            Self::Http2(body) => body.size_hint(),
+        }
     }
 }
 
@@ -84,7 +150,8 @@ where
         http.enforce_http(false);
         let connector =
             hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_all_versions();
-        let inner = HyperClient::builder(TokioExecutor::new())
+        let mut builder = HyperClient::builder(TokioExecutor::new());
+        builder
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
@@ -92,25 +159,60 @@ where
             .http1_max_buf_size(MAX_BUFFER)
             .http2_initial_stream_window_size(STREAM_WINDOW)
             .http2_initial_connection_window_size(CONNECTION_WINDOW)
-            .http2_max_header_list_size(64 * 1024)
-            .build(connector.wrap_connector(http));
-        Self { inner }
+            .http2_max_header_list_size(64 * 1024);
+        let connector = connector.wrap_connector(Sparing::new(http));
+        Self { each: Vec::new(), builder, connector }.for_workers(1)
+    }
+
+    /// The same, with connections of their own for so many workers.
+    pub fn for_workers(self, count: usize) -> Self {
+        let connections = || {
+            let handed = Handed::new(self.connector.clone());
+            Connections { http1: Driver::new(handed.clone()), http2: self.builder.build(handed) }
+        };
+        let each = (0..count.max(1)).map(|_| connections()).collect();
+        Self { each, ..self }
+    }
+
+    /// Closes connections that nobody has used for long, from time to time.
+    pub async fn sweep(&self) {
+        loop {
+            tokio::time::sleep(IDLE_TIMEOUT / 3).await;
+            self.each.iter().for_each(|connections| connections.http1.sweep());
+        }
+    }
+
+    async fn ask(&self, request: Request<B>) -> Result<Response<Answer<B>>, Fault> {
+        let here = &self.each[workers::here() % self.each.len()];
+        match here.http1.send(request).await {
+            Ok(answer) => Ok(answer.map(|body| Answer::Http1(Box::new(body)))),
+            Err(Refused::Fault(fault)) => Err(fault),
+            Err(Refused::Http2(request)) => match here.http2.request(*request).await {
+                Ok(answer) => Ok(answer.map(Answer::Http2)),
+                Err(error) => Err(Fault::of(&error)),
+            },
+        }
     }
 
     /// Informational answers are the upstream's to us, and end here.
-    pub async fn send(&self, mut request: Request<B>) -> Result<Response<Incoming>, Fault> {
-        let (seen, flooded) = (AtomicU32::new(0), Arc::new(Notify::new()));
-        let tell = Arc::clone(&flooded);
+    pub async fn send(&self, mut request: Request<B>) -> Result<Response<Answer<B>>, Fault> {
+        let (seen, flooded) = (Arc::new(AtomicU32::new(0)), Arc::new(Notify::new()));
+        let (count, tell) = (Arc::clone(&seen), Arc::clone(&flooded));
         hyper::ext::on_informational(&mut request, move |_| {
-            if seen.fetch_add(1, Ordering::Relaxed) >= MAX_INFORMATIONAL {
+            if count.fetch_add(1, Ordering::Relaxed) >= MAX_INFORMATIONAL {
                 tell.notify_one();
             }
         });
-        tokio::select! {
+        let answer = tokio::select! {
             biased;
-            () = flooded.notified() => Err(Fault::Broken("it sends informational answers without end".to_owned())),
-            answer = self.inner.request(request) => answer.map_err(|error| Fault::of(&error)),
-        }
+            () = flooded.notified() => None,
+            answer = self.ask(request) => Some(answer),
+        };
+        // All of them may have come at once, the answer behind them.
+        let flooded = seen.load(Ordering::Relaxed) > MAX_INFORMATIONAL;
+        answer
+            .filter(|_| !flooded)
+            .unwrap_or_else(|| Err(Fault::Broken("it sends informational answers without end".to_owned())))
     }
 }
 
@@ -119,24 +221,40 @@ where
 pub enum Fault {
     /// No connection: refused, unknown host, certificate, time-out.
     Connect(String),
+    /// None was tried: few files are left that may be open.
+    Crowded,
     /// The connection broke or did not speak HTTP.
     Broken(String),
 }
 
 impl Fault {
     fn of(error: &hyper_util::client::legacy::Error) -> Self {
-        let mut cause: &dyn std::error::Error = error;
-        while let Some(deeper) = cause.source() {
-            cause = deeper;
-        }
-        if error.is_connect() { Self::Connect(cause.to_string()) } else { Self::Broken(cause.to_string()) }
+        if error.is_connect() { Self::of_connecting(error) } else { Self::Broken(cause(error).to_string()) }
     }
+
+    fn of_connecting(error: &(dyn Error + 'static)) -> Self {
+        let cause = cause(error);
+        if cause.is::<Crowded>() { Self::Crowded } else { Self::Connect(cause.to_string()) }
+    }
+
+    fn of_hyper(error: &hyper::Error) -> Self {
+        Self::Broken(cause(error).to_string())
+    }
+}
+
+/// What lies at the bottom of an error.
+fn cause<'e>(mut error: &'e (dyn Error + 'static)) -> &'e (dyn Error + 'static) {
+    while let Some(deeper) = error.source() {
+        error = deeper;
+    }
+    error
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connect(why) => write!(f, "could not connect: {why}"),
+            Self::Crowded => write!(f, "could not connect: {Crowded}"),
             Self::Broken(why) => write!(f, "the connection broke: {why}"),
         }
     }

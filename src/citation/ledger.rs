@@ -9,14 +9,16 @@ use std::{
 };
 
 use jiff::Timestamp;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use url::Url;
 
 use super::{
-    record::{Citation, CitationType, Origin, Round, Stats, Status},
+    entry::{Entry, push_tight},
+    names::{Key, Names},
+    record::{Citation, CitationType, Round, Stats, Status},
     rounds::Rounds,
     score, text,
-    url::{self as links, Link},
+    url::{self as links, Page},
 };
 use crate::marker::{Mark, Scanner};
 
@@ -32,8 +34,6 @@ pub const MAX_QUERIES: usize = 64;
 pub const MAX_ROUNDS: usize = 256;
 /// Failed cards told apart.
 const MAX_FAILED: usize = 10_000;
-/// A dropped URL is kept as evidence, not whole.
-const MAX_DROPPED_URL: usize = 1024;
 
 /// A reference as the wire named it.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,6 +56,7 @@ pub struct Reference<'a> {
     pub kind: CitationType,
     /// The upstream says that its answer uses this, be it by the place where it does.
     pub cited: bool,
+    /// Under names other than those that the ledger itself gives, `round` and `upstreamIndex`.
     pub metadata: Vec<(&'static str, Value)>,
 }
 
@@ -75,11 +76,10 @@ pub struct Ledger {
     queries: Vec<String>,
     rounds: Rounds,
     entries: Vec<Entry>,
-    /// Canonical URL, or the text of one that is no link, to entry.
-    by_url: HashMap<String, usize>,
-    by_doc: HashMap<String, usize>,
+    /// URLs and document ids to entries.
+    names: Names,
     /// Numbers and aliases to entries.
-    by_number: HashMap<u32, usize>,
+    by_number: HashMap<u32, u32>,
     highest: u32,
     failed: HashSet<String>,
     duplicates: u32,
@@ -90,27 +90,11 @@ pub struct Ledger {
     revision: u64,
 }
 
-#[derive(Debug)]
-struct Entry {
-    citation: Citation,
-    /// Its number is ours, by position or order: an upstream's number may take its place.
-    provisional: bool,
-    /// Numbers under which the upstream sent it: the same again is a re-send.
-    sent_as: Vec<u32>,
-    /// The upstream's own relevance.
-    score: Option<f64>,
-    /// The upstream says so; markers in the text are counted apart.
-    cited: bool,
-    /// What its id is made of: the provider's name may become known after the first references.
-    identity: Identity,
-}
-
-#[derive(Debug)]
-enum Identity {
-    /// The canonical URL.
-    Page(String),
-    /// The provider's own name for it.
-    Own(String),
+/// What a reference is known by.
+#[derive(Clone, Copy)]
+struct Known {
+    url: Option<Key>,
+    doc: Option<Key>,
 }
 
 impl Ledger {
@@ -164,7 +148,7 @@ impl Ledger {
         }
         for query in queries {
             if self.queries.len() < MAX_QUERIES && !self.queries.contains(&query) {
-                self.queries.push(query);
+                push_tight(&mut self.queries, query, 1);
                 self.revision += 1;
             }
         }
@@ -180,29 +164,32 @@ impl Ledger {
     }
 
     pub fn reference(&mut self, reference: &Reference<'_>) {
-        let link = reference.url.and_then(|raw| links::link(raw, self.link_base.as_ref()));
-        let url_key = match (&link, reference.url) {
-            (Some(link), _) => Some(link.canonical.clone()),
-            (None, Some(raw)) => Some(bounded(raw.trim()).into_owned()),
-            (None, None) => None,
+        let page = reference.url.and_then(|raw| links::page(raw, self.link_base.as_ref()));
+        let known = Known {
+            url: match (&page, reference.url) {
+                (Some(page), _) => Some(self.names.url(page.canonical.of(&page.url))),
+                (None, Some(raw)) => Some(self.names.url(raw.trim())),
+                (None, None) => None,
+            },
+            doc: reference.doc_id.as_deref().map(|doc| self.names.doc(doc)),
         };
-        match self.find(url_key.as_deref(), reference) {
-            Some(index) => self.again(index, reference, link, url_key),
-            None => self.first(reference, link, url_key),
+        match self.find(known) {
+            Some(index) => self.again(index, reference, page, known),
+            None => self.first(reference, page, known),
         }
     }
 
-    fn find(&self, url_key: Option<&str>, reference: &Reference<'_>) -> Option<usize> {
-        let by_url = url_key.and_then(|key| self.by_url.get(key)).copied();
+    fn find(&self, known: Known) -> Option<usize> {
+        let by_url = known.url.and_then(|url| self.names.get(url));
         by_url.or_else(|| {
-            let index = *self.by_doc.get(&*bounded(reference.doc_id.as_deref()?))?;
-            let known = self.entries.get(index)?;
+            let index = self.names.get(known.doc?)?;
+            let entry = self.entries.get(index)?;
             // Two URLs are two sources, whatever the document id says.
-            (url_key.is_none() || known.citation.url.is_none()).then_some(index)
+            (known.url.is_none() || entry.url.is_none()).then_some(index)
         })
     }
 
-    fn first(&mut self, reference: &Reference<'_>, link: Option<Link>, url_key: Option<String>) {
+    fn first(&mut self, reference: &Reference<'_>, page: Option<Page<'_>>, known: Known) {
         if self.entries.len() >= MAX_CITATIONS {
             self.truncated = true;
             return;
@@ -211,51 +198,18 @@ impl Ledger {
         let wanted = reference.number.or(reference.position);
         let number = wanted.filter(|n| self.vacate(*n, reference.number.is_some())).unwrap_or(self.highest + 1);
         let arrival = u32::try_from(index).unwrap_or_default() + 1;
-        let identity = match (&link, &reference.doc_id, reference.url) {
-            (Some(link), _, _) => Identity::Page(link.canonical.clone()),
-            (None, Some(doc), _) => Identity::Own(bounded(doc).into_owned()),
-            (None, None, Some(raw)) => Identity::Own(bounded(raw).into_owned()),
-            (None, None, None) => Identity::Own(bounded(reference.title.unwrap_or_default()).into_owned()),
-        };
-        let mut entry = Entry {
-            citation: Citation {
-                number,
-                aliases: Vec::new(),
-                url: None,
-                title: None,
-                content: None,
-                hostname: None,
-                kind: reference.kind,
-                show_favicon: reference.kind == CitationType::Websearch,
-                site_name: None,
-                icon_url: None,
-                published_at: None,
-                source_id: String::new(),
-                rank: reference.rank.unwrap_or(arrival),
-                origin: Origin::Upstream,
-                cited: false,
-                status: Status::Ok,
-                scores: None,
-                snippets: Vec::new(),
-                metadata: Map::new(),
-            },
-            provisional: reference.number.is_none(),
-            sent_as: wanted.into_iter().collect(),
-            score: None,
-            cited: false,
-            identity,
-        };
-        if let Some(wanted) = wanted.filter(|wanted| *wanted != number) {
-            entry.citation.metadata.insert("upstreamIndex".to_owned(), wanted.into());
+        let mut entry = Entry::new(number, reference, reference.rank.unwrap_or(arrival));
+        if page.is_none() {
+            let name = reference.doc_id.as_deref().or(reference.url).or(reference.title);
+            entry.own_name = Some(bounded(name.unwrap_or_default()).into());
         }
-        if self.rounds.number() > 0 {
-            entry.citation.metadata.insert("round".to_owned(), self.rounds.number().into());
-        }
+        entry.upstream_index = wanted.filter(|wanted| *wanted != number);
+        entry.round = self.rounds.number();
         self.highest = self.highest.max(number);
-        self.by_number.insert(number, index);
-        self.truncated |= entry.fill(reference, link);
-        self.entries.push(entry);
-        self.index(index, reference, url_key);
+        self.holds(number, index);
+        self.truncated |= entry.fill(reference, page).cut;
+        push_tight(&mut self.entries, entry, 4);
+        self.note(known, index);
         self.revision += 1;
     }
 
@@ -263,9 +217,9 @@ impl Ledger {
     fn vacate(&mut self, number: u32, authoritative: bool) -> bool {
         let Some(&holder) = self.by_number.get(&number) else { return true };
         let next = self.highest + 1;
-        match self.entries.get_mut(holder) {
-            Some(entry) if authoritative && entry.provisional && entry.citation.number == number => {
-                entry.citation.number = next;
+        match self.entries.get_mut(holder as usize) {
+            Some(entry) if authoritative && entry.provisional && entry.number == number => {
+                entry.number = next;
                 self.by_number.insert(next, holder);
                 self.highest = next;
                 true
@@ -274,14 +228,13 @@ impl Ledger {
         }
     }
 
-    fn again(&mut self, index: usize, reference: &Reference<'_>, link: Option<Link>, url_key: Option<String>) {
-        self.index(index, reference, url_key);
+    fn again(&mut self, index: usize, reference: &Reference<'_>, page: Option<Page<'_>>, known: Known) {
+        self.note(known, index);
         let Some(entry) = self.entries.get_mut(index) else { return };
-        let before = (entry.citation.clone(), entry.score, entry.cited);
-        self.truncated |= entry.fill(reference, link);
-        let changed = (&entry.citation, entry.score, entry.cited) != (&before.0, before.1, before.2);
-        let wanted = reference.number.or(reference.position).filter(|n| !entry.sent_as.contains(n));
-        if changed || wanted.is_some() {
+        let filled = entry.fill(reference, page);
+        self.truncated |= filled.cut;
+        let wanted = reference.number.or(reference.position).filter(|n| !entry.was_sent_as(*n));
+        if filled.changed || wanted.is_some() {
             self.revision += 1;
         }
         let Some(wanted) = wanted else {
@@ -291,9 +244,7 @@ impl Ledger {
             }
             return;
         };
-        if entry.sent_as.len() < MAX_CITATIONS {
-            entry.sent_as.push(wanted);
-        }
+        entry.sent_as(wanted);
         if entry.provisional && reference.number.is_some() {
             self.renumber(index, wanted);
         } else {
@@ -305,28 +256,28 @@ impl Ledger {
 
     /// Gives an entry that we had numbered the upstream's number; who held it gets the old one.
     fn renumber(&mut self, index: usize, number: u32) {
-        let holder = self.by_number.get(&number).copied();
+        let holder = self.by_number.get(&number).map(|holder| *holder as usize);
         let movable = holder
             .and_then(|holder| self.entries.get(holder))
-            .is_none_or(|entry| entry.provisional && entry.citation.number == number);
+            .is_none_or(|entry| entry.provisional && entry.number == number);
         let Some(entry) = self.entries.get_mut(index) else { return };
         entry.provisional = false;
-        if entry.citation.number == number {
+        if entry.number == number {
             return;
         }
         if !movable {
-            entry.citation.metadata.insert("upstreamIndex".to_owned(), number.into());
+            entry.upstream_index = Some(number);
             return;
         }
-        let old = std::mem::replace(&mut entry.citation.number, number);
+        let old = std::mem::replace(&mut entry.number, number);
         self.by_number.remove(&old);
-        self.by_number.insert(number, index);
+        self.holds(number, index);
         self.highest = self.highest.max(number);
         if let Some(holder) = holder
             && let Some(other) = self.entries.get_mut(holder)
         {
-            other.citation.number = old;
-            self.by_number.insert(old, holder);
+            other.number = old;
+            self.holds(old, holder);
         }
     }
 
@@ -336,29 +287,26 @@ impl Ledger {
             return;
         }
         if let Some(entry) = self.entries.get_mut(index) {
-            entry.citation.aliases.push(number);
-            self.by_number.insert(number, index);
+            entry.alias(number);
+            self.holds(number, index);
             self.highest = self.highest.max(number);
         }
     }
 
-    fn index(&mut self, index: usize, reference: &Reference<'_>, url_key: Option<String>) {
-        if let Some(key) = url_key {
-            self.by_url.entry(key).or_insert(index);
-        }
-        if let Some(doc) = &reference.doc_id {
-            self.by_doc.entry(bounded(doc).into_owned()).or_insert(index);
+    fn holds(&mut self, number: u32, index: usize) {
+        self.by_number.insert(number, u32::try_from(index).unwrap_or(u32::MAX));
+    }
+
+    fn note(&mut self, known: Known, index: usize) {
+        for key in [known.url, known.doc].into_iter().flatten() {
+            self.names.note(key, index);
         }
     }
 
     /// The source that a marker's number means, if no filter removes it.
-    pub fn numbered(&self, number: u32, rules: &score::Rules, now: Timestamp) -> Option<&Citation> {
-        let entry = self.entries.get(*self.by_number.get(&number)?)?;
-        let refused = rules.filters() && {
-            let scores = rules.score(&entry.citation, entry.score, now);
-            rules.refuses(&entry.citation, &scores).is_some()
-        };
-        (!refused).then_some(&entry.citation)
+    pub fn numbered(&self, number: u32, rules: &score::Rules, now: Timestamp) -> Option<&Entry> {
+        let entry = self.entries.get(*self.by_number.get(&number)? as usize)?;
+        (!rules.filters() || entry.passes(rules, now)).then_some(entry)
     }
 
     /// How many sources are not filtered.
@@ -366,24 +314,15 @@ impl Ledger {
         if !rules.filters() {
             return self.entries.len();
         }
-        let keeps = |entry: &&Entry| {
-            let scores = rules.score(&entry.citation, entry.score, now);
-            rules.refuses(&entry.citation, &scores).is_none()
-        };
-        self.entries.iter().filter(keeps).count()
+        self.entries.iter().filter(|entry| entry.passes(rules, now)).count()
     }
 
     /// What the record says of its sources, by number, as they are at `now`.
     pub fn view(&self, rules: &score::Rules, now: Timestamp) -> View {
         let marked: BTreeSet<u32> = self.markers.numbers().chain(self.answer_markers.iter().copied()).collect();
         let judged = |entry: &Entry| {
-            let mut citation = entry.citation.clone();
+            let mut citation = entry.citation(self.provider);
             rules.judge(&mut citation, entry.score, now);
-            citation.cited = entry.cited;
-            citation.source_id = match &entry.identity {
-                Identity::Page(canonical) => links::source_id(canonical),
-                Identity::Own(name) => links::source_id(&format!("{}:{name}", self.provider)),
-            };
             citation
         };
         let mut citations: Vec<Citation> = self.entries.iter().map(judged).collect();
@@ -429,91 +368,6 @@ pub struct View {
     pub citations: Vec<Citation>,
     pub stats: Stats,
     pub truncated: bool,
-}
-
-impl Entry {
-    /// Fills in what was missing and adds an excerpt that is new; says whether a cap cut something.
-    fn fill(&mut self, reference: &Reference<'_>, link: Option<Link>) -> bool {
-        let mut truncated = false;
-        let mut cut = |(text, cut): (String, bool)| {
-            truncated |= cut;
-            (!text.is_empty()).then_some(text)
-        };
-        self.score = self.score.or(reference.score);
-        self.cited |= reference.cited;
-        let citation = &mut self.citation;
-        if citation.url.is_none() {
-            match (link, reference.url) {
-                (Some(link), _) => {
-                    citation.url = Some(link.url);
-                    citation.hostname = Some(link.hostname);
-                    citation.metadata.remove("droppedUrl");
-                }
-                (None, Some(raw)) => {
-                    let (dropped, _) = text::line(raw, MAX_DROPPED_URL);
-                    citation.metadata.insert("droppedUrl".to_owned(), dropped.into());
-                }
-                (None, None) => {}
-            }
-        }
-        let one_line = |raw: Option<&str>| raw.map(|raw| text::line(raw, MAX_TITLE));
-        citation.title = citation.title.take().or_else(|| one_line(reference.title).and_then(&mut cut));
-        citation.site_name = citation.site_name.take().or_else(|| one_line(reference.site_name).and_then(&mut cut));
-        if citation.icon_url.is_none() {
-            citation.icon_url = reference.icon_url.and_then(|raw| links::link(raw, None)).map(|link| link.url);
-        }
-        if let (None, Some(published)) = (&citation.published_at, reference.published) {
-            match published.normalized() {
-                Some(time) => citation.published_at = Some(time),
-                None => {
-                    if let Published::Text(raw) = published {
-                        let (raw, _) = text::line(raw, 64);
-                        citation.metadata.entry("publishedText").or_insert(raw.into());
-                    }
-                }
-            }
-        }
-        for (key, value) in &reference.metadata {
-            citation.metadata.entry(*key).or_insert_with(|| match value {
-                Value::String(raw) => text::line(raw, MAX_TITLE).0.into(),
-                other => other.clone(),
-            });
-        }
-        if let Some(snippet) = reference.snippet.map(|raw| text::lines(raw, MAX_SNIPPET)).and_then(&mut cut) {
-            match &citation.content {
-                None => citation.content = Some(snippet),
-                Some(first) if *first == snippet || citation.snippets.contains(&snippet) => {}
-                Some(first) => {
-                    if citation.snippets.is_empty() {
-                        citation.snippets.push(first.clone());
-                    }
-                    if citation.snippets.len() < MAX_SNIPPETS {
-                        citation.snippets.push(snippet);
-                    } else {
-                        truncated = true;
-                    }
-                }
-            }
-        }
-        truncated
-    }
-}
-
-impl Published<'_> {
-    /// Text that is a date or a time stays as it was written; an epoch becomes one in UTC.
-    fn normalized(self) -> Option<String> {
-        match self {
-            Self::Text(raw) => {
-                let raw = raw.trim();
-                let known = raw.parse::<Timestamp>().is_ok() || raw.parse::<jiff::civil::DateTime>().is_ok();
-                known.then(|| raw.to_owned())
-            }
-            Self::Epoch(n) => {
-                let time = if n > 100_000_000_000 { Timestamp::from_millisecond(n) } else { Timestamp::from_second(n) };
-                (n > 0).then_some(time.ok()?.to_string())
-            }
-        }
-    }
 }
 
 #[cfg(test)]

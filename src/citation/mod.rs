@@ -3,8 +3,10 @@
 
 pub mod bundle;
 pub mod corroborate;
+mod entry;
 pub mod export;
 pub mod ledger;
+mod names;
 pub mod reading;
 pub mod record;
 mod rounds;

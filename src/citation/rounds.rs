@@ -1,6 +1,7 @@
 //! The searches of a message: what each asked for, and what of its results was unusable or known.
 
 use super::{
+    entry::push_tight,
     ledger::{MAX_ROUNDS, MAX_TITLE},
     record::{Failure, Round},
     text,
@@ -31,7 +32,7 @@ impl Rounds {
         let index = known.unwrap_or_else(|| {
             if self.named.len() < MAX_ROUNDS {
                 let round = u32::try_from(self.named.len()).unwrap_or_default() + 1;
-                self.named.push((key.to_owned(), Round { round, ..Round::default() }));
+                push_tight(&mut self.named, (key.to_owned(), Round { round, ..Round::default() }), 1);
             }
             self.named.len().saturating_sub(1)
         });
@@ -42,7 +43,7 @@ impl Rounds {
         }
         for query in queries {
             if self.queries < MAX_ROUND_QUERIES && !round.queries.contains(query) {
-                round.queries.push(query.clone());
+                push_tight(&mut round.queries, query.clone(), 1);
                 self.queries += 1;
             }
         }

@@ -58,6 +58,26 @@ pub enum Refusal {
     Minimum,
 }
 
+/// What a source is judged by.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts<'a> {
+    pub rank: u32,
+    pub published_at: Option<&'a str>,
+    pub hostname: Option<&'a str>,
+    pub kind: CitationType,
+}
+
+impl<'a> From<&'a Citation> for Facts<'a> {
+    fn from(citation: &'a Citation) -> Self {
+        Self {
+            rank: citation.rank,
+            published_at: citation.published_at.as_deref(),
+            hostname: citation.hostname.as_deref(),
+            kind: citation.kind,
+        }
+    }
+}
+
 impl Weights {
     pub const ALL_RELEVANCE: Self = Self { relevance: 1.0, freshness: 0.0, authority: 0.0 };
 
@@ -81,10 +101,11 @@ impl Refusal {
 
 impl Rules {
     /// `relevance` is the upstream's own, where it says one.
-    pub fn score(&self, citation: &Citation, relevance: Option<f64>, now: Timestamp) -> Scores {
-        let relevance = relevance.filter(|score| score.is_finite()).map_or_else(|| by_rank(citation.rank), fraction);
-        let freshness = citation.published_at.as_deref().and_then(instant).map_or(UNKNOWN, |at| self.fresh(at, now));
-        let authority = citation.hostname.as_deref().map_or(UNKNOWN, |host| self.authority_of(host));
+    pub fn score<'a>(&self, of: impl Into<Facts<'a>>, relevance: Option<f64>, now: Timestamp) -> Scores {
+        let of = of.into();
+        let relevance = relevance.filter(|score| score.is_finite()).map_or_else(|| by_rank(of.rank), fraction);
+        let freshness = of.published_at.and_then(instant).map_or(UNKNOWN, |at| self.fresh(at, now));
+        let authority = of.hostname.map_or(UNKNOWN, |host| self.authority_of(host));
         let weights = &self.weights;
         let overall = weights.relevance * relevance + weights.freshness * freshness + weights.authority * authority;
         Scores { relevance, freshness, authority, overall: fraction(overall) }
@@ -92,19 +113,19 @@ impl Rules {
 
     /// Scores a citation and marks it where it is filtered.
     pub fn judge(&self, citation: &mut Citation, relevance: Option<f64>, now: Timestamp) {
-        let scores = self.score(citation, relevance, now);
+        let scores = self.score(&*citation, relevance, now);
         citation.scores = Some(scores);
-        if let Some(refusal) = self.refuses(citation, &scores) {
+        if let Some(refusal) = self.refuses(&*citation, &scores) {
             citation.status = Status::Filtered;
             citation.metadata.insert("filteredBy".to_owned(), refusal.as_str().into());
         }
     }
 
-    pub fn refuses(&self, citation: &Citation, scores: &Scores) -> Option<Refusal> {
-        let host = citation.hostname.as_deref();
+    pub fn refuses<'a>(&self, source: impl Into<Facts<'a>>, scores: &Scores) -> Option<Refusal> {
+        let Facts { hostname: host, kind, .. } = source.into();
         let listed = |list: &HashSet<String>| host.is_some_and(|host| suffixes(host).any(|part| list.contains(part)));
         // The upstream's own documents have no domain that a list could name.
-        let placed = host.is_some() || citation.kind == CitationType::Websearch;
+        let placed = host.is_some() || kind == CitationType::Websearch;
         if listed(&self.deny) {
             Some(Refusal::Deny)
         } else if !self.allow.is_empty() && placed && !listed(&self.allow) {

@@ -1,20 +1,33 @@
 //! Strangers' text made safe to keep: no controls, no bidi tricks, no more than a cap.
 
+use std::borrow::Cow;
+
 /// A title or a name: one line, at most `cap` bytes. The flag says whether the cap cut it.
 pub fn line(raw: &str, cap: usize) -> (String, bool) {
+    let (text, cut) = one_line(raw, cap);
+    (text.into_owned(), cut)
+}
+
+/// As [`line`], borrowed where there is nothing to clean.
+pub fn one_line(raw: &str, cap: usize) -> (Cow<'_, str>, bool) {
     clean(raw, cap, false)
 }
 
 /// An excerpt: may have several lines.
-pub fn lines(raw: &str, cap: usize) -> (String, bool) {
+pub fn lines(raw: &str, cap: usize) -> (Cow<'_, str>, bool) {
     clean(raw, cap, true)
 }
 
-fn clean(raw: &str, cap: usize, keep_newlines: bool) -> (String, bool) {
+fn clean(raw: &str, cap: usize, keep_newlines: bool) -> (Cow<'_, str>, bool) {
     // Cleaning shortens, so a little more than the cap is enough to read.
     let readable = floor(raw, cap.saturating_mul(2));
-    let mut out = String::with_capacity(readable.len().min(cap));
-    for c in readable.trim().chars() {
+    let unread = readable.len() < raw.len();
+    let trimmed = readable.trim();
+    if is_clean(trimmed.as_bytes(), keep_newlines) {
+        return (Cow::Borrowed(floor(trimmed, cap)), unread || trimmed.len() > cap);
+    }
+    let mut out = String::with_capacity(trimmed.len().min(cap));
+    for c in trimmed.chars() {
         match c {
             '\n' if keep_newlines => out.push(c),
             // PostgreSQL refuses NUL in text; the rest would move a reader's cursor.
@@ -24,10 +37,43 @@ fn clean(raw: &str, cap: usize, keep_newlines: bool) -> (String, bool) {
             c => out.push(c),
         }
     }
-    let cut = out.len() > cap || readable.len() < raw.len();
+    let cut = out.len() > cap || unread;
     let keep = floor(&out, cap).len();
     out.truncate(keep);
-    (out, cut)
+    (Cow::Owned(out), cut)
+}
+
+/// Is there nothing that cleaning would change? Most text is clean, and that is seen sixteen bytes at a time.
+fn is_clean(text: &[u8], keep_newlines: bool) -> bool {
+    const STEP: usize = 16;
+    let (chunks, rest) = text.as_chunks::<STEP>();
+    let mut from = 0;
+    for chunk in chunks {
+        // No branches, so that it becomes a few instructions for all of them.
+        let odd = chunk.iter().fold(0, |odd, b| odd | u8::from(may_change(*b)));
+        if odd != 0 && !is_clean_from(text, from, from + STEP, keep_newlines) {
+            return false;
+        }
+        from += STEP;
+    }
+    !rest.iter().any(|b| may_change(*b)) || is_clean_from(text, from, text.len(), keep_newlines)
+}
+
+/// May a control or a bidi mark begin with this byte?
+fn may_change(b: u8) -> bool {
+    (b < 0x20) | (b == 0x7F) | (b == 0xC2) | (b == 0xD8) | (b == 0xE2)
+}
+
+/// Looks at the characters that begin in between.
+fn is_clean_from(text: &[u8], from: usize, to: usize, keep_newlines: bool) -> bool {
+    !(from..to).any(|at| match text.get(at..).unwrap_or_default() {
+        [b'\n', ..] => !keep_newlines,
+        // C0 and delete, C1.
+        [0..0x20 | 0x7F, ..] | [0xC2, 0x80..=0x9F, ..] => true,
+        // As in `is_bidi`.
+        [0xD8, 0x9C, ..] | [0xE2, 0x80, 0x8E | 0x8F | 0xAA..=0xAE, ..] | [0xE2, 0x81, 0xA6..=0xA9, ..] => true,
+        _ => false,
+    })
 }
 
 /// Characters that reorder what stands around them.
@@ -82,6 +128,19 @@ mod tests {
         assert!(has_word("苹果vs安卓", "vs"));
         assert!(!has_word("nvs", "vs"));
         assert!(has_word("nvs vs", "vs"));
+    }
+
+    #[test]
+    fn what_is_clean_is_seen_by_its_bytes_as_by_its_characters() {
+        for c in '\0'..='\u{FFFF}' {
+            for before in [0, 1, 14, 15, 16] {
+                let text = format!("{}{c}a", "x".repeat(before));
+                for keep_newlines in [false, true] {
+                    let changes = (c.is_control() && !(c == '\n' && keep_newlines)) || is_bidi(c);
+                    assert_eq!(is_clean(text.as_bytes(), keep_newlines), !changes, "{c:?} after {before}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -1,5 +1,9 @@
 //! URLs that strangers name: which become links, and which two are the same page.
 
+mod plain;
+
+use std::borrow::Cow;
+
 use sha2::{Digest, Sha256};
 use url::Url;
 
@@ -24,24 +28,81 @@ pub struct Link {
     pub canonical: String,
 }
 
+/// A link as it is kept: what can be read out of its URL is not stored beside it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Page<'a> {
+    pub url: Cow<'a, str>,
+    pub canonical: Canonical,
+}
+
+/// Equal for two spellings of one page, beside the URL that it was made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Canonical {
+    /// So many bytes of the URL.
+    Start(u32),
+    Other(Box<str>),
+}
+
+impl Canonical {
+    pub fn of<'a>(&'a self, url: &'a str) -> &'a str {
+        match self {
+            Self::Start(len) => url.get(..*len as usize).unwrap_or(url),
+            Self::Other(text) => text,
+        }
+    }
+
+    fn new(canonical: String, url: &str) -> Self {
+        match u32::try_from(canonical.len()) {
+            Ok(len) if url.starts_with(&canonical) => Self::Start(len),
+            _ => Self::Other(canonical.into()),
+        }
+    }
+}
+
 /// Reads a URL as a browser would, so that `java\tscript:` and the like are seen for what they
 /// are. `None`: not http(s), relative without a base, leaving the base's host, or over the cap.
 pub fn link(raw: &str, base: Option<&Url>) -> Option<Link> {
+    let Page { url, canonical } = page(raw, base)?;
+    let canonical = canonical.of(&url).to_owned();
+    Some(Link { url: url.into_owned(), hostname: host_of(&canonical).to_owned(), canonical })
+}
+
+/// As [`link`].
+pub(super) fn page<'a>(raw: &'a str, base: Option<&Url>) -> Option<Page<'a>> {
     if raw.len() > MAX_URL {
         return None;
     }
-    let mut url = match Url::parse(raw) {
-        Ok(url) => url,
+    if let Some(host_end) = plain::host_end(raw) {
+        return Some(Page { url: Cow::Borrowed(raw), canonical: plain::canonical(raw, host_end) });
+    }
+    if let Some((url, host_end)) = base.and_then(|base| plain::below(base, raw)) {
+        let canonical = plain::canonical(&url, host_end);
+        return (url.len() <= MAX_URL).then_some(Page { url: Cow::Owned(url), canonical });
+    }
+    parsed(raw, base)
+}
+
+/// As [`link`], for a URL of which only the link is of interest.
+pub(super) fn address(raw: &str) -> Option<Cow<'_, str>> {
+    let is_plain = raw.len() <= MAX_URL && plain::host_end(raw).is_some();
+    if is_plain { Some(Cow::Borrowed(raw)) } else { parsed(raw, None).map(|page| page.url) }
+}
+
+fn parsed<'a>(raw: &'a str, base: Option<&Url>) -> Option<Page<'a>> {
+    if raw.len() > MAX_URL {
+        return None;
+    }
+    let (mut url, whole) = match Url::parse(raw) {
+        Ok(url) => (url, true),
         // `//evil` and `\\evil` are relative too, but they name a host of their own.
         Err(url::ParseError::RelativeUrlWithoutBase) => {
-            base?.join(raw).ok().filter(|url| url.host() == base.and_then(Url::host))?
+            (base?.join(raw).ok().filter(|url| url.host() == base.and_then(Url::host))?, false)
         }
         Err(_) => return None,
     };
-    if !matches!(url.scheme(), "http" | "https") {
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
         return None;
     }
-    let hostname = url.host_str()?.to_owned();
     let has_credentials = !url.username().is_empty() || url.password().is_some();
     if has_credentials {
         // Neither fails on a URL with a host.
@@ -51,9 +112,28 @@ pub fn link(raw: &str, base: Option<&Url>) -> Option<Link> {
     let canonical = canonical(&url);
     // As it was sent where that is plain, else as parsed.
     let as_sent =
-        !has_credentials && Url::parse(raw).is_ok() && raw.chars().all(|c| !c.is_whitespace() && text::is_seen(c));
-    let url = if as_sent { raw.to_owned() } else { url.into() };
-    (url.len() <= MAX_URL).then_some(Link { url, hostname, canonical })
+        !has_credentials && whole && names_its_host(raw) && raw.chars().all(|c| !c.is_whitespace() && text::is_seen(c));
+    let url = if as_sent { Cow::Borrowed(raw) } else { Cow::Owned(url.into()) };
+    (url.len() <= MAX_URL).then(|| Page { canonical: Canonical::new(canonical, &url), url })
+}
+
+/// The host of a canonical URL.
+pub(super) fn host_of(canonical: &str) -> &str {
+    let rest = canonical.strip_prefix("https://").or_else(|| canonical.strip_prefix("http://")).unwrap_or(canonical);
+    let end = if rest.starts_with('[') {
+        rest.find(']').map(|at| at + 1)
+    } else {
+        rest.bytes().position(|b| matches!(b, b'/' | b'?' | b':'))
+    };
+    end.and_then(|end| rest.get(..end)).unwrap_or(rest)
+}
+
+/// Is it a link to the same host wherever it stands? In a page of the same scheme `https:a` and `https:/a` are relative.
+pub fn names_its_host(raw: &str) -> bool {
+    let host = raw
+        .split_once("://")
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https"));
+    host.is_some_and(|(_, host)| !host.starts_with(['/', '\\']))
 }
 
 /// Scheme and host lower-cased and the default port dropped (the parser does both), fragment,
@@ -62,31 +142,34 @@ fn canonical(url: &Url) -> String {
     let mut url = url.clone();
     url.set_fragment(None);
     if let Some(query) = url.query() {
-        let kept: Vec<&str> = query.split('&').filter(|pair| !pair.is_empty() && !is_tracking(pair)).collect();
+        let kept: Vec<&str> = query.split('&').filter(|pair| is_telling(pair)).collect();
         let kept = (!kept.is_empty()).then(|| kept.join("&"));
         url.set_query(kept.as_deref());
     }
     let path = url.path().trim_end_matches('/').to_owned();
     url.set_path(&path);
+    let bare = url.query().is_none();
     let text: String = url.into();
-    // A path of "/" cannot be emptied in an http URL.
-    match text.strip_suffix('/') {
+    // A path of "/" cannot be emptied in an http URL. A slash at the end of a query is a part of it.
+    match text.strip_suffix('/').filter(|_| bare) {
         Some(bare) => bare.to_owned(),
         None => text,
     }
 }
 
-fn is_tracking(pair: &str) -> bool {
-    let key = pair.split('=').next().unwrap_or_default().to_ascii_lowercase();
-    key.starts_with("utm_") || TRACKING.contains(&key.as_str())
+/// Is it a part of a query that tells pages apart?
+fn is_telling(pair: &str) -> bool {
+    let key = pair.split_once('=').map_or(pair, |(key, _)| key);
+    let is_utm = || key.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("utm_"));
+    !pair.is_empty() && !is_utm() && !TRACKING.iter().any(|tracking| key.eq_ignore_ascii_case(tracking))
 }
 
 /// First 16 bytes of SHA-256, hex.
 pub fn source_id(of: &str) -> String {
-    use std::fmt::Write as _;
+    const DIGITS: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
     let mut hex = String::with_capacity(32);
     for byte in Sha256::digest(of.as_bytes()).iter().take(16) {
-        let _ = write!(hex, "{byte:02x}");
+        hex.extend([byte >> 4, byte & 15].map(|digit| DIGITS[usize::from(digit)]));
     }
     hex
 }
@@ -114,6 +197,7 @@ mod tests {
         assert_eq!(canonical_of("http://a.example.com/?").as_deref(), Some("http://a.example.com"));
         assert_ne!(canonical_of("http://a.example.com/?id=1"), canonical_of("http://a.example.com/?id=2"));
         assert_ne!(canonical_of("http://a.example.com/A"), canonical_of("http://a.example.com/a"));
+        assert_ne!(canonical_of("http://a.example.com/?to=b/"), canonical_of("http://a.example.com/?to=b"));
     }
 
     #[test]
@@ -154,6 +238,19 @@ mod tests {
         let read = link("https://good.example.com@evil.example.com/x", None);
         let read = read.map(|link| (link.url, link.hostname));
         assert_eq!(read, Some(("https://evil.example.com/x".to_owned(), "evil.example.com".to_owned())));
+    }
+
+    #[test]
+    fn what_a_page_would_take_for_a_relative_link_is_kept_as_parsed() {
+        for raw in [
+            "https:a.example.com/x",
+            "https:/a.example.com/x",
+            "https:///a.example.com/x",
+            "https:\\\\a.example.com\\x",
+        ] {
+            let read = link(raw, None).map(|link| (link.url, link.hostname));
+            assert_eq!(read, Some(("https://a.example.com/x".to_owned(), "a.example.com".to_owned())), "{raw}");
+        }
     }
 
     #[test]

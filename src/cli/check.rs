@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use super::{Failure, print, serve, table};
 use crate::{
     config::{Config, Flags, Loaded},
-    store,
+    files, store,
 };
 
 /// Cells of a list in the table.
@@ -58,6 +58,13 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         }
     };
     print(text.as_bytes())?;
+    let streams = config.limits.streams;
+    if let Some((needed, there)) = files::lacking(streams) {
+        say(&format!(
+            "limits.streams = {streams} needs about {needed} open files, and there may be {there}: raise ulimit -Hn, or \
+             lower it; beyond that new requests get 503"
+        ));
+    }
     if args.reach {
         return reach(&config).await;
     }

@@ -70,7 +70,7 @@ pub fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Serve(args) => runtime()?.block_on(serve::run(args)),
+        Command::Serve(args) => one_thread()?.block_on(serve::run(args)),
         Command::Demo(args) => runtime()?.block_on(demo::run(args)),
         Command::Replay(args) => replay::run(&args),
         Command::Search(args) => runtime()?.block_on(search::run(args)),
@@ -87,6 +87,12 @@ fn run(command: Command) -> Result<(), Failure> {
 
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.map_err(|error| Failure::Other(format!("could not start: {error}")))
+}
+
+/// For what stands beside the workers, who serve the connections on threads of their own.
+fn one_thread() -> Result<tokio::runtime::Runtime, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| Failure::Other(format!("could not start: {error}")))
 }
 

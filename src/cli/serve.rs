@@ -10,6 +10,7 @@ use tokio::{
 use super::Failure;
 use crate::{
     config::{self, Config, Flags, Loaded},
+    files,
     server::{self, App, Signals},
     telemetry::{self, LogTo},
 };
@@ -28,6 +29,14 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let cwd = std::env::current_dir()?;
     let Loaded { config, .. } = load(&args.flags, &cwd)?;
     telemetry::init(&config.log, LogTo::Stdout);
+    if let Some((needed, there)) = files::lacking(config.limits.streams) {
+        tracing::warn!(
+            streams = config.limits.streams,
+            needed,
+            there,
+            "limits.streams needs more open files (ulimit -Hn)"
+        );
+    }
     let (listener, app) = start(config).await?;
     for route in &app.config.routes {
         tracing::info!(route = route.name, prefix = route.prefix, upstream = %route.upstream, provider = route.provider.as_str(), "route");
@@ -46,6 +55,8 @@ pub fn load(flags: &Flags, cwd: &std::path::Path) -> Result<Loaded, Failure> {
 
 /// Opens the store and the port.
 pub async fn start(config: Config) -> Result<(TcpListener, Arc<App>), Failure> {
+    let files = files::raise();
+    tracing::debug!(files, "open files that there may be");
     let listen: SocketAddr = config.listen;
     let listener = TcpListener::bind(listen).await.map_err(|error| {
         let hint = if error.kind() == std::io::ErrorKind::AddrInUse { "; choose another with --listen" } else { "" };

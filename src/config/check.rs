@@ -2,6 +2,7 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
+    num::NonZeroU32,
     ops::RangeInclusive,
     path::Path,
     str::FromStr,
@@ -12,7 +13,7 @@ use http::HeaderName;
 use ipnet::IpNet;
 
 use super::{
-    StoreUrl,
+    Rate, StoreUrl,
     suggest::nearest,
     value::{Entry, Value},
 };
@@ -26,8 +27,14 @@ const DAY: u64 = 24 * 60 * 60;
 /// Longest name of a route or tenant: it is a metric label and a part of store keys.
 const MAX_NAME: usize = 32;
 
+/// Most requests of a rate: what is meant to be more is no limit.
+const MAX_RATE: u64 = 1_000_000;
+const MAX_WORKERS: u64 = 1024;
+
 const DURATION: &str = r#"expected a duration such as "250ms", "5s", "10m" or "30d""#;
 const SIZE: &str = r#"expected a size such as "16KiB" or "10MiB", or a number of bytes"#;
+const RATE: &str =
+    r#"expected a number of requests and a time, such as "20/s", "600/m", "10000/h" or "50000/d", or "off""#;
 const STORE: &str = r#"expected "sqlite:PATH" or "memory:""#;
 
 pub(super) fn duration(entry: &Entry, min: Duration) -> Checked<Duration> {
@@ -46,6 +53,37 @@ pub(super) fn duration_or_off(entry: &Entry, min: Duration) -> Checked<Option<Du
         return Ok(None);
     }
     duration(entry, min).map(Some).map_err(|why| format!(r#"{why}, or "off""#))
+}
+
+/// `auto` is one per core.
+pub(super) fn workers(entry: &Entry) -> Checked<usize> {
+    if entry.text() == Some("auto") {
+        return Ok(std::thread::available_parallelism().map_or(1, usize::from));
+    }
+    count(entry, 1..=MAX_WORKERS).map(|count| count as usize).map_err(|why| format!("{why}, or \"auto\""))
+}
+
+/// `600/m`; `None` is off.
+pub(super) fn rate_or_off(entry: &Entry) -> Checked<Option<Rate>> {
+    if entry.text() == Some("off") {
+        return Ok(None);
+    }
+    let (count, per) = entry.text().and_then(parse_rate).ok_or(RATE)?;
+    let count = within(count, 1..=MAX_RATE, |number| number.to_string())?;
+    let count = u32::try_from(count).ok().and_then(NonZeroU32::new).ok_or(RATE)?;
+    Ok(Some(Rate { count, per }))
+}
+
+fn parse_rate(text: &str) -> Option<(u64, Duration)> {
+    let (count, unit) = split_unit(text)?;
+    let seconds = match unit {
+        "/s" => 1,
+        "/m" => 60,
+        "/h" => 60 * 60,
+        "/d" => DAY,
+        _ => return None,
+    };
+    Some((count, Duration::from_secs(seconds)))
 }
 
 /// `None` also when it overflows.

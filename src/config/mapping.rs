@@ -51,7 +51,7 @@ pub(super) fn resolve(reader: &mut Reader<'_>, table: &Place) -> Option<Mapping>
             })
         }),
     };
-    let path = reader.optional(PATH, path);
+    let path = reader.optional_as(PATH, Entry::shown_without_query, path);
     let upstream_model =
         reader.optional(UPSTREAM_MODEL, |entry| entry.text().and_then(model).ok_or_else(|| format!("expected {NAME}")));
     let template = reader.keys.get(TEMPLATE).and_then(|entry| template(entry, reader));

@@ -28,7 +28,7 @@ mod tests;
 mod url_check;
 mod value;
 
-use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, net::SocketAddr, num::NonZeroU32, sync::Arc, time::Duration};
 
 use http::{HeaderName, HeaderValue};
 use url::Url;
@@ -56,6 +56,8 @@ pub struct Config {
     pub trusted_proxies: Vec<ipnet::IpNet>,
     /// Are the console and the component served?
     pub console: bool,
+    /// Threads that serve connections.
+    pub workers: usize,
     pub cors: Cors,
     pub log: Log,
     pub timeouts: Timeouts,
@@ -119,6 +121,15 @@ pub struct Limits {
     pub frame: usize,
     pub held_total: usize,
     pub streams: usize,
+    /// Of a tenant that has no rate of its own; `None`: as many as come.
+    pub requests: Option<Rate>,
+}
+
+/// So many in this time. All of them may come at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    pub count: NonZeroU32,
+    pub per: Duration,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -152,6 +163,8 @@ pub struct Route {
     /// http or https; its path is put before the rest of the request's path.
     pub upstream: Url,
     pub provider: Provider,
+    /// Is what it answers read at all?
+    pub tap: bool,
     pub link_base: Option<Url>,
     pub manner: Manner,
     pub inject: Inject,
@@ -189,11 +202,26 @@ pub struct HeaderRules {
 pub struct Tenant {
     pub name: String,
     pub key_sha256: [u8; 32],
+    /// Its own, or that of all.
+    pub requests: Option<Rate>,
 }
 
 /// By hand, so that a logged `Config` holds no hash to try keys against.
 impl fmt::Debug for Tenant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tenant").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Tenant").field("name", &self.name).field("requests", &self.requests).finish_non_exhaustive()
+    }
+}
+
+/// As it is written in the file.
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = match self.per.as_secs() {
+            0..60 => "s",
+            60..3600 => "m",
+            3600..86_400 => "h",
+            _ => "d",
+        };
+        write!(f, "{}/{unit}", self.count)
     }
 }

@@ -29,6 +29,7 @@ pub(super) fn resolve(layer: &Layer, cwd: &Path, errors: &mut Vec<ConfigError>) 
     });
     let cors = reader.optional(cors::ORIGINS, cors::cors);
     let console = reader.optional("console", check::boolean);
+    let workers = reader.optional("workers", check::workers);
     let level = reader.optional("log.level", check::log_level);
     let format = reader.optional("log.format", |entry| {
         check::word(entry, &["auto", "json", "text"], |text| match text {
@@ -62,13 +63,14 @@ pub(super) fn resolve(layer: &Layer, cwd: &Path, errors: &mut Vec<ConfigError>) 
     if layer.routes.is_empty() {
         errors.push(ConfigError::new("no route: set CITETAP_UPSTREAM=https://… or add [[routes]] to citetap.toml"));
     }
-    let tenants = tenant::resolve(&layer.tenants, errors);
+    let tenants = tenant::resolve(&layer.tenants, limits.requests, errors);
     Some(Config {
         listen: listen?,
         store: store?,
         auth: auth?,
         trusted_proxies: trusted_proxies?,
         console: console?,
+        workers: workers?,
         cors: cors?,
         log: Log { level: level?, format: format? },
         timeouts,
@@ -107,6 +109,7 @@ fn limits(reader: &mut Reader<'_>) -> Limits {
         frame: reader.size("limits.frame", MIN_FRAME, GIB),
         held_total: reader.size("limits.held_total", MIN_FRAME, 1024 * GIB),
         streams: reader.count("limits.streams", MAX_COUNT),
+        requests: reader.optional("limits.requests", check::rate_or_off).flatten(),
     };
     held_covers_frame(reader, &limits);
     limits
@@ -143,11 +146,21 @@ pub(super) struct Reader<'a> {
 
 impl Reader<'_> {
     pub fn optional<T>(&mut self, key: &str, check: impl FnOnce(&Entry) -> Checked<T>) -> Option<T> {
+        self.optional_as(key, Entry::shown, check)
+    }
+
+    /// `show` is how an error repeats the value.
+    pub fn optional_as<T>(
+        &mut self,
+        key: &str,
+        show: impl FnOnce(&Entry) -> String,
+        check: impl FnOnce(&Entry) -> Checked<T>,
+    ) -> Option<T> {
         let entry = self.keys.get(key)?;
         let name = self.name(key);
         check(entry)
             .map_err(|why| {
-                self.errors.push(ConfigError::at(&entry.place, format!("{name} = {}: {why}", entry.shown())));
+                self.errors.push(ConfigError::at(&entry.place, format!("{name} = {}: {why}", show(entry))));
             })
             .ok()
     }

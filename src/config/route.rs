@@ -22,6 +22,7 @@ pub(super) const KEYS: &[&str] = &[
     "prefix",
     "upstream",
     "provider",
+    "tap",
     "link_base",
     "profile",
     "markers",
@@ -46,6 +47,7 @@ pub(super) const KEYS: &[&str] = &[
 /// There is no default route in the embedded file, so these stand here; a test holds its example against them.
 pub(super) const DEFAULTS: &[(&str, &str)] = &[
     ("provider", "auto"),
+    ("tap", "on"),
     ("profile", "native"),
     ("markers", "keep"),
     ("inject", "final"),
@@ -116,6 +118,13 @@ pub(super) fn resolve(
         let profile = reader.optional("profile", |e| check::word(e, Profile::NAMES, |text| text.parse().ok()));
         let markers = reader.optional("markers", |e| check::word(e, Style::NAMES, |text| text.parse().ok()));
         let provider = reader.optional("provider", |e| check::word(e, Provider::NAMES, |text| text.parse().ok()));
+        let tap = reader.optional("tap", |e| {
+            check::word(e, &["on", "off"], |text| match text {
+                "on" => Some(true),
+                "off" => Some(false),
+                _ => None,
+            })
+        });
         let inject = reader.optional("inject", |e| check::word(e, Inject::NAMES, |text| text.parse().ok()));
         let emit_empty = reader.optional("emit_empty", check::boolean);
         let supplement = supplement::resolve(&mut reader, search);
@@ -141,13 +150,13 @@ pub(super) fn resolve(
         let is_lexiang = mapping.as_ref().is_some_and(|mapping| matches!(mapping.to, To::Lexiang));
         let provider =
             provider.map(|named| if is_lexiang && named == Provider::Auto { Provider::Tencent } else { named });
-        let words = (profile, markers, inject, emit_empty);
+        let words = (tap, profile, markers, inject, emit_empty);
         if let (
             Some(name),
             Some(prefix),
             Some(upstream),
             Some(provider),
-            (Some(profile), Some(markers), Some(inject), Some(emit_empty)),
+            (Some(tap), Some(profile), Some(markers), Some(inject), Some(emit_empty)),
             Some(supplement),
         ) = (name, prefix, upstream, provider, words, supplement)
         {
@@ -156,6 +165,7 @@ pub(super) fn resolve(
                 prefix,
                 upstream,
                 provider,
+                tap,
                 link_base,
                 manner: Manner { profile, markers, ..Manner::default() },
                 inject,

@@ -2,16 +2,18 @@
 
 use std::net::SocketAddr;
 
-use super::{Auth, Tenant, check, error::ConfigError, layer::Table, resolve::Reader, value::Entry};
+use super::{Auth, Rate, Tenant, check, error::ConfigError, layer::Table, resolve::Reader, value::Entry};
 
-pub(super) const KEYS: &[&str] = &["name", "key_sha256"];
+pub(super) const KEYS: &[&str] = &["name", "key_sha256", "requests"];
 
-pub(super) fn resolve(tables: &[Table], errors: &mut Vec<ConfigError>) -> Vec<Tenant> {
+/// `requests` is what a tenant may ask that has no rate of its own.
+pub(super) fn resolve(tables: &[Table], requests: Option<Rate>, errors: &mut Vec<ConfigError>) -> Vec<Tenant> {
     let mut tenants: Vec<Tenant> = Vec::new();
     for table in tables {
         let mut reader = Reader { table: "tenants", keys: &table.keys, errors };
         let name = reader.required("name", &table.place, check::name);
         let key = reader.secret("key_sha256", &table.place, sha256);
+        let requests = reader.optional("requests", check::rate_or_off).unwrap_or(requests);
         let (Some(name), Some(key_sha256)) = (name, key) else {
             continue;
         };
@@ -22,7 +24,7 @@ pub(super) fn resolve(tables: &[Table], errors: &mut Vec<ConfigError>) -> Vec<Te
             let message = format!("tenants.key_sha256: tenants {:?} and {name:?} have the same key", other.name);
             errors.push(ConfigError::at(&table.place, message));
         }
-        tenants.push(Tenant { name, key_sha256 });
+        tenants.push(Tenant { name, key_sha256, requests });
     }
     tenants
 }

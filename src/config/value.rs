@@ -52,6 +52,14 @@ impl Entry {
         }
     }
 
+    /// The same of a path, whose query may hold a key.
+    pub fn shown_without_query(&self) -> String {
+        match self.text().and_then(|text| text.split_once('?')) {
+            Some((path, _)) => quoted(&format!("{path}?{REDACTED}")),
+            None => self.shown(),
+        }
+    }
+
     /// For the list of settings in force: bare, without passwords.
     pub fn effective(&self) -> String {
         match &self.value {

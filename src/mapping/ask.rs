@@ -40,7 +40,11 @@ impl<'b> Ask<'b> {
     pub fn read(body: &'b [u8]) -> Result<Self, Refusal> {
         let malformed = |why: &str| Refusal { param: None, message: format!("the body is no JSON object: {why}") };
         let json = std::str::from_utf8(body).map_err(|_| malformed("it is not UTF-8"))?;
-        let Pairs(members) = serde_json::from_str(json).map_err(|error| malformed(&error.to_string()))?;
+        let Pairs(members) = serde_json::from_str(json).map_err(|error| match error.is_data() {
+            // The parser would repeat what stands there instead.
+            true => malformed("it is something else"),
+            false => malformed(&error.to_string()),
+        })?;
         for key in ONCE {
             if members.iter().filter(|(name, _)| name == key).count() > 1 {
                 return Err(Refusal::of(key, "is given twice"));

@@ -105,6 +105,9 @@ fn every_form_in_every_style() {
         ("火灾【1†来源】【2†源】。", "火灾{1}{2}。"),
         ("火灾【8:1†source】。", "火灾{1}。"),
         ("火灾【12†L5-L9】。", "火灾{12}。"),
+        ("火灾【1†my_*file*.pdf】。", "火灾{1}。"),
+        // What may open code, HTML, math or a link is no source's name.
+        ("火灾【1†<b>】【1†`a】`【1†\\】【1†$x】$【1†[2]】。", "火灾【1†<b>】【1†`a】`【1†\\】【1†$x】$【1†{2}】。"),
         ("火灾[ID:1]。", "火灾{1}。"),
         ("火灾[[1]](https://1.example/)。", "火灾{1}。"),
         ("火灾[[1]]。", "火灾{1}。"),
@@ -133,6 +136,8 @@ fn every_form_in_every_style() {
         ("see https://a.example/b[1].", "see https://a.example/b{1}."),
         ("参见[1]：https://a.example", "参见{1}：https://a.example"),
         ("a<b[1]>c", "a<b{1}>c"),
+        // A scheme has two letters at least.
+        ("a <p:x/[1]>", "a <p:x/{1}>"),
         ("[参见[1]] x", "[参见{1}] x"),
         ("\\\\[1]", "\\\\{1}"),
         ("emoji🔥[1]🔥", "emoji🔥{1}🔥"),
@@ -172,6 +177,8 @@ fn what_is_no_marker_stays() {
         "![alt [1]](u)",
         "![[1]](u)",
         "<https://a.example/[1]>",
+        "<a+b:[1]>",
+        "<ab:[1]>",
         "<a href=\"/[1]\">t [1]</a>",
         "[t](/[1])",
         "[t](</[1]>)",

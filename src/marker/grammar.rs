@@ -204,7 +204,7 @@ fn caret(ahead: Ahead<'_>) -> Verdict<Marker> {
     }
 }
 
-/// `【1】`, `【1、2】`, `【1†source】`, `【8:1†source】`.
+/// `【1】`, `【1、2】`, `【1†source】`, `【8:1†source】`. What may open code, HTML, math or a link binds tighter: it is no source's name.
 fn lens(ahead: Ahead<'_>) -> Verdict<Marker> {
     const OPEN: &str = "【";
     const CLOSE: &str = "】";
@@ -237,7 +237,7 @@ fn lens(ahead: Ahead<'_>) -> Verdict<Marker> {
         at += ahead.run(at, |b| b == b' ')?;
     }
     let rest = ahead.from(at).text;
-    match rest.find(['】', '【', '\n']) {
+    match rest.find(['】', '【', '\n', '`', '<', '$', '\\', '[']) {
         Some(length) if slice(rest, length, rest.len()).starts_with(CLOSE) => marker.is(at + length + CLOSE.len()),
         Some(_) => Ok(None),
         None => Err(ahead.stop()),

@@ -101,7 +101,7 @@ pub fn block(ahead: Ahead<'_>, in_paragraph: bool) -> Verdict<HtmlEnd> {
                 Err(stop) => Err(stop),
             };
         }
-        if matches!(tag, Tag::Link | Tag::Mail | Tag::Until(_)) {
+        if matches!(tag, Tag::Scheme(_) | Tag::Link | Tag::Mail | Tag::Until(_)) {
             return Ok(None);
         }
     }
@@ -112,14 +112,19 @@ fn no_at_end(verdict: Result<bool, Stop>) -> Result<bool, Stop> {
     if verdict == Err(Stop::End) { Ok(false) } else { verdict }
 }
 
+/// How long the scheme of an autolink may be.
+const SCHEME: std::ops::RangeInclusive<u8> = 2..=32;
+
 /// A tag, a comment or an autolink, byte by byte from the `<` on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Tag {
     /// After `<`.
     #[default]
     Begin,
-    /// In a name; it may still be the scheme of a link.
-    Name,
+    /// In a name of so many bytes; it may still be the scheme of a link.
+    Name(u8),
+    /// In what no tag is called: the scheme of a link, or the beginning of an address.
+    Scheme(u8),
     Space,
     Attribute,
     /// After an attribute's name.
@@ -160,17 +165,20 @@ impl Tag {
                 b'/' => Some(Self::CloseBegin),
                 b'!' => Some(Self::Bang),
                 b'?' => until("?>"),
-                b if b.is_ascii_alphabetic() => Some(Self::Name),
+                b if b.is_ascii_alphabetic() => Some(Self::Name(1)),
                 _ => None,
             },
-            Self::Name => match byte {
+            Self::Name(length) => match byte {
                 b'>' => Some(Self::Done),
                 b'/' => Some(Self::Slash),
-                b':' => Some(Self::Link),
-                b if b.is_ascii_alphanumeric() || b == b'-' => Some(Self::Name),
-                b'@' | b'.' | b'+' | b'_' => Some(Self::Mail),
+                b if b.is_ascii_alphanumeric() || b == b'-' => Some(Self::Name(length.saturating_add(1))),
                 _ if space => Some(Self::Space),
-                _ => None,
+                b => Self::Scheme(length).step(b),
+            },
+            Self::Scheme(length) => match byte {
+                b':' => SCHEME.contains(&length).then_some(Self::Link),
+                b if b.is_ascii_alphanumeric() || b"-+.".contains(&b) => Some(Self::Scheme(length.saturating_add(1))),
+                b => Self::Mail.step(b),
             },
             Self::Space => match byte {
                 b'>' => Some(Self::Done),

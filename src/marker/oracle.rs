@@ -24,7 +24,7 @@ const LIST: &str = r"(?:\d{1,3}(?: *[,，、] *\d{1,3})*)";
 
 pattern!(BRACKET, &format!(r"\A\[(?:citation:|ref_|ID:|\^)?{LIST}\]"));
 pattern!(CARET, &format!(r"\A\^(?:\[{LIST}\])+\^"));
-pattern!(LENS, r"\A【(?:\d{1,3}(?:[,，、] *\d{1,3})*|(?:\d{1,3}:)?\d{1,3}†[^】【\n]*)】");
+pattern!(LENS, r"\A【(?:\d{1,3}(?:[,，、] *\d{1,3})*|(?:\d{1,3}:)?\d{1,3}†[^】【\n`<$\\\[]*)】");
 pattern!(
     ELEMENT,
     &format!(r#"\A<span\s[^<>`\n]*id=(?:"ai-qa-ref"|'ai-qa-ref')[^<>`\n]*>(?:\[{LIST}\]|{LIST})</span>"#)
@@ -94,7 +94,16 @@ impl Page {
             tags: Vec::new(),
         };
         let (mut inside, mut element) = (0, None::<String>);
-        for (event, range) in Parser::new_ext(text, options).into_offset_iter() {
+        let parser = Parser::new_ext(text, options);
+        // Lines are read as they come: that the first of them defines nothing until the third has come is not known then.
+        if parser
+            .reference_definitions()
+            .iter()
+            .any(|(_, definition)| text[definition.span.clone()].trim().contains('\n'))
+        {
+            return None;
+        }
+        for (event, range) in parser.into_offset_iter() {
             if !matches!(event, Event::Start(_) | Event::End(_) | Event::Text(_)) {
                 page.joined[range.clone()].fill(true);
             }
@@ -186,7 +195,10 @@ impl Page {
     fn marker(&self, text: &str, at: usize, last: usize) -> Option<Found> {
         let rest = &text[at..];
         let before = &text[..at];
-        let zero = rest.starts_with("[ID:") || (rest.starts_with('【') && rest.contains('†'));
+        // OpenAI's second number, and RAGFlow's, count from 0.
+        let paired =
+            rest.strip_prefix('【').and_then(|rest| rest.split('†').next()).is_some_and(|pair| pair.contains(':'));
+        let zero = rest.starts_with("[ID:") || paired;
         let found = |length: usize| {
             let raw = &text[at..at + length];
             let raw = raw.split(['†', '(']).next().unwrap();
@@ -207,8 +219,11 @@ impl Page {
         if self.tags.contains(&at) {
             return ELEMENT.find(rest).and_then(|element| found(element.end()));
         }
+        // Of a source's name the first and the last letter decide: emphasis in it is its own matter.
+        let named = |length: usize| self.prose[at] && self.prose[at + length - 1];
         for whole in [&*CARET, &*LENS, &*TOKEN, &*DOUBLE] {
-            if let Some(matched) = whole.find(rest).filter(|matched| free(matched.end())) {
+            let stands = |length: usize| if std::ptr::eq(whole, &*LENS) { named(length) } else { free(length) };
+            if let Some(matched) = whole.find(rest).filter(|matched| stands(matched.end())) {
                 let linked = std::ptr::eq(whole, &*DOUBLE) && rest[matched.end()..].starts_with('(');
                 if !linked && let Some(found) = found(matched.end()) {
                     return Some(found);

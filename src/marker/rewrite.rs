@@ -105,7 +105,7 @@ impl Rewriter {
 
     /// Is something held back?
     pub fn holds(&self) -> bool {
-        self.written.style != Style::Keep && (self.reader.holds() || self.written.space == Space::Held)
+        self.written.style != Style::Keep && (self.reader.holds() || self.written.space != Space::None)
     }
 
     /// The numbers of the markers that went out with a source, ascending.

@@ -180,6 +180,17 @@ fn urls_are_written_so_that_nothing_ends_them() {
     }
 }
 
+/// Whether the space goes with the marker is for what follows to say.
+#[test]
+fn the_space_before_a_marker_that_goes_is_held() {
+    let mut rewriter = Rewriter::new(Style::Strip);
+    let (mut out, sources) = (String::new(), source("https://a.example/", "", ""));
+    rewriter.push("a <span id=\"ai-qa-ref\">1</span>", &sources, &mut out, &mut Vec::new());
+    assert_eq!((&*out, rewriter.holds(), rewriter.decided()), ("a", true, 1));
+    rewriter.push("b", &sources, &mut out, &mut Vec::new());
+    assert_eq!((&*out, rewriter.holds()), ("a b", false));
+}
+
 #[test]
 fn an_excerpt_is_cut_between_characters() {
     let content = "火".repeat(201);

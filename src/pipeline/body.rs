@@ -10,21 +10,30 @@
 use std::{
     fmt,
     future::Future,
-    pin::Pin,
+    pin::{Pin, pin},
     task::{Context as Task, Poll, ready},
     time::Duration,
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
-use tokio::time::{Instant, Sleep};
+use tokio::{
+    task::unconstrained,
+    time::{Instant, Sleep},
+};
 
 use super::{End, Out, Pipeline, tap::Tap, trailers};
-use crate::citation::{Record, supplement::Supply};
+use crate::{
+    bell::Bell,
+    citation::{Record, supplement::Supply},
+};
 
 /// hyper drops what it has not written when a body fails: the bytes before an abort, our event among them, get so long.
 const LINGER: Duration = Duration::from_millis(100);
+
+/// Pieces that are ready at the same time leave as one of at most this: an h2 DATA frame as it is by default.
+const JOINED: usize = 16 * 1024;
 
 /// A timer that is later than this was not waited for: the process was stopped, or the client took its time.
 pub const LATE: Duration = Duration::from_millis(500);
@@ -44,6 +53,8 @@ pub trait Keeper: Send + 'static {
     fn store(&mut self, record: Box<Record>);
     /// After bytes from the upstream went through the tap.
     fn progress(&mut self, tap: &Tap);
+    /// Somebody asks for what is known so far.
+    fn tell(&mut self, tap: &Tap);
     /// Once, however it ends.
     fn ended(&mut self, report: &Report, pipeline: &Pipeline);
 }
@@ -125,6 +136,8 @@ where
     commit: Option<Commit>,
     /// Armed while the upstream is silent; looks at the instants below when it fires.
     timer: Pin<Box<Sleep>>,
+    /// Rung by `cut` and `timer`.
+    bell: Bell,
     last_in: Instant,
     last_out: Instant,
     trailers: Option<HeaderMap>,
@@ -156,6 +169,7 @@ where
             supplying: None,
             commit: None,
             timer: Box::pin(tokio::time::sleep_until(clocks.wake_at(now, now))),
+            bell: Bell::default(),
             last_in: now,
             last_out: now,
             trailers: None,
@@ -178,6 +192,17 @@ where
         &self.keeper
     }
 
+    pub fn keeper_mut(&mut self) -> &mut K {
+        &mut self.keeper
+    }
+
+    /// Has the keeper tell what is known of the message so far.
+    pub fn tell(&mut self) {
+        if let Some(tap) = self.pipeline.tap() {
+            self.keeper.tell(tap);
+        }
+    }
+
     /// How it ended; `None` while the upstream may still say something.
     pub fn outcome(&self) -> Option<Outcome> {
         self.outcome
@@ -194,6 +219,21 @@ where
         });
     }
 
+    /// With what else is ready. Each piece becomes an h2 DATA frame, and clients end a connection that floods
+    /// them with small ones (`ENHANCE_YOUR_CALM`).
+    fn joined(&mut self, first: Bytes) -> Bytes {
+        let mut room = JOINED.saturating_sub(first.len());
+        let Some(next) = self.pipeline.take_bytes(room) else { return first };
+        let mut all = BytesMut::from(first);
+        let mut next = Some(next);
+        while let Some(piece) = next {
+            all.extend_from_slice(&piece);
+            room -= piece.len();
+            next = self.pipeline.take_bytes(room);
+        }
+        all.freeze()
+    }
+
     fn out(&mut self, bytes: Bytes) -> Frame<Bytes> {
         self.bytes_out += bytes.len() as u64;
         self.last_out = Instant::now();
@@ -201,13 +241,20 @@ where
     }
 
     /// The upstream is silent: is something due?
-    fn poll_clocks(&mut self, task: &mut Task<'_>) -> Poll<Option<Bytes>> {
-        if self.cut.as_mut().poll(task).is_ready() {
+    fn poll_clocks(&mut self, task: &Task<'_>) -> Poll<Option<Bytes>> {
+        self.bell.hear(task);
+        if !self.bell.rung() {
+            return Poll::Pending;
+        }
+        let waker = self.bell.waker();
+        let task = &mut Task::from_waker(&waker);
+        // Unconstrained: a flood uses up what a task may do at once, and must not keep its own end away.
+        if pin!(unconstrained(self.cut.as_mut())).poll(task).is_ready() {
             self.end(Outcome::Shutdown);
             return Poll::Ready(None);
         }
         loop {
-            ready!(self.timer.as_mut().poll(task));
+            ready!(pin!(unconstrained(self.timer.as_mut())).poll(task));
             let now = Instant::now();
             if now > self.timer.deadline() + LATE {
                 // It was not the upstream that stood still: what it sent meanwhile is still to be seen.
@@ -228,6 +275,8 @@ where
             let next = self.clocks.wake_at(self.last_in, self.last_out);
             self.timer.as_mut().reset(next);
             if beat && let Some(comment) = self.pipeline.heartbeat() {
+                // The timer was set anew, and is not asked before the next poll.
+                self.bell.ring();
                 return Poll::Ready(Some(comment));
             }
         }
@@ -274,7 +323,12 @@ where
             }
             if let Some(out) = this.pipeline.take() {
                 match out {
-                    Out::Bytes(bytes) | Out::Event(bytes) => return Poll::Ready(Some(Ok(this.out(bytes)))),
+                    Out::Bytes(bytes) => {
+                        let bytes = this.joined(bytes);
+                        return Poll::Ready(Some(Ok(this.out(bytes))));
+                    }
+                    // Alone: of a DATA frame that is cut, an h2 client gets nothing.
+                    Out::Event(bytes) => return Poll::Ready(Some(Ok(this.out(bytes)))),
                     Out::Await => this.supplying = Some(this.keeper.supplement()),
                     Out::Commit(record) => this.commit = Some(this.keeper.commit(record)),
                     Out::Store(record) => this.keeper.store(record),

@@ -45,12 +45,19 @@ impl Pipeline {
         let due = self.phase == Phase::Due && (!self.skipping || matches!(self.voice, Voice::Speak(_)));
         if self.settings.whole && end == End::Clean {
             self.document(rest);
+        } else if end == End::Clean && self.phase == Phase::Due && !due {
+            // What waits for an open marker goes out all the same.
+            self.flush();
+            self.ends(rest, Some(Vec::new()), false);
         } else if end == End::Clean {
             self.frame(rest, due);
         } else {
-            // What was held back of the text goes out; then the stream breaks off as the upstream's did.
+            // What was held back of the text goes out; then the stream breaks off as the upstream's did. An answer that
+            // has ended has said all.
             self.heard.clear();
-            self.flush();
+            if self.phase == Phase::Due {
+                self.flush();
+            }
             self.ends(rest, None, due);
         }
         if self.waits() {

@@ -206,6 +206,15 @@ impl Pipeline {
         self.out.pop_front()
     }
 
+    /// The same, of the upstream's bytes alone, and not more than so many.
+    pub fn take_bytes(&mut self, most: usize) -> Option<Bytes> {
+        let fits = |out: &mut Out| matches!(out, Out::Bytes(bytes) if bytes.len() <= most);
+        match self.out.pop_front_if(fits)? {
+            Out::Bytes(bytes) => Some(bytes),
+            Out::Event(_) | Out::Await | Out::Commit(_) | Out::Store(_) => None,
+        }
+    }
+
     /// Is something on its way to the client?
     pub fn has_bytes(&self) -> bool {
         self.out.iter().any(|out| matches!(out, Out::Bytes(_) | Out::Event(_)))
@@ -358,11 +367,12 @@ impl Pipeline {
         if self.settings.whole && self.tap.is_some() {
             return self.keep_rest();
         }
-        if !self.relays() {
-            return self.run_framed();
-        }
+        // A frame ended in CR with the chunk before, and no LF belongs to it.
         if self.at == 0 && self.chunk.first().is_some_and(|first| *first != b'\n') {
             self.live();
+        }
+        if !self.relays() {
+            return self.run_framed();
         }
         while self.tap.is_some() {
             let Some(cut) = self.splitter.advance(self.chunk.get(self.at..).unwrap_or_default()) else {

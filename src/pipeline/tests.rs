@@ -98,6 +98,18 @@ fn a_cut_in_mid_frame_puts_our_event_before_the_part() {
     assert_eq!(passed.record.map(|record| record.complete), Some(false));
 }
 
+/// A frame that waits for an open marker is not lost with the oversized one behind it.
+#[test]
+fn what_waits_for_a_marker_goes_out_at_the_end() {
+    let stream = format!("event: CHUNK_DELTA\ndata: {{\"text\":\"a [\"}}\n\ndata: {}", "x".repeat(100));
+    for end in [super::End::Clean, super::End::Cut] {
+        let manner = Manner { markers: Style::Link, ..Manner::default() };
+        let settings = Settings { manner, ..settings(Inject::Final, 64) };
+        let passed = whole::pass(context(), settings, [Bytes::from(stream.clone())], end, true);
+        assert_eq!(String::from_utf8_lossy(&passed.out()), stream, "{end:?}");
+    }
+}
+
 #[test]
 fn a_clean_end_without_a_finish_is_not_complete() {
     let passed = pass(Inject::Final, 1 << 20, &[CARD], super::End::Clean);
@@ -130,6 +142,25 @@ fn live_events_stop_at_their_cap_and_the_final_one_comes_all_the_same() {
     let chunks: Vec<&str> = frames.iter().map(String::as_str).chain([END]).collect();
     let passed = pass(Inject::Live, 1 << 20, &chunks, super::End::Clean);
     assert_eq!(passed.ours().len(), MAX_LIVE_EVENTS as usize + 1);
+}
+
+/// A frame that ended in CR was followed, in the next chunk, by no LF: the live event came a frame late.
+#[test]
+fn a_live_event_follows_its_frame_also_where_a_chunk_ends_in_cr() {
+    let card = CARD.replace('\n', "\r");
+    let stream = [card.as_str(), "data: {}\r\r", END].concat();
+    for markers in [Style::Keep, Style::Link] {
+        let manner = Manner { markers, ..Manner::default() };
+        let told = |chunks: &[&str]| {
+            let chunks = chunks.iter().map(|chunk| Bytes::copy_from_slice(chunk.as_bytes()));
+            let settings = Settings { manner, ..settings(Inject::Live, 1 << 20) };
+            let passed = whole::pass(context(), settings, chunks, super::End::Clean, true);
+            (passed.ours().len(), passed.out())
+        };
+        let (whole, cut) = (told(&[&stream]), told(&[&card, &stream[card.len()..]]));
+        assert_eq!((whole.0, whole.1), cut, "{markers:?}");
+        assert_eq!(cut.0, 2, "{markers:?}");
+    }
 }
 
 #[test]

@@ -27,8 +27,8 @@ fn of(text: &str) -> String {
     html(text, &plain())
 }
 
-/// Every tag and attribute of `html`, as the serializer writes them.
-fn tags(html: &str) -> Vec<(String, Vec<String>)> {
+/// Every tag of `html` with its attributes and their values, as the serializer writes them.
+fn tags(html: &str) -> Vec<(String, Vec<(String, String)>)> {
     let mut tags = Vec::new();
     let mut rest = html;
     while let Some(start) = rest.find('<') {
@@ -47,8 +47,9 @@ fn tags(html: &str) -> Vec<(String, Vec<String>)> {
         let tag = &rest[..end];
         rest = &rest[end..];
         let name = tag.split([' ', '/']).find(|part| !part.is_empty()).unwrap_or_default().to_owned();
-        let attributes = tag.split('"').step_by(2).filter_map(|part| part.trim().strip_suffix('='));
-        tags.push((name, attributes.map(|a| a.rsplit(' ').next().unwrap_or_default().to_owned()).collect()));
+        let parts: Vec<&str> = tag.split('"').collect();
+        let key = |part: &str| part.trim().strip_suffix('=').and_then(|key| key.rsplit(' ').next()).map(str::to_owned);
+        tags.push((name, parts.chunks_exact(2).filter_map(|pair| Some((key(pair[0])?, pair[1].to_owned()))).collect()));
     }
     tags
 }
@@ -142,6 +143,7 @@ fn hostile_texts_come_out_harmless() {
         "<a href='data:text/html,<script>alert(1)</script>'>x</a>",
         "<a href='//evil.example'>x</a>",
         "[x](javascript:alert(1))",
+        "[x](https:logout) [x](https:/logout) <a href=\"HTTPS:logout\">x</a>",
         "[x](java&#x0A;script:alert(1))",
         "[x](vbscript:msgbox(1))",
         "[x](data:text/html;base64,PHNjcmlwdD4=)",
@@ -211,15 +213,11 @@ fn hostile_texts_come_out_harmless() {
         let html = html(&text, &sources);
         for (name, attrs) in tags(&html) {
             assert!(allowed.contains(&&*name), "{name} in {html}");
-            assert!(attrs.iter().all(|a| attributes.contains(&&**a)), "{attrs:?} in {html}");
-        }
-        let lower = html.to_lowercase();
-        for bad in ["href=\"javascript", "href=\"data:", "href=\"vbscript", "href=\"//", "href=\" ", "src="] {
-            assert!(
-                !lower.replace("&lt;", "").contains(bad)
-                    || !tags(&html).iter().any(|(_, a)| a.contains(&"src".to_owned())),
-                "{bad} in {html}"
-            );
+            for (attr, value) in attrs {
+                assert!(attributes.contains(&&*attr), "{attr} in {html}");
+                let web = value.starts_with("http://") || value.starts_with("https://");
+                assert!(attr != "href" || web, "{value} in {html}");
+            }
         }
         let ours = html.matches("class=\"citation\"").count();
         assert!(ours <= 2 && (evil_source || ours <= 1), "{html}");

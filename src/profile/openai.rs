@@ -118,6 +118,7 @@ pub struct Chunks {
     head: Head,
     /// Known, and not said yet.
     usage: Option<Usage>,
+    failed: bool,
 }
 
 impl Chunks {
@@ -174,11 +175,13 @@ impl Speaker for Chunks {
 
     fn fault(&mut self, code: Option<&str>, message: &str, out: &mut Vec<u8>) {
         data(&failure(code, message), out);
+        self.failed = true;
     }
 
     fn end(&mut self, out: &mut Vec<u8>) {
-        // A chunk without choices breaks loops that look at the first one, so this one has one.
-        if let Some(usage) = self.usage.take() {
+        // An error is the end: no chunk follows it. A chunk without choices breaks loops that look at the first one,
+        // so this one has one.
+        if let Some(usage) = self.usage.take().filter(|_| !self.failed) {
             self.send(Delta { content: Some(""), ..Delta::default() }, None, Some(usage), out);
         }
         out.extend_from_slice(&encode::data("[DONE]", Eol::Lf));

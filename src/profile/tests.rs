@@ -43,6 +43,23 @@ fn names(record: &Record) -> Vec<String> {
     sources.map(|line| line["event"]["data"]["source"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
+/// Some upstreams tell what a failed answer cost.
+#[test]
+fn no_chunk_follows_an_error() {
+    let usage = Usage { input: 1, output: 2, total: 3 };
+    for profile in [Profile::OpenAi, Profile::OpenWebUi] {
+        let told = said(profile, |speaker, out| {
+            speaker.usage(usage, out);
+            speaker.fault(None, "no", out);
+            speaker.usage(usage, out);
+            speaker.end(out);
+        });
+        let (done, before) = told.split_last().unwrap();
+        assert_eq!(*done, "[DONE]");
+        assert!(before.last().is_some_and(|last| last.get("error").is_some()), "{told:?}");
+    }
+}
+
 #[test]
 fn open_webui_has_each_source_at_its_number() {
     let (a, b) = (citation(2, &[4], "A", true), citation(5, &[], "B", true));

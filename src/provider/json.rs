@@ -1,9 +1,11 @@
 //! JSON as strangers send it: a borrowed tree with caps on depth and size, the last of
 //! duplicate keys winning, and readers that skip what has the wrong type.
 
-use std::{borrow::Cow, cell::Cell, fmt};
+mod parse;
 
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use std::borrow::Cow;
+
+pub use parse::parse;
 
 /// Deeper documents are not read.
 pub const MAX_DEPTH: u32 = 64;
@@ -22,15 +24,6 @@ pub enum Node<'a> {
     Str(Cow<'a, str>),
     List(Vec<Node<'a>>),
     Map(Vec<(Cow<'a, str>, Node<'a>)>),
-}
-
-/// Reads one document. `None`: malformed, too deep, too large, or followed by something.
-pub fn parse(text: &str) -> Option<Node<'_>> {
-    let budget = Cell::new(MAX_NODES);
-    let mut de = serde_json::Deserializer::from_str(text);
-    let node = Seed { depth: MAX_DEPTH, budget: &budget }.deserialize(&mut de).ok()?;
-    de.end().ok()?;
-    Some(node)
 }
 
 /// As [`parse`], and once more with lone surrogates (`\ud800`) replaced, which serde_json refuses.
@@ -134,111 +127,6 @@ impl<'a> Node<'a> {
             }
             _ => read(self, left),
         }
-    }
-}
-
-struct Seed<'b> {
-    depth: u32,
-    budget: &'b Cell<u32>,
-}
-
-impl Seed<'_> {
-    fn spend<E: serde::de::Error>(&self) -> Result<(), E> {
-        let left = self.budget.get().checked_sub(1).ok_or_else(|| E::custom("too many values"))?;
-        self.budget.set(left);
-        Ok(())
-    }
-
-    fn deeper<E: serde::de::Error>(&self) -> Result<Self, E> {
-        let depth = self.depth.checked_sub(1).ok_or_else(|| E::custom("too deep"))?;
-        Ok(Self { depth, budget: self.budget })
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Seed<'_> {
-    type Value = Node<'de>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node<'de>, D::Error> {
-        self.spend()?;
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Seed<'_> {
-    type Value = Node<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_unit<E>(self) -> Result<Node<'de>, E> {
-        Ok(Node::Null)
-    }
-
-    fn visit_bool<E>(self, v: bool) -> Result<Node<'de>, E> {
-        Ok(Node::Bool(v))
-    }
-
-    fn visit_u64<E>(self, v: u64) -> Result<Node<'de>, E> {
-        Ok(Node::Unsigned(v))
-    }
-
-    fn visit_i64<E>(self, v: i64) -> Result<Node<'de>, E> {
-        Ok(Node::Signed(v))
-    }
-
-    fn visit_f64<E>(self, v: f64) -> Result<Node<'de>, E> {
-        Ok(Node::Float(v))
-    }
-
-    fn visit_borrowed_str<E>(self, v: &'de str) -> Result<Node<'de>, E> {
-        Ok(Node::Str(Cow::Borrowed(v)))
-    }
-
-    fn visit_str<E>(self, v: &str) -> Result<Node<'de>, E> {
-        Ok(Node::Str(Cow::Owned(v.to_owned())))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Node<'de>, A::Error> {
-        let mut items = Vec::new();
-        while let Some(item) = seq.next_element_seed(self.deeper()?)? {
-            items.push(item);
-        }
-        Ok(Node::List(items))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node<'de>, A::Error> {
-        let mut pairs = Vec::new();
-        while let Some(key) = map.next_key_seed(Key)? {
-            pairs.push((key, map.next_value_seed(self.deeper()?)?));
-        }
-        Ok(Node::Map(pairs))
-    }
-}
-
-struct Key;
-
-impl<'de> DeserializeSeed<'de> for Key {
-    type Value = Cow<'de, str>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Key {
-    type Value = Cow<'de, str>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a key")
-    }
-
-    fn visit_borrowed_str<E>(self, v: &'de str) -> Result<Self::Value, E> {
-        Ok(Cow::Borrowed(v))
-    }
-
-    fn visit_str<E>(self, v: &str) -> Result<Self::Value, E> {
-        Ok(Cow::Owned(v.to_owned()))
     }
 }
 

@@ -44,7 +44,8 @@ fn bearer(value: &HeaderValue) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"bearer ").then_some(key.trim_ascii())
 }
 
-/// Looks at every tenant, whichever fits: time tells nothing.
+/// Looks at every tenant, whichever fits, and at every byte of its hash: time tells neither whose key it is nor how near
+/// a wrong one comes. Hashes, as keys have different lengths, and as none is then in the configuration.
 fn find(tenants: &[Tenant], key: &[u8]) -> Option<String> {
     let hash = Sha256::digest(key);
     let mut found = None;
@@ -62,7 +63,11 @@ mod tests {
 
     fn tenants() -> Vec<Tenant> {
         ["alpha", "beta"]
-            .map(|name| Tenant { name: name.to_owned(), key_sha256: Sha256::digest(format!("{name}-key")).into() })
+            .map(|name| Tenant {
+                name: name.to_owned(),
+                key_sha256: Sha256::digest(format!("{name}-key")).into(),
+                requests: None,
+            })
             .to_vec()
     }
 
@@ -88,6 +93,27 @@ mod tests {
             ask(Auth::Keys, &[("x-citetap-key", "beta-key"), ("authorization", "Bearer alpha-key")]);
         assert_eq!(tenant, Ok("beta".to_owned()));
         assert!(headers.is_empty(), "sent both ways");
+    }
+
+    #[test]
+    fn the_first_the_last_and_any_key_between_are_found_alike() {
+        let names: Vec<String> = (0..100).map(|n| format!("t-{n}")).collect();
+        let key = |name: &str| format!("{name}-key");
+        let tenants: Vec<Tenant> = names
+            .iter()
+            .map(|name| Tenant { name: name.clone(), key_sha256: Sha256::digest(key(name)).into(), requests: None })
+            .collect();
+        for name in &names {
+            let right = key(name);
+            assert_eq!(find(&tenants, right.as_bytes()).as_ref(), Some(name));
+            for near in [&right[1..], &right[..right.len() - 1], &format!("{right} "), &right.to_uppercase()] {
+                assert_eq!(find(&tenants, near.as_bytes()), None, "{near:?}");
+            }
+            let hash: [u8; 32] = Sha256::digest(&right).into();
+            assert_eq!(find(&tenants, &hash), None, "the hash is no key");
+        }
+        assert_eq!(find(&tenants, b""), None);
+        assert_eq!(find(&[], b"t-0-key"), None);
     }
 
     #[test]

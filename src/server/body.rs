@@ -7,16 +7,15 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 
-use super::{keeper::Watch, stalled::Guarded};
-use crate::pipeline::body::{BoxError, TapBody};
+use super::stalled::Guarded;
+use crate::pipeline::body::BoxError;
 
 /// A relayed answer, or one of our own.
 pub enum AnyBody {
-    Relayed(Guarded<TapBody<Incoming, Watch>>),
+    Relayed(Guarded),
     /// The same, its first piece in hand.
-    Begun(Option<Bytes>, Guarded<TapBody<Incoming, Watch>>),
+    Begun(Option<Bytes>, Guarded),
     Api(axum::body::Body),
     Own(Option<Bytes>),
 }

@@ -19,9 +19,8 @@ use axum::{
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
 
-use super::{App, formats, live, problem::Problem};
+use super::{App, formats, live::Watched, problem::Problem};
 use crate::{
     citation::{Record, record::is_plain_id},
     profile::native::EVENT,
@@ -33,6 +32,8 @@ use crate::{
 const MAX_WAIT: Duration = Duration::from_secs(60);
 /// Between comments on a silent `/events`.
 const HEARTBEAT: Duration = Duration::from_secs(15);
+/// For a record on its way to the store to be known, beyond the time of its commit.
+const STORE_WAIT: Duration = Duration::from_millis(250);
 /// For a delete to get its turn behind the writes that wait.
 const DELETE_WAIT: Duration = Duration::from_secs(5);
 
@@ -105,9 +106,9 @@ async fn one(
         None => Duration::ZERO,
     };
     // In flight comes first: a record of an earlier stream of the same id is not what is asked for.
-    if let Some(mut watched) = in_flight_of(&app, &tenant, &id, query.provider.as_deref()) {
-        let in_time = tokio::time::timeout(wait, watched.wait_for(|state| state.done)).await.is_ok();
-        let last = watched.borrow().record.clone();
+    if let Some(mut watched) = in_flight_of(&app, &tenant, &id, query.provider.as_deref()).await {
+        let in_time = tokio::time::timeout(wait, watched.done()).await.is_ok();
+        let (last, _) = watched.now();
         // What is stored is asked for there, though a search may still add to it.
         if !in_time && !last.stored {
             return Ok(formats::in_flight(&last, wanted, &app.config.rules));
@@ -125,9 +126,9 @@ async fn one(
 }
 
 /// The message, if it is in flight, and of this provider where one is asked for.
-fn in_flight_of(app: &App, tenant: &str, id: &str, provider: Option<&str>) -> Option<watch::Receiver<live::State>> {
-    let watched = app.live.watch(tenant, id)?;
-    let fits = provider.is_none_or(|provider| provider == watched.borrow().record.provider);
+async fn in_flight_of(app: &App, tenant: &str, id: &str, provider: Option<&str>) -> Option<Watched> {
+    let mut watched = app.live.watch(tenant, id, app.config.timeouts.commit + STORE_WAIT).await?;
+    let fits = provider.is_none_or(|provider| provider == watched.now().0.provider);
     fits.then_some(watched)
 }
 
@@ -136,8 +137,8 @@ pub(super) async fn known(app: &App, tenant: &str, id: &str, provider: Option<&s
     if !is_plain_id(id) {
         return Err(Problem::bad_id());
     }
-    if let Some(watched) = in_flight_of(app, tenant, id, provider) {
-        return Ok((*watched.borrow().record).clone());
+    if let Some(mut watched) = in_flight_of(app, tenant, id, provider).await {
+        return Ok((*watched.now().0).clone());
     }
     let entry = app.store.get(tenant, id, provider).await.map_err(store_problem)?;
     entry.map(|entry| entry.record).ok_or_else(Problem::not_found)
@@ -253,7 +254,7 @@ async fn events(
     let app = app(&state)?;
     let id = checked(id)?;
     let provider = read(query)?.provider;
-    let body = match in_flight_of(&app, &tenant, &id, provider.as_deref()) {
+    let body = match in_flight_of(&app, &tenant, &id, provider.as_deref()).await {
         Some(watched) => Body::from_stream(follow(watched)),
         None => {
             let stored = app.store.get(&tenant, &id, provider.as_deref()).await.map_err(store_problem)?;
@@ -272,19 +273,19 @@ fn event(record: &Record) -> Bytes {
     encode::event(EVENT, &serde_json::to_string(record).unwrap_or_default(), Eol::Lf)
 }
 
-fn follow(mut watched: watch::Receiver<live::State>) -> impl futures_util::Stream<Item = Result<Bytes, Infallible>> {
+fn follow(mut watched: Watched) -> impl futures_util::Stream<Item = Result<Bytes, Infallible>> {
     async_stream::stream! {
         loop {
-            let state = watched.borrow_and_update().clone();
-            yield Ok(event(&state.record));
-            if state.done {
+            let (record, done) = watched.now();
+            yield Ok(event(&record));
+            if done {
                 return;
             }
             loop {
                 match tokio::time::timeout(HEARTBEAT, watched.changed()).await {
-                    Ok(Ok(())) => break,
+                    Ok(true) => break,
                     // The sender went: its last word was heard.
-                    Ok(Err(_)) => return,
+                    Ok(false) => return,
                     Err(_) => yield Ok(encode::heartbeat(Eol::Lf)),
                 }
             }

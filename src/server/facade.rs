@@ -16,12 +16,12 @@ use percent_encoding::percent_decode_str;
 use serde_json::json;
 
 use super::{
-    AnyBody, App, auth,
+    AnyBody, App,
     faults::Of,
     foreign,
     keeper::{Place, Watch},
     normalize,
-    outgoing::{Outgoing, Own},
+    outgoing::{Answered, Outgoing, Own},
     problem::Problem,
     relay::{self, Answer, Readable},
     supplement,
@@ -85,16 +85,12 @@ fn model_in(path: &str) -> Option<&str> {
 }
 
 /// Whoever has no key is told that, and nothing else.
-fn tenant(app: &App, headers: &mut HeaderMap) -> Result<String, Problem> {
-    auth::tenant(app.config.auth, &app.config.tenants, headers)
-}
-
 fn unasked(
     app: &App,
     mut request: Request<Incoming>,
     problem: impl FnOnce() -> Problem,
 ) -> Result<Response<AnyBody>, Problem> {
-    tenant(app, request.headers_mut())?;
+    app.asker(request.headers_mut())?;
     Err(problem())
 }
 
@@ -107,7 +103,7 @@ fn with_allow(answered: Result<Response<AnyBody>, Problem>, methods: &'static st
 }
 
 fn models(app: &App, routes: &[Route], mut request: Request<Incoming>) -> Result<Response<AnyBody>, Problem> {
-    tenant(app, request.headers_mut())?;
+    app.asker(request.headers_mut())?;
     let all = mappings(routes).flat_map(|(route, mapping)| mapping.models.iter().map(move |model| (model, route)));
     let mut all: Vec<(&String, &Route)> = all.collect();
     all.sort_unstable_by_key(|(model, _)| *model);
@@ -145,7 +141,7 @@ async fn chat(
 ) -> Result<Response<AnyBody>, Problem> {
     let began = Instant::now();
     let (mut head, body) = request.into_parts();
-    let tenant = tenant(app, &mut head.headers)?;
+    let tenant = app.asker(&mut head.headers)?;
     relay::check(head.version, &head.headers)?;
     if head.headers.get(header::CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
         return Err(Problem::encoded());
@@ -254,7 +250,7 @@ async fn settled(
     app: &Arc<App>,
     host: &str,
     manner: Manner,
-    response: Response<TapBody<Incoming, Watch>>,
+    response: Response<TapBody<Answered, Watch>>,
 ) -> Result<Response<AnyBody>, Problem> {
     let (head, mut body) = response.into_parts();
     let first = body.frame().await;

@@ -3,14 +3,14 @@
 
 use std::{
     future::{Future, ready},
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, Weak, atomic::Ordering},
     time::{Duration, Instant},
 };
 
 use super::{
     App,
     faults::{self, Of},
-    live::InFlight,
+    live::{InFlight, Teller},
     records::{Owner, Put, Records},
 };
 use crate::{
@@ -25,6 +25,13 @@ use crate::{
 
 /// How often those who watch are told of a list that grows.
 const TELL_EVERY: Duration = Duration::from_millis(100);
+
+/// Has nothing to say.
+struct Nobody;
+
+impl Teller for Nobody {
+    fn tell(&self) {}
+}
 
 /// A place among the streams that may be open; given back when dropped.
 pub struct Place(Arc<App>);
@@ -55,6 +62,8 @@ pub struct Watch {
     pub began: Instant,
     pub first_byte: Duration,
     in_flight: Option<InFlight>,
+    /// Whom those who watch ask; nobody before the body is with its client.
+    teller: Option<Weak<dyn Teller>>,
     told_revision: u64,
     told_at: Option<Instant>,
     citations: usize,
@@ -74,12 +83,17 @@ impl Watch {
             began,
             first_byte: Duration::ZERO,
             in_flight: None,
+            teller: None,
             told_revision: 0,
             told_at: None,
             citations: 0,
             extracted: 0,
             settled: false,
         }
+    }
+
+    pub fn told_by(&mut self, teller: Weak<impl Teller + 'static>) {
+        self.teller = Some(teller);
     }
 
     /// For what goes wrong with it.
@@ -143,20 +157,30 @@ impl Keeper for Watch {
     }
 
     fn progress(&mut self, tap: &Tap) {
+        if self.settled || tap.seen().finish {
+            return;
+        }
+        if let Some(in_flight) = &self.in_flight {
+            let news = in_flight.is_watched() && tap.seen().ledger.revision() != self.told_revision;
+            if news && self.told_at.is_none_or(|at| at.elapsed() >= TELL_EVERY) {
+                self.tell(tap);
+            }
+        } else if let Some(id) = tap.message_id() {
+            // Where nobody can be asked later, it is told now.
+            let record = self.teller.is_none().then(|| tap.record(false));
+            let teller = self.teller.clone().unwrap_or_else(|| Weak::<Nobody>::new());
+            self.in_flight = Some(self.app().live.begin(&self.records.owner.tenant, id, record, teller));
+        }
+    }
+
+    fn tell(&mut self, tap: &Tap) {
         let revision = tap.seen().ledger.revision();
-        if (self.in_flight.is_some() && revision == self.told_revision) || self.settled {
-            return;
+        let known = self.told_at.is_some() && revision == self.told_revision;
+        if let Some(in_flight) = self.in_flight.as_ref().filter(|_| !known) {
+            in_flight.update(tap.record(false), false);
+            self.told_revision = revision;
+            self.told_at = Some(Instant::now());
         }
-        if self.told_at.is_some_and(|at| at.elapsed() < TELL_EVERY) || tap.message_id().is_none() || tap.seen().finish {
-            return;
-        }
-        let record = tap.record(false);
-        match &self.in_flight {
-            Some(in_flight) => in_flight.update(record, false),
-            None => self.in_flight = Some(self.app().live.begin(&self.records.owner.tenant, record)),
-        }
-        self.told_revision = revision;
-        self.told_at = Some(Instant::now());
     }
 
     fn ended(&mut self, report: &Report, pipeline: &Pipeline) {

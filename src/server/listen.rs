@@ -1,16 +1,23 @@
 //! Connections: accepting, serving h1 and h2, draining.
 
 use std::{
+    convert::Infallible,
+    future::{Future, poll_fn},
     io,
     net::SocketAddr,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
-use hyper::{Request, body::Incoming, service::service_fn};
+use hyper::{
+    Request, Response,
+    body::Incoming,
+    server::conn::{http1, http2},
+    service::service_fn,
+};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::{conn::auto, graceful::GracefulShutdown},
+    server::graceful::{GracefulShutdown, Watcher},
 };
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -19,19 +26,28 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    App,
-    crowd::{self, Crowd, Room},
-    stall::StallGuard,
+    AnyBody, App,
+    stall::{self, StallGuard},
+};
+use crate::{
+    files::{Files, Room},
+    workers::Workers,
 };
 
 /// What hyper holds of one stream towards the client.
 const SEND_BUFFER: usize = 64 * 1024;
 /// h2 streams of one connection at once.
 const CONCURRENT_STREAMS: u32 = 1000;
+/// For a client that is told to come later to say what it wants.
+const HASTE: Duration = Duration::from_millis(500);
+/// For it to hear the answer.
+const BRIEF: Duration = Duration::from_secs(5);
 /// After an error of `accept` such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// For cut streams to get their last bytes out.
-const LAST_BYTES: Duration = Duration::from_millis(750);
+const LAST_BYTES: Duration = Duration::from_millis(500);
+/// The same for those whose commit came with the flush.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 /// For the writer to flush when all streams are over.
 const FLUSH: Duration = Duration::from_secs(5);
 
@@ -47,14 +63,21 @@ pub struct Signals {
 /// Serves until told to drain, then as `timeouts.drain` allows. Everything stored is flushed on return.
 pub async fn run(listener: TcpListener, app: Arc<App>, signals: Signals) {
     let graceful = GracefulShutdown::new();
-    let crowd = Crowd::of_process();
-    let server = builder(&app, app.config.timeouts.request_headers);
-    let hasty = builder(&app, crowd::HEADERS.min(app.config.timeouts.request_headers));
+    let files = Files::of_process();
+    let (headers, closed) = (app.config.timeouts.request_headers, CancellationToken::new());
+    let protocols = Protocols::new(&app, headers, &closed);
+    let hasty = Protocols::new(&app, HASTE.min(headers), &closed);
+    let workers = match Workers::start(app.config.workers) {
+        Ok(workers) => workers,
+        Err(error) => return tracing::error!(%error, "could not start the workers"),
+    };
     // They end with this function, whichever way.
     let mut chores = JoinSet::new();
     chores.spawn(sweep(Arc::clone(&app)));
     let watched = Arc::clone(&app);
     chores.spawn(async move { watched.stalls.watch(watched.config.timeouts.client_stall).await });
+    let swept = Arc::clone(&app);
+    chores.spawn(async move { swept.client.sweep().await });
     let delay = app.config.timeouts.drain_delay;
     let closing = async {
         signals.drain.cancelled().await;
@@ -65,12 +88,18 @@ pub async fn run(listener: TcpListener, app: Arc<App>, signals: Signals) {
     };
     tokio::pin!(closing);
     loop {
+        // Its socket is the worker's from the beginning.
+        let Some(worker) = workers.idlest() else { return };
         tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => match crowd.room(&stream) {
-                    Room::Enough => serve(&app, &server, &graceful, stream, peer),
-                    Room::Little => turn_away(&app, &hasty, &graceful, stream),
-                    Room::None => drop(stream),
+            accepted = poll_fn(|task| worker.within(|| listener.poll_accept(task))) => match accepted {
+                Ok((stream, peer)) => match files.room(&stream) {
+                    Room::Enough => {
+                        worker.serve(serve(Arc::clone(&app), Arc::clone(&protocols), graceful.watcher(), stream, peer));
+                    }
+                    Room::Little => {
+                        worker.serve(turn_away(Arc::clone(&app), Arc::clone(&hasty), graceful.watcher(), stream));
+                    }
+                    Room::None => worker.within(|| drop(stream)),
                 },
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(_) => {
@@ -83,6 +112,7 @@ pub async fn run(listener: TcpListener, app: Arc<App>, signals: Signals) {
         }
     }
     drop(listener);
+    closed.cancel();
     let drained = async {
         tokio::select! {
             () = graceful.shutdown() => {}
@@ -94,10 +124,13 @@ pub async fn run(listener: TcpListener, app: Arc<App>, signals: Signals) {
             } => {}
         }
         chores.abort_all();
+        // A client that takes nothing never asks its stream for the end; what the stream saw is stored all the same.
+        app.stalls.look(Duration::ZERO);
         let writer = app.writer.clone();
         if tokio::time::timeout(FLUSH, writer.shutdown()).await.is_err() {
             tracing::warn!("the store did not flush in time");
         }
+        let _ = tokio::time::timeout(LAST_WORDS, app.streams_over()).await;
         tracing::info!("stopped");
     };
     tokio::select! {
@@ -106,67 +139,85 @@ pub async fn run(listener: TcpListener, app: Arc<App>, signals: Signals) {
     }
 }
 
+impl App {
+    async fn streams_over(&self) {
+        while self.streams.load(Ordering::Relaxed) > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-fn builder(app: &App, headers: Duration) -> auto::Builder<TokioExecutor> {
-    let limits = &app.config.limits;
-    let mut server = auto::Builder::new(TokioExecutor::new());
-    server
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(headers)
-        .max_headers(limits.request_headers)
-        .max_buf_size(limits.request_header_bytes);
-    server
-        .http2()
-        .timer(TokioTimer::new())
-        .max_header_list_size(u32::try_from(limits.request_header_bytes).unwrap_or(u32::MAX))
-        .max_concurrent_streams(CONCURRENT_STREAMS)
-        .max_send_buf_size(SEND_BUFFER)
-        .keep_alive_interval(Some(app.config.timeouts.client_stall))
-        .keep_alive_timeout(Duration::from_secs(20));
-    server
+/// How clients are served, whichever protocol they speak.
+struct Protocols {
+    http1: http1::Builder,
+    http2: http2::Builder<TokioExecutor>,
+    /// For a client to say which, and for the head of a request.
+    headers: Duration,
+    /// The door closes: who has not said anything yet need not begin.
+    closing: CancellationToken,
 }
 
-fn serve(
-    app: &Arc<App>,
-    server: &auto::Builder<TokioExecutor>,
-    graceful: &GracefulShutdown,
-    stream: TcpStream,
-    peer: SocketAddr,
-) {
+impl Protocols {
+    fn new(app: &App, headers: Duration, closing: &CancellationToken) -> Arc<Self> {
+        let limits = &app.config.limits;
+        let mut http1 = http1::Builder::new();
+        http1
+            .timer(TokioTimer::new())
+            .header_read_timeout(headers)
+            .max_headers(limits.request_headers)
+            .max_buf_size(limits.request_header_bytes);
+        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        http2
+            .timer(TokioTimer::new())
+            .max_header_list_size(u32::try_from(limits.request_header_bytes).unwrap_or(u32::MAX))
+            .max_concurrent_streams(CONCURRENT_STREAMS)
+            .max_send_buf_size(SEND_BUFFER)
+            .keep_alive_interval(Some(app.config.timeouts.client_stall))
+            .keep_alive_timeout(Duration::from_secs(20));
+        Arc::new(Self { http1, http2, headers, closing: closing.clone() })
+    }
+
+    /// Serves a connection to its end, which is told by its streams.
+    async fn serve<S, F>(&self, graceful: Watcher, stream: TcpStream, stall: Duration, service: S)
+    where
+        S: Fn(Request<Incoming>) -> F + Send + 'static,
+        F: Future<Output = Response<AnyBody>> + Send + 'static,
+    {
+        let spoken = tokio::select! {
+            spoken = tokio::time::timeout(self.headers, stall::speaks_http2(&stream)) => spoken,
+            () = self.closing.cancelled() => return,
+        };
+        let Ok(Some(speaks_http2)) = spoken else { return };
+        let io = TokioIo::new(StallGuard::new(stream, stall, self.headers));
+        let service = service_fn(move |request| {
+            // Boxed, as the connection keeps room for it as long as it is open, and it is large.
+            let answer = Box::pin(service(request));
+            async move { Ok::<_, Infallible>(answer.await) }
+        });
+        if speaks_http2 {
+            let _ = graceful.watch(self.http2.serve_connection(io, service)).await;
+        } else {
+            let _ = graceful.watch(self.http1.serve_connection(io, service)).await;
+        }
+    }
+}
+
+async fn serve(app: Arc<App>, protocols: Arc<Protocols>, graceful: Watcher, stream: TcpStream, peer: SocketAddr) {
     // Events are small: one that waits for the next is late.
     let _ = stream.set_nodelay(true);
-    let io =
-        TokioIo::new(StallGuard::new(stream, app.config.timeouts.client_stall, app.config.timeouts.request_headers));
-    let requests = Arc::clone(app);
-    let service = service_fn(move |request: Request<Incoming>| {
-        let app = Arc::clone(&requests);
-        async move { Ok::<_, std::convert::Infallible>(app.handle(request, peer).await) }
-    });
-    let connection = server.serve_connection(io, service).into_owned();
-    let connection = graceful.watch(connection);
-    // How a connection ends is told by its streams.
-    tokio::spawn(async move {
-        let _ = connection.await;
-    });
+    let stall = app.config.timeouts.client_stall;
+    protocols.serve(graceful, stream, stall, move |request| Arc::clone(&app).handle(request, peer)).await;
 }
 
 /// Serves a connection that there is no room for: briefly.
-fn turn_away(app: &Arc<App>, server: &auto::Builder<TokioExecutor>, graceful: &GracefulShutdown, stream: TcpStream) {
-    let io = TokioIo::new(StallGuard::new(stream, crowd::LIFE, crowd::HEADERS));
-    let requests = Arc::clone(app);
-    let service = service_fn(move |request: Request<Incoming>| {
-        let answer = requests.turn_away(&request);
-        async move { Ok::<_, std::convert::Infallible>(answer) }
-    });
-    let connection = graceful.watch(server.serve_connection(io, service).into_owned());
-    tokio::spawn(async move {
-        let _ = tokio::time::timeout(crowd::LIFE, connection).await;
-    });
+async fn turn_away(app: Arc<App>, hasty: Arc<Protocols>, graceful: Watcher, stream: TcpStream) {
+    let served = hasty.serve(graceful, stream, BRIEF, move |request| std::future::ready(app.turn_away(&request)));
+    let _ = tokio::time::timeout(BRIEF, served).await;
 }
 
 /// Removes what is past its time, now and then.

@@ -1,8 +1,10 @@
-//! Messages in flight: what is known of each so far, for those who ask before it is stored.
+//! Messages in flight: what is known of each so far, for those who ask before it is stored. Most messages are never asked
+//! for: a record is made when somebody does.
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
 };
 
 use tokio::sync::watch;
@@ -11,41 +13,64 @@ use crate::citation::Record;
 
 /// Where a message stands.
 #[derive(Debug, Clone)]
-pub struct State {
-    /// Stored already, and not done: a search of our own may still add to it.
-    pub record: Arc<Record>,
+struct State {
+    /// `None`: nobody has asked yet. Stored already, and not done: a search of our own may still add to it.
+    record: Option<Arc<Record>>,
     /// Its stream is over for those who wait: the record is as stored as it will be.
-    pub done: bool,
+    done: bool,
+}
+
+/// Who can say what is known of a message now.
+pub trait Teller: Send + Sync {
+    /// To those who watch.
+    fn tell(&self);
 }
 
 /// Tenant and message id. Bounded by the caps on streams and on searches beside them.
 type Key = (String, String);
 
-#[derive(Debug, Default, Clone)]
+struct Message {
+    sender: watch::Sender<State>,
+    teller: Weak<dyn Teller>,
+}
+
+#[derive(Default, Clone)]
 pub struct Live {
-    messages: Arc<Mutex<HashMap<Key, watch::Sender<State>>>>,
+    messages: Arc<Mutex<HashMap<Key, Message>>>,
 }
 
 impl Live {
-    /// The message, if it is in flight.
-    pub fn watch(&self, tenant: &str, id: &str) -> Option<watch::Receiver<State>> {
+    /// The message, if it is in flight. `patience` is for one that is on its way to the store.
+    pub async fn watch(&self, tenant: &str, id: &str, patience: Duration) -> Option<Watched> {
         let key = (tenant.to_owned(), id.to_owned());
-        self.lock().get(&key).map(watch::Sender::subscribe)
+        let (mut receiver, teller) = {
+            let messages = self.lock();
+            let message = messages.get(&key)?;
+            (message.sender.subscribe(), message.teller.upgrade())
+        };
+        // Without the lock: whoever tells holds its stream, which may want to announce another message.
+        if let Some(teller) = teller {
+            teller.tell();
+        }
+        let known = receiver.wait_for(|state| state.record.is_some() || state.done);
+        let record = tokio::time::timeout(patience, known).await.ok()?.ok()?.record.clone()?;
+        Some(Watched { record, receiver })
     }
 
     /// Announces a message. Of two with one id, the later is found.
-    pub fn begin(&self, tenant: &str, record: Record) -> InFlight {
-        let key = (tenant.to_owned(), record.message_id.clone());
-        let (sender, _) = watch::channel(State { record: Arc::new(record), done: false });
-        self.lock().insert(key.clone(), sender.clone());
+    pub fn begin(&self, tenant: &str, id: String, record: Option<Record>, teller: Weak<dyn Teller>) -> InFlight {
+        let key = (tenant.to_owned(), id);
+        let (sender, _) = watch::channel(State { record: record.map(Arc::new), done: false });
+        self.lock().insert(key.clone(), Message { sender: sender.clone(), teller });
         InFlight { live: self.clone(), key, sender }
     }
 
     /// A record was deleted: it is not found here either. One that is not stored yet was not meant.
     pub fn forget(&self, tenant: &str, id: &str, provider: Option<&str>) {
-        let is_meant = |sender: &watch::Sender<State>| {
-            let record = &sender.borrow().record;
-            record.stored && provider.is_none_or(|provider| provider == record.provider)
+        let is_meant = |message: &Message| {
+            let state = message.sender.borrow();
+            let fits = |record: &Record| provider.is_none_or(|provider| provider == record.provider);
+            state.record.as_ref().is_some_and(|record| record.stored && fits(record))
         };
         let key = (tenant.to_owned(), id.to_owned());
         let mut messages = self.lock();
@@ -54,8 +79,34 @@ impl Live {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, watch::Sender<State>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Message>> {
         self.messages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A message that somebody watches.
+pub struct Watched {
+    record: Arc<Record>,
+    receiver: watch::Receiver<State>,
+}
+
+impl Watched {
+    /// As it is now, and whether that was the last word.
+    pub fn now(&mut self) -> (Arc<Record>, bool) {
+        let state = self.receiver.borrow_and_update();
+        if let Some(record) = &state.record {
+            self.record = Arc::clone(record);
+        }
+        (Arc::clone(&self.record), state.done)
+    }
+
+    /// Until there is something new; `false`: there never will be.
+    pub async fn changed(&mut self) -> bool {
+        self.receiver.changed().await.is_ok()
+    }
+
+    pub async fn done(&mut self) {
+        let _ = self.receiver.wait_for(|state| state.done).await;
     }
 }
 
@@ -67,8 +118,12 @@ pub struct InFlight {
 }
 
 impl InFlight {
+    pub fn is_watched(&self) -> bool {
+        self.sender.receiver_count() > 0
+    }
+
     pub fn update(&self, record: Record, done: bool) {
-        self.sender.send_replace(State { record: Arc::new(record), done });
+        self.sender.send_replace(State { record: Some(Arc::new(record)), done });
     }
 }
 
@@ -76,7 +131,7 @@ impl Drop for InFlight {
     fn drop(&mut self) {
         self.sender.send_modify(|state| state.done = true);
         let mut messages = self.live.lock();
-        if messages.get(&self.key).is_some_and(|sender| sender.same_channel(&self.sender)) {
+        if messages.get(&self.key).is_some_and(|message| message.sender.same_channel(&self.sender)) {
             messages.remove(&self.key);
         }
     }

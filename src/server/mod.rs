@@ -6,11 +6,11 @@ mod body;
 mod citations;
 mod console;
 mod cors;
-mod crowd;
 mod facade;
 mod faults;
 mod foreign;
 mod formats;
+mod heads;
 mod keeper;
 mod listen;
 mod live;
@@ -19,6 +19,7 @@ mod normalize;
 mod ops;
 mod outgoing;
 pub mod problem;
+mod rate;
 mod records;
 mod relay;
 mod render;
@@ -39,7 +40,7 @@ use std::{
     },
 };
 
-use http::{Method, Request, Response};
+use http::{HeaderMap, Method, Request, Response};
 use hyper::body::Incoming;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -72,6 +73,7 @@ pub struct App {
     faults: faults::Faults,
     budget: Arc<Budget>,
     stalls: stalled::Stalls,
+    rates: rate::Rates,
     /// Relayed requests that are open.
     streams: AtomicUsize,
     draining: AtomicBool,
@@ -106,10 +108,11 @@ impl App {
         Arc::new_cyclic(|app| Self {
             routes: RwLock::new(Arc::new(config.routes.clone())),
             budget: Budget::new(config.limits.held_total),
-            client,
+            client: client.for_workers(config.workers),
             live: Live::default(),
             faults: faults::Faults::default(),
             stalls: stalled::Stalls::default(),
+            rates: rate::Rates::new(&config),
             streams: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
             cut: CancellationToken::new(),
@@ -179,6 +182,19 @@ impl App {
         relay::relay(self, request, peer).await
     }
 
+    /// Whose request it is, and that it may be one more of theirs. Only whoever has shown a key can use an allowance up.
+    fn asker(&self, headers: &mut HeaderMap) -> Result<String, Problem> {
+        let tenant = auth::tenant(self.config.auth, &self.config.tenants, headers)?;
+        match self.rates.take(&tenant) {
+            Ok(()) => Ok(tenant),
+            Err(problem) => {
+                self.metrics.rate_limited.inc();
+                tracing::debug!("a tenant asks too much");
+                Err(problem)
+            }
+        }
+    }
+
     /// One request when there is little room: what operators ask, and nothing else.
     fn turn_away(&self, request: &Request<Incoming>) -> Response<AnyBody> {
         ops::answer(self, request.uri().path(), request.method())
@@ -189,7 +205,7 @@ impl App {
         if let Err(problem) = relay::check(request.version(), request.headers()) {
             return problem.response();
         }
-        match auth::tenant(self.config.auth, &self.config.tenants, request.headers_mut()) {
+        match self.asker(request.headers_mut()) {
             Ok(tenant) => {
                 request.extensions_mut().insert(citations::Asker(tenant.clone()));
                 let response = match self.api.clone().oneshot(request).await {

@@ -33,8 +33,8 @@ fn ready(app: &App) -> Result<(), Problem> {
     if app.is_draining() {
         return Err(Problem::draining());
     }
-    if !app.writer.healthy() {
-        return Err(Problem::store("the last write failed; chats go on, their records are kept for a later try"));
+    if let Some(why) = app.writer.trouble() {
+        return Err(Problem::store(format!("{why}; chats go on, their records are kept for a later try")));
     }
     Ok(())
 }

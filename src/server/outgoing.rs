@@ -14,8 +14,12 @@ use crate::pipeline::{body::BoxError, hold::Share};
 /// A body of our own goes out in pieces of this size, so that it is held, and counted as held, until it was taken.
 const PIECE: usize = 64 * 1024;
 
+/// The body of what an upstream answers to it.
+pub type Answered = crate::upstream::Answer<Outgoing>;
+
 pub enum Outgoing {
-    Relayed(RequestBody),
+    /// Boxed: hyper makes room for 32 requests on each connection.
+    Relayed(Box<RequestBody>),
     Own(Own),
 }
 
@@ -37,7 +41,7 @@ impl Body for Outgoing {
 
     fn poll_frame(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self.get_mut() {
-            Self::Relayed(body) => Pin::new(body).poll_frame(task),
+            Self::Relayed(body) => Pin::new(&mut **body).poll_frame(task),
             Self::Own(own) if own.rest.is_empty() => Poll::Ready(None),
             Self::Own(own) => {
                 let piece = own.rest.split_to(own.rest.len().min(PIECE));

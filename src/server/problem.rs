@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::citation::reading::SearchReadCursor;
 
-use crate::{mapping::Refusal, pipeline::body::Outcome, profile::openai};
+use crate::{config::Rate, mapping::Refusal, pipeline::body::Outcome, profile::openai};
 
 #[derive(Debug)]
 pub struct Problem {
@@ -152,6 +152,12 @@ impl Problem {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", "Request body too large", detail)
     }
 
+    pub fn too_many_requests(limit: Rate, after: u32) -> Self {
+        let detail = format!("more requests than {limit} (limits.requests, or requests of the tenant)");
+        let problem = Self::new(StatusCode::TOO_MANY_REQUESTS, "too-many-requests", "Too many requests", detail);
+        Self { retry_after: Some(after), ..problem }
+    }
+
     pub fn overloaded(limit: usize) -> Self {
         let detail = format!("{limit} streams are open already (limits.streams)");
         let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", "Too many streams", detail);
@@ -254,9 +260,11 @@ impl Problem {
     pub fn openai<B: From<Bytes>>(self) -> Response<B> {
         let code = match self.kind {
             "unauthorized" => "invalid_api_key".to_owned(),
+            "too-many-requests" => "rate_limit_exceeded".to_owned(),
             kind => kind.replace('-', "_"),
         };
         let kind = match self.status.as_u16() {
+            429 => "requests",
             ..500 => "invalid_request_error",
             502 | 504 => openai::UPSTREAM_ERROR,
             _ => "server_error",
@@ -285,6 +293,24 @@ impl Problem {
         }
         response
     }
+}
+
+/// What a parser says of a request's body, but for the values that it repeats: an error holds nobody's words.
+pub fn unquoted(error: &serde_json::Error) -> String {
+    let said = error.to_string();
+    for (before, end, instead) in [
+        ("invalid type: string ", ", expected ", "invalid type: a string"),
+        ("invalid value: string ", ", expected ", "invalid value: a string"),
+        ("unknown variant ", ", expected ", "unknown variant"),
+    ] {
+        // The value may hold these words as well; the last ones are the parser's.
+        if said.starts_with(before)
+            && let Some(at) = said.rfind(end)
+        {
+            return format!("{instead}{}", &said[at..]);
+        }
+    }
+    said
 }
 
 impl axum::response::IntoResponse for Problem {

@@ -17,11 +17,11 @@ use http_body::Body;
 use hyper::body::Incoming;
 
 use super::{
-    AnyBody, App, auth,
+    AnyBody, App,
     faults::Of,
     foreign,
     keeper::{Place, Watch},
-    outgoing::Outgoing,
+    outgoing::{Answered, Outgoing},
     problem::Problem,
     records::{Owner, Records},
     request::RequestBody,
@@ -55,7 +55,7 @@ pub async fn relay(app: Arc<App>, request: Request<Incoming>, peer: SocketAddr) 
 async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: SocketAddr) -> Result<Response<AnyBody>, Problem> {
     let began = Instant::now();
     let (mut head, body) = request.into_parts();
-    let tenant = auth::tenant(app.config.auth, &app.config.tenants, &mut head.headers)?;
+    let tenant = app.asker(&mut head.headers)?;
     check(head.version, &head.headers)?;
     let routes = app.routes();
     let path = head.uri.path();
@@ -82,7 +82,7 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: SocketAddr) 
     let over = Arc::new(AtomicBool::new(false));
     let (copy, search) = supplement::begin(&app, route).unzip();
     let body = RequestBody { inner: body, left: limit, over: Arc::clone(&over), copy };
-    let mut outgoing = Request::new(Outgoing::Relayed(body));
+    let mut outgoing = Request::new(Outgoing::Relayed(Box::new(body)));
     let head_only = head.method == Method::HEAD;
     *outgoing.method_mut() = head.method;
     *outgoing.uri_mut() = target;
@@ -121,7 +121,7 @@ pub(super) async fn send(
     outgoing: Request<Outgoing>,
     over: &AtomicBool,
     watch: &mut Watch,
-) -> Result<Response<Incoming>, Problem> {
+) -> Result<Response<Answered>, Problem> {
     let host = route.upstream.host_str().unwrap_or_default();
     let first_byte = app.config.timeouts.first_byte;
     let answer = tokio::select! {
@@ -131,6 +131,7 @@ pub(super) async fn send(
     let answer = match answer {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(_)) if over.load(Ordering::Relaxed) => Err(Problem::body_too_large(app.config.limits.request_body)),
+        Ok(Err(upstream::Fault::Crowded)) => Err(Problem::crowded()),
         Ok(Err(fault)) => Err(Problem::upstream_unreachable(host, fault)),
         Err(_) => Err(Problem::upstream_timeout(host, first_byte)),
     };
@@ -154,7 +155,7 @@ pub(super) async fn send(
 fn respond(
     app: &Arc<App>,
     route: &Route,
-    answer: Response<Incoming>,
+    answer: Response<Answered>,
     watch: Watch,
     mut wants: Wants,
     task: Option<String>,
@@ -181,11 +182,11 @@ pub(super) struct Answer {
     pub readable: Option<Readable>,
     /// Nothing follows its head.
     head_only: bool,
-    body: Incoming,
+    body: Answered,
 }
 
 impl Answer {
-    pub fn new(route: &Route, answer: Response<Incoming>) -> Self {
+    pub fn new(route: &Route, answer: Response<Answered>) -> Self {
         let (mut head, body) = answer.into_parts();
         upstream::response_headers(&mut head.headers, &route.response_headers);
         Self { head, readable: None, head_only: false, body }
@@ -204,7 +205,7 @@ impl Answer {
         mut watch: Watch,
         wants: Wants,
         task: Option<String>,
-    ) -> Response<TapBody<Incoming, Watch>> {
+    ) -> Response<TapBody<Answered, Watch>> {
         let Self { mut head, readable, head_only, body } = self;
         if readable.is_none() || head_only {
             // There will be no record for it.
@@ -285,6 +286,9 @@ fn readable(app: &App, route: &Route, documents: bool, status: StatusCode, heade
         app.metrics.tap_skipped.get_or_create(&ReasonLabel { reason }).inc();
         None
     };
+    if !route.tap {
+        return skip("off");
+    }
     if status != StatusCode::OK {
         return skip("status");
     }

@@ -17,7 +17,7 @@ use super::{
     App,
     citations::{Asker, app, known, plain_json},
     normalize::collect,
-    problem::Problem,
+    problem::{Problem, unquoted},
 };
 use crate::{
     citation::{Record, export::HTML_POLICY, record::Status, url::link},
@@ -99,7 +99,7 @@ async fn render(
     let body = collect(&app, body, MAX_BODY).await?.take();
     let ask: Ask = serde_json::from_slice(&body).map_err(|error| {
         let such = r#"{"text":"… [1]","messageId":"…"} or {"text":"… [1]","record":{"citations":[…]}}"#;
-        Problem::bad_request(format!("expected JSON such as {such}: {error}"))
+        Problem::bad_request(format!("expected JSON such as {such}: {}", unquoted(&error)))
     })?;
     let style = match &*ask.style {
         "html" => None,

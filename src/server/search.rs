@@ -9,7 +9,7 @@ use super::{
     App,
     citations::{app, plain_json},
     normalize::collect,
-    problem::Problem,
+    problem::{Problem, unquoted},
 };
 use crate::{
     citation::Record,
@@ -30,8 +30,9 @@ async fn search(State(state): State<Weak<App>>, body: Body) -> Result<Response, 
     let app = app(&state)?;
     let service = app.search.as_ref().ok_or_else(Problem::search_not_configured)?;
     let body = collect(&app, body, MAX_ASK).await?.take();
-    let ask: Ask = serde_json::from_slice(&body)
-        .map_err(|error| Problem::bad_request(format!("expected JSON such as {{\"query\":\"…\"}}: {error}")))?;
+    let ask: Ask = serde_json::from_slice(&body).map_err(|error| {
+        Problem::bad_request(format!("expected JSON such as {{\"query\":\"…\"}}: {}", unquoted(&error)))
+    })?;
     let query = Query::new(ask, &app.config.search).map_err(Problem::bad_request)?;
     let _place = app
         .searching

@@ -1,5 +1,5 @@
-//! A connection that fails when its peer takes nothing for too long, or never begins to speak. A client
-//! that stalls is not seen by the body, which is not asked for more; it is seen here.
+//! A connection that fails when its peer takes nothing for too long, never begins to speak, or (over h2) does not get to
+//! the end of a request's head. A client that stalls is not seen by the body, which is not asked for more; it is seen here.
 
 use std::{
     future::Future,
@@ -11,29 +11,89 @@ use std::{
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
     time::{Instant, Sleep},
 };
 
+use super::heads::Heads;
 use crate::pipeline::body::LATE;
 
 /// What an h2 client begins with (RFC 9113 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
+/// For a client to hear our last word.
+const LINGER: Duration = Duration::from_millis(500);
+/// Between two looks at a client that has begun h2's preface and not ended it.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// Does the client speak h2, by what it says first? Nothing of that is taken. `None`: it has gone.
+pub async fn speaks_http2(stream: &TcpStream) -> Option<bool> {
+    loop {
+        let mut said = [0; PREFACE.len()];
+        let said = match stream.peek(&mut said).await {
+            Ok(0) | Err(_) => return None,
+            Ok(length) => said.get(..length)?,
+        };
+        if said == PREFACE || !PREFACE.starts_with(said) {
+            return Some(said == PREFACE);
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
 pub struct StallGuard<T> {
     io: T,
     limit: Duration,
-    /// Armed until the client has shown its protocol, and while a write waits.
-    timer: Pin<Box<Sleep>>,
-    /// How much of h2's preface has come.
-    preface: usize,
-    spoken: bool,
+    /// For the client to show its protocol, and over h2 for the head of each request. Over h1 hyper has a timer itself.
+    first: Duration,
+    reading: Pin<Box<Sleep>>,
+    writing: Pin<Box<Sleep>>,
+    said: Said,
     waiting: bool,
+    /// We have said all.
+    closed: bool,
+}
+
+/// What the client has shown of its protocol.
+enum Said {
+    /// So much of h2's preface, which is no protocol yet.
+    Preface(usize),
+    Http1,
+    Http2(Heads),
+}
+
+impl Said {
+    /// Is the client to say something?
+    fn due(&self) -> bool {
+        match self {
+            Self::Preface(_) => true,
+            Self::Http1 => false,
+            Self::Http2(heads) => heads.due(),
+        }
+    }
+
+    fn feed(&mut self, mut bytes: &[u8]) {
+        if let Self::Preface(known) = self {
+            let common = PREFACE[*known..].iter().zip(bytes).take_while(|(a, b)| a == b).count();
+            *known += common;
+            bytes = &bytes[common..];
+            if *known == PREFACE.len() {
+                *self = Self::Http2(Heads::new());
+            } else if !bytes.is_empty() {
+                *self = Self::Http1;
+            }
+        }
+        if let Self::Http2(heads) = self {
+            heads.feed(bytes);
+        }
+    }
 }
 
 impl<T> StallGuard<T> {
-    /// `first` is for the choice between h1 and h2, before hyper's own timer runs.
+    /// `limit` is for writes, `first` for what the client has to say.
     pub fn new(io: T, limit: Duration, first: Duration) -> Self {
-        Self { io, limit, timer: Box::pin(tokio::time::sleep(first)), preface: 0, spoken: false, waiting: false }
+        let [reading, writing] = [first, limit].map(|time| Box::pin(tokio::time::sleep(time)));
+        Self { io, limit, first, reading, writing, said: Said::Preface(0), waiting: false, closed: false }
     }
 
     fn guard<R>(&mut self, task: &mut Context<'_>, written: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
@@ -43,16 +103,16 @@ impl<T> StallGuard<T> {
         }
         if !self.waiting {
             self.waiting = true;
-            self.timer.as_mut().reset(Instant::now() + self.limit);
+            self.writing.as_mut().reset(Instant::now() + self.limit);
         }
         loop {
-            ready!(self.timer.as_mut().poll(task));
+            ready!(self.writing.as_mut().poll(task));
             let now = Instant::now();
-            if now <= self.timer.deadline() + LATE {
+            if now <= self.writing.deadline() + LATE {
                 return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing")));
             }
             // It was not the client that stood still.
-            self.timer.as_mut().reset(now + self.limit);
+            self.writing.as_mut().reset(now + self.limit);
         }
     }
 }
@@ -61,26 +121,24 @@ impl<T: AsyncRead + Unpin> AsyncRead for StallGuard<T> {
     fn poll_read(mut self: Pin<&mut Self>, task: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let read = Pin::new(&mut self.io).poll_read(task, buf);
-        if self.spoken {
-            return read;
-        }
+        let due = self.said.due();
         if read.is_pending() {
-            return match self.timer.as_mut().poll(task) {
-                Poll::Ready(()) => Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client says nothing"))),
-                Poll::Pending => Poll::Pending,
-            };
+            if !due {
+                return Poll::Pending;
+            }
+            ready!(self.reading.as_mut().poll(task));
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client says nothing")));
         }
-        // A part of the preface is no protocol yet.
-        for byte in buf.filled().get(before..).unwrap_or_default() {
-            self.spoken |= PREFACE.get(self.preface) != Some(byte);
-            self.preface += 1;
+        self.said.feed(buf.filled().get(before..).unwrap_or_default());
+        if self.said.due() && !due {
+            let end = Instant::now() + self.first;
+            self.reading.as_mut().reset(end);
         }
-        self.spoken |= self.preface >= PREFACE.len();
         read
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for StallGuard<T> {
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for StallGuard<T> {
     fn poll_write(mut self: Pin<&mut Self>, task: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write(task, buf);
         self.guard(task, written)
@@ -104,8 +162,23 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for StallGuard<T> {
         self.guard(task, flushed)
     }
 
+    /// A client that is still sending would take a closed connection for a broken one, and never see the answer that
+    /// refuses what it sends: we listen on for a moment.
     fn poll_shutdown(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let closed = Pin::new(&mut self.io).poll_shutdown(task);
-        self.guard(task, closed)
+        if !self.closed {
+            let closed = Pin::new(&mut self.io).poll_shutdown(task);
+            ready!(self.guard(task, closed))?;
+            self.closed = true;
+            self.reading.as_mut().reset(Instant::now() + LINGER);
+        }
+        let mut unread = [0; 4096];
+        loop {
+            let mut unread = ReadBuf::new(&mut unread);
+            match Pin::new(&mut self.io).poll_read(task, &mut unread) {
+                Poll::Ready(Ok(())) if !unread.filled().is_empty() => {}
+                Poll::Ready(_) => return Poll::Ready(Ok(())),
+                Poll::Pending => return self.reading.as_mut().poll(task).map(Ok),
+            }
+        }
     }
 }

@@ -14,25 +14,28 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use crate::pipeline::body::{Aborted, BoxError, LATE, Outcome};
+use super::{keeper::Watch, live::Teller, outgoing::Answered};
+use crate::pipeline::body::{Aborted, BoxError, LATE, Outcome, TapBody};
 
 /// How often we look, at most.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The body is being asked, or has ended.
 const ASKED: u64 = 0;
 
-/// A body that can be taken away from a client that does not take from it.
-pub struct Guarded<B>(Arc<Slot<B>>);
+type Relayed = TapBody<Answered, Watch>;
 
-struct Slot<B> {
-    body: Mutex<Option<B>>,
+/// A body that can be taken away from a client that does not take from it, and asked for what it has seen.
+pub struct Guarded(Arc<Slot>);
+
+struct Slot {
+    body: Mutex<Option<Relayed>>,
     /// When it last handed something out, in milliseconds of the watch's clock, if it was not asked since.
     handed: AtomicU64,
     began: Instant,
 }
 
-impl<B> Slot<B> {
-    fn lock(&self) -> MutexGuard<'_, Option<B>> {
+impl Slot {
+    fn lock(&self) -> MutexGuard<'_, Option<Relayed>> {
         self.body.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -41,10 +44,7 @@ impl<B> Slot<B> {
     }
 }
 
-impl<B> Body for Guarded<B>
-where
-    B: Body<Data = Bytes, Error = BoxError> + Unpin,
-{
+impl Body for Guarded {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -69,13 +69,16 @@ where
     }
 }
 
-/// Looks at a body from aside.
-trait Look: Send + Sync {
-    /// Takes the body away if it was not asked for so long: its upstream is cancelled, its record kept.
-    fn look(&self, limit: Duration);
+impl Teller for Slot {
+    fn tell(&self) {
+        if let Some(body) = self.lock().as_mut() {
+            body.tell();
+        }
+    }
 }
 
-impl<B: Send> Look for Slot<B> {
+impl Slot {
+    /// Takes the body away if it was not asked for so long: its upstream is cancelled, its record kept.
     fn look(&self, limit: Duration) {
         let handed = self.handed.load(Relaxed);
         let waited = Duration::from_millis(self.now().saturating_sub(handed));
@@ -90,19 +93,20 @@ impl<B: Send> Look for Slot<B> {
 /// Every guarded body that is open.
 #[derive(Default)]
 pub struct Stalls {
-    open: Mutex<Vec<Weak<dyn Look>>>,
+    open: Mutex<Vec<Weak<Slot>>>,
 }
 
 impl Stalls {
-    pub fn guard<B: Send + 'static>(&self, body: B) -> Guarded<B> {
-        let slot =
-            Arc::new(Slot { body: Mutex::new(Some(body)), handed: AtomicU64::new(ASKED + 1), began: Instant::now() });
-        let look: Arc<dyn Look> = Arc::clone(&slot) as Arc<dyn Look>;
-        self.lock().push(Arc::downgrade(&look));
+    pub fn guard(&self, mut body: Relayed) -> Guarded {
+        let slot = Arc::new_cyclic(|slot: &Weak<Slot>| {
+            body.keeper_mut().told_by(slot.clone());
+            Slot { body: Mutex::new(Some(body)), handed: AtomicU64::new(ASKED + 1), began: Instant::now() }
+        });
+        self.lock().push(Arc::downgrade(&slot));
         Guarded(slot)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Weak<dyn Look>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Weak<Slot>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -115,17 +119,22 @@ impl Stalls {
                 // The process was stopped, and the clients may have been ready all the while: they get another chance.
                 continue;
             }
-            let mut open = Vec::new();
-            self.lock().retain(|look| match look.upgrade() {
-                Some(look) => {
-                    open.push(look);
-                    true
-                }
-                None => false,
-            });
-            for look in open {
-                look.look(limit);
+            self.look(limit);
+        }
+    }
+
+    /// Takes away what was not asked for so long. What waits for its upstream or for a commit has been asked.
+    pub fn look(&self, limit: Duration) {
+        let mut open = Vec::new();
+        self.lock().retain(|look| match look.upgrade() {
+            Some(look) => {
+                open.push(look);
+                true
             }
+            None => false,
+        });
+        for look in open {
+            look.look(limit);
         }
     }
 }

@@ -14,6 +14,7 @@ mod tests;
 
 use std::{
     path::{Path, PathBuf},
+    sync::{PoisonError, RwLock},
     time::Duration,
 };
 
@@ -29,6 +30,7 @@ use self::{
     error::engine,
     report::Reader,
     row::{NewRow, read},
+    schema::{FileId, file_id},
 };
 use super::{
     Cursor, Entry, Filter, Fut, Page, StatsFilter, StatsReport, Store, StoreError,
@@ -50,8 +52,14 @@ const SWEEP_STEP: i64 = 500;
 /// A call that is dropped half-way leaves nothing half-done: its transaction rolls back with its connection.
 pub struct SqliteStore {
     path: PathBuf,
-    writer: Mutex<Slot>,
-    readers: SqlitePool,
+    writer: Mutex<Writing>,
+    readers: RwLock<SqlitePool>,
+}
+
+struct Writing {
+    slot: Slot,
+    /// The file that was opened. Another may be at its place since, or none.
+    file: Option<FileId>,
 }
 
 enum Slot {
@@ -66,11 +74,12 @@ impl SqliteStore {
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
         schema::prepare(path).await?;
         let writer = schema::connect_writer(path).await.map_err(|error| error::opening(path, &error))?;
-        let readers = SqlitePoolOptions::new()
-            .max_connections(READERS)
-            .acquire_timeout(READ_WAIT)
-            .connect_lazy_with(schema::reader_options(path));
-        Ok(Self { path: path.to_owned(), writer: Mutex::new(Slot::Ready(writer)), readers })
+        let writing = Writing { slot: Slot::Ready(writer), file: file_id(path).await };
+        Ok(Self { path: path.to_owned(), writer: Mutex::new(writing), readers: RwLock::new(readers(path)) })
+    }
+
+    fn readers(&self) -> SqlitePool {
+        self.readers.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// One write transaction. After any failure, and when the caller goes away, the connection is not used again: what a
@@ -79,24 +88,59 @@ impl SqliteStore {
         &self,
         work: impl AsyncFnOnce(&mut Transaction<'_, Sqlite>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let mut slot = self.writer.lock().await;
-        let mut conn = match std::mem::replace(&mut *slot, Slot::Empty) {
-            Slot::Ready(conn) => conn,
-            Slot::Empty => schema::connect_writer(&self.path).await.map_err(engine)?,
+        let mut writing = self.writer.lock().await;
+        let old = match std::mem::replace(&mut writing.slot, Slot::Empty) {
+            Slot::Ready(conn) => Some(conn),
+            Slot::Empty => None,
             Slot::Closed => {
-                *slot = Slot::Closed;
+                writing.slot = Slot::Closed;
                 return Err(StoreError::Closed);
+            }
+        };
+        // SQLite would go on in a file that was moved away or removed, and what it stores there is lost.
+        let in_place = writing.file.is_some() && file_id(&self.path).await == writing.file;
+        let mut conn = match old {
+            Some(conn) if in_place => conn,
+            old => {
+                if let Some(old) = old {
+                    let _ = old.close().await;
+                }
+                if !in_place {
+                    writing.file = None;
+                    self.begin_anew().await?;
+                    writing.file = file_id(&self.path).await;
+                }
+                schema::connect_writer(&self.path).await.map_err(engine)?
             }
         };
         let done = transaction(&mut conn, work).await;
         if done.is_ok() {
-            *slot = Slot::Ready(conn);
+            writing.slot = Slot::Ready(conn);
         } else {
             // Wait for the file to be closed, or the next connection could meet this one's lock.
             let _ = conn.close().await;
         }
         done
     }
+
+    /// Takes the file that is at the path now, or makes one. Every connection to the one before is closed first: the two
+    /// may share the name of their log.
+    async fn begin_anew(&self) -> Result<(), StoreError> {
+        self.readers().close().await;
+        // Whoever reads this may not be the one to know paths.
+        let unusable = |_| StoreError::Engine("sqlite: the file was replaced; `citetap check` tells more".to_owned());
+        schema::prepare(&self.path).await.map_err(unusable)?;
+        *self.readers.write().unwrap_or_else(PoisonError::into_inner) = readers(&self.path);
+        tracing::warn!("another store file is at the path, and taken from now on");
+        Ok(())
+    }
+}
+
+fn readers(path: &Path) -> SqlitePool {
+    SqlitePoolOptions::new()
+        .max_connections(READERS)
+        .acquire_timeout(READ_WAIT)
+        .connect_lazy_with(schema::reader_options(path))
 }
 
 async fn transaction<T>(
@@ -147,7 +191,7 @@ impl Store for SqliteStore {
             .bind(tenant)
             .bind(id)
             .bind(provider)
-            .fetch_optional(&self.readers)
+            .fetch_optional(&self.readers())
             .await
             .map_err(engine)?;
             let Some((entry, _)) = row.map(|row| read(tenant, &row)).transpose()? else {
@@ -163,7 +207,8 @@ impl Store for SqliteStore {
         Box::pin(async move {
             let mut pager = Pager::new(filter);
             let mut query = query::list(tenant, filter, pager.wanted());
-            let mut rows = query.build().fetch(&self.readers);
+            let readers = self.readers();
+            let mut rows = query.build().fetch(&readers);
             while let Some(row) = rows.try_next().await.map_err(engine)? {
                 if pager.is_over() {
                     break;
@@ -177,7 +222,7 @@ impl Store for SqliteStore {
 
     fn stats<'a>(&'a self, tenant: &'a str, filter: &'a StatsFilter) -> Fut<'a, Result<StatsReport, StoreError>> {
         Box::pin(async move {
-            let mut tx = self.readers.begin().await.map_err(engine)?;
+            let mut tx = self.readers().begin().await.map_err(engine)?;
             let report = Reader { conn: &mut tx, tenant, filter }.report().await.map_err(engine)?;
             tx.commit().await.map_err(engine)?;
             Ok(report)
@@ -213,7 +258,8 @@ impl Store for SqliteStore {
             let after = after.cloned().unwrap_or_else(tasks::start);
             let query = sqlx::query(tasks::OF_TASK).bind(tenant).bind(task);
             let query = query.bind(after.created_ms).bind(after.provider).bind(after.id);
-            let mut rows = query.bind(i64::try_from(pager.wanted()).unwrap_or(i64::MAX)).fetch(&self.readers);
+            let readers = self.readers();
+            let mut rows = query.bind(i64::try_from(pager.wanted()).unwrap_or(i64::MAX)).fetch(&readers);
             while let Some(row) = rows.try_next().await.map_err(engine)? {
                 if pager.is_over() {
                     break;
@@ -235,7 +281,7 @@ impl Store for SqliteStore {
         task: &'a str,
         consumer: &'a str,
     ) -> Fut<'a, Result<Option<Progress>, StoreError>> {
-        Box::pin(tasks::progress(&self.readers, tenant, task, consumer))
+        Box::pin(async move { tasks::progress(&self.readers(), tenant, task, consumer).await })
     }
 
     fn advance<'a>(&'a self, advance: &'a Advance) -> Fut<'a, Result<Advanced, StoreError>> {
@@ -264,20 +310,22 @@ impl Store for SqliteStore {
 
     fn ping(&self) -> Fut<'_, Result<(), StoreError>> {
         Box::pin(async move {
-            sqlx::query("SELECT n FROM record LIMIT 1").fetch_optional(&self.readers).await.map_err(engine)?;
+            // The write first: it finds a file that was replaced, and those who read follow.
             self.write(async |tx: &mut Transaction<'_, Sqlite>| {
                 let query = "INSERT INTO probe (one, n) VALUES (1, 1) ON CONFLICT (one) DO UPDATE SET n = n + 1";
                 sqlx::query(query).execute(&mut **tx).await.map_err(engine).map(drop)
             })
-            .await
+            .await?;
+            let query = sqlx::query("SELECT n FROM record LIMIT 1");
+            query.fetch_optional(&self.readers()).await.map_err(engine).map(drop)
         })
     }
 
     fn close(&self) -> Fut<'_, ()> {
         Box::pin(async move {
             // The writer last: whoever closes last folds the log into the file, and readers may not.
-            self.readers.close().await;
-            let slot = std::mem::replace(&mut *self.writer.lock().await, Slot::Closed);
+            self.readers().close().await;
+            let slot = std::mem::replace(&mut self.writer.lock().await.slot, Slot::Closed);
             if let Slot::Ready(conn) = slot {
                 let _ = conn.close().await;
             }

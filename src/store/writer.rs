@@ -10,10 +10,10 @@ mod tests;
 
 use std::{
     sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio::sync::{
@@ -27,6 +27,9 @@ use super::{
     Entry, Store, StoreError,
     task::{Advance, Advanced},
 };
+
+/// A write that is under way for so long is told as trouble: an engine may wait for a lock much longer than any chat does.
+const LONG: Duration = Duration::from_secs(2);
 
 /// A handle on the task. When the last one goes, the task flushes and closes the store, as after [`Writer::shutdown`].
 #[derive(Clone)]
@@ -53,10 +56,36 @@ pub struct WriterStats {
     /// Successful calls of `Store::put`.
     pub commits: AtomicU64,
     last_commit_micros: AtomicU64,
-    healthy: AtomicBool,
+    health: Mutex<Health>,
+}
+
+#[derive(Debug, Default)]
+struct Health {
+    /// Why the last write failed.
+    failure: Option<StoreError>,
+    /// When the task began what it is doing.
+    busy: Option<Instant>,
+}
+
+/// The task is at the engine until this is dropped.
+struct Busy(Arc<WriterStats>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.health().busy = None;
+    }
 }
 
 impl WriterStats {
+    fn health(&self) -> MutexGuard<'_, Health> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn busy(self: &Arc<Self>) -> Busy {
+        self.health().busy = Some(Instant::now());
+        Busy(Arc::clone(self))
+    }
+
     /// How long the last successful commit took.
     pub fn last_commit(&self) -> Duration {
         Duration::from_micros(self.last_commit_micros.load(Relaxed))
@@ -76,7 +105,7 @@ impl Writer {
             waiting: AtomicU64::new(0),
             commits: AtomicU64::new(0),
             last_commit_micros: AtomicU64::new(0),
-            healthy: AtomicBool::new(true),
+            health: Mutex::default(),
         });
         tokio::spawn(Task::new(store, receiver, Arc::clone(&stats)).run());
         Self { queue: sender, stats }
@@ -132,9 +161,18 @@ impl Writer {
         self.queue.max_capacity() - self.queue.capacity()
     }
 
-    /// False after a failed commit, until the store works again, and when the task is gone.
+    /// Why nothing is stored now: a failed commit, until the store works again; one that takes long; a task that is gone.
+    pub fn trouble(&self) -> Option<StoreError> {
+        if self.queue.is_closed() {
+            return Some(StoreError::Closed);
+        }
+        let health = self.stats.health();
+        let long = health.busy.is_some_and(|began| began.elapsed() > LONG);
+        health.failure.clone().or_else(|| long.then(|| StoreError::Engine("a write takes long".to_owned())))
+    }
+
     pub fn healthy(&self) -> bool {
-        self.stats.healthy.load(Relaxed) && !self.queue.is_closed()
+        self.trouble().is_none()
     }
 
     pub fn stats(&self) -> &Arc<WriterStats> {

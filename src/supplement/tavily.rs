@@ -9,7 +9,6 @@ use http::{
     header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER, USER_AGENT},
 };
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Incoming;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -18,7 +17,7 @@ use crate::{
     citation::text,
     config::Search,
     provider::json::{self, Node},
-    upstream::{self, Client},
+    upstream::{self, Answer, Client},
 };
 
 /// A larger answer is not read.
@@ -95,7 +94,7 @@ impl Tavily {
         }
     }
 
-    async fn error(&self, status: StatusCode, answer: Response<Incoming>) -> SearchError {
+    async fn error(&self, status: StatusCode, answer: Response<Answer<Full<Bytes>>>) -> SearchError {
         match status.as_u16() {
             401 | 403 => SearchError::KeyRefused,
             429 => SearchError::RateLimited(retry_after(answer.headers())),
@@ -120,7 +119,7 @@ impl Tavily {
     }
 }
 
-async fn read(answer: Response<Incoming>) -> Result<Bytes, SearchError> {
+async fn read(answer: Response<Answer<Full<Bytes>>>) -> Result<Bytes, SearchError> {
     let mut codings = answer.headers().get_all(CONTENT_ENCODING).iter();
     if codings.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity")) {
         return Err(SearchError::Unreadable("it is compressed, which was not asked for"));

@@ -2,13 +2,16 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail loudly")]
 
 mod api;
+mod chance;
 mod cli;
 mod client;
 mod console;
 mod cors;
 mod crash;
+mod drain;
 mod evidence;
 mod facade;
+mod faults;
 mod golden;
 mod inputs;
 mod markers;
@@ -17,8 +20,11 @@ mod process;
 mod promises;
 mod promises_spoken;
 mod relay;
+mod secrets;
 mod serving;
+mod soak;
 mod spoken;
 mod sse_cases;
 mod supplement;
 mod support;
+mod tenants;

@@ -137,16 +137,37 @@ impl Drop for Driver {
 
 impl Client {
     pub async fn h1(addr: SocketAddr) -> Self {
-        let io = TokioIo::new(TcpStream::connect(addr).await.unwrap());
-        let (sender, connection) = hyper::client::conn::http1::handshake(io).await.unwrap();
-        Self::new(Sender::H1(sender), connection, addr)
+        Self::try_h1(addr).await.unwrap()
     }
 
     /// HTTP/2 without TLS, by prior knowledge.
     pub async fn h2(addr: SocketAddr) -> Self {
+        Self::try_h2(addr).await.unwrap()
+    }
+
+    pub async fn try_h1(addr: SocketAddr) -> std::io::Result<Self> {
+        let io = TokioIo::new(TcpStream::connect(addr).await?);
+        let made = hyper::client::conn::http1::handshake(io).await;
+        let (sender, connection) = made.map_err(std::io::Error::other)?;
+        Ok(Self::new(Sender::H1(sender), connection, addr))
+    }
+
+    pub async fn try_h2(addr: SocketAddr) -> std::io::Result<Self> {
+        let stream = TcpStream::connect(addr).await?;
+        // A head and a body are two packets, and the second would wait for the first.
+        stream.set_nodelay(true)?;
+        let io = TokioIo::new(stream);
+        let made = hyper::client::conn::http2::Builder::new(TokioExecutor::new()).handshake(io).await;
+        let (sender, connection) = made.map_err(std::io::Error::other)?;
+        Ok(Self::new(Sender::H2(sender), connection, addr))
+    }
+
+    /// The same with so much that a stream, and the connection, may be sent ahead of what is read.
+    pub async fn h2_with(addr: SocketAddr, stream: u32, connection: u32) -> Self {
         let io = TokioIo::new(TcpStream::connect(addr).await.unwrap());
-        let (sender, connection) =
-            hyper::client::conn::http2::Builder::new(TokioExecutor::new()).handshake(io).await.unwrap();
+        let mut builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+        builder.initial_stream_window_size(stream).initial_connection_window_size(connection);
+        let (sender, connection) = builder.handshake(io).await.unwrap();
         Self::new(Sender::H2(sender), connection, addr)
     }
 
@@ -159,6 +180,16 @@ impl Client {
             let _ = connection.await;
         });
         Self { sender, driver: Arc::new(Driver(driver)), addr }
+    }
+
+    /// Over h2: beside others that are under way.
+    pub fn beside(&self, request: Request<Full<Bytes>>) -> impl Future<Output = hyper::Result<Answer>> + use<> {
+        let sender = match &self.sender {
+            Sender::H1(_) => panic!("over h1 one waits for the other"),
+            Sender::H2(sender) => sender.clone(),
+        };
+        let mut client = Self { sender: Sender::H2(sender), driver: Arc::clone(&self.driver), addr: self.addr };
+        async move { client.try_send(request).await }
     }
 
     pub async fn send<B>(&mut self, request: Request<B>) -> Answer

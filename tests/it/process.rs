@@ -71,6 +71,9 @@ pub fn shell(line: &str) -> Vec<u8> {
     output.stdout
 }
 
+/// How long an event waits for the store. [`Running`] has its own, unless the command says.
+pub const COMMIT: &str = "CITETAP__TIMEOUTS__COMMIT";
+
 type Lines = Arc<Mutex<Vec<String>>>;
 
 /// A `serve` or `demo` that runs; killed when dropped.
@@ -84,22 +87,45 @@ pub struct Running {
 impl Running {
     /// Starts it and waits until it says where it listens.
     pub async fn start(mut command: Command) -> Self {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // A busy disk takes its time, and then an event would say that it is not stored.
-        command.env("CITETAP__TIMEOUTS__COMMIT", "10s");
-        let mut child = command.spawn().unwrap();
-        let (out, err) = (collect(child.stdout.take().unwrap()), collect(child.stderr.take().unwrap()));
-        let mut running = Self { child, out, err, addr: ([127, 0, 0, 1], 0).into() };
+        be_patient(&mut command);
+        Self::start_as_is(command).await
+    }
+
+    /// The same, with the commit wait that it has by itself.
+    pub async fn start_as_is(command: Command) -> Self {
+        let mut running = Self::spawn(command, ([127, 0, 0, 1], 0).into());
         let began = Instant::now();
         loop {
             if let Some(addr) = running.out().iter().find_map(|line| address(line)) {
                 running.addr = addr;
                 return running;
             }
-            let ended = running.child.try_wait().unwrap();
-            assert!(ended.is_none() && began.elapsed() < LIMIT, "{ended:?} {:?} {:?}", running.out(), running.err());
+            running.has_not_ended(began);
             pause().await;
         }
+    }
+
+    /// Starts one that may not say where it listens, and waits until it does.
+    pub async fn start_at(command: Command, addr: SocketAddr) -> Self {
+        let mut running = Self::spawn(command, addr);
+        let began = Instant::now();
+        while tokio::net::TcpStream::connect(addr).await.is_err() {
+            running.has_not_ended(began);
+            pause().await;
+        }
+        running
+    }
+
+    fn spawn(mut command: Command, addr: SocketAddr) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (out, err) = (collect(child.stdout.take().unwrap()), collect(child.stderr.take().unwrap()));
+        Self { child, out, err, addr }
+    }
+
+    fn has_not_ended(&mut self, began: Instant) {
+        let ended = self.child.try_wait().unwrap();
+        assert!(ended.is_none() && began.elapsed() < LIMIT, "{ended:?} {:?} {:?}", self.out(), self.err());
     }
 
     /// `serve` with this file in `dir`, on a free port.
@@ -153,10 +179,22 @@ impl Running {
         assert!(status.unwrap().success());
     }
 
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sets a soft limit of the running process, as `prlimit` calls it.
     pub fn limit(&self, resource: &str, value: &str) {
         let (pid, limit) = (self.child.id().to_string(), format!("--{resource}={value}:"));
         assert!(Command::new("prlimit").args(["--pid", &pid, &limit]).status().unwrap().success());
+    }
+
+    /// The files that it may have open: the soft limit, and the hard one.
+    pub fn files(&self) -> (u64, u64) {
+        let limits = std::fs::read_to_string(format!("/proc/{}/limits", self.child.id())).unwrap();
+        let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+        let mut numbers = line.split_whitespace().map(|number| number.parse().unwrap_or(u64::MAX));
+        (numbers.next().unwrap(), numbers.next().unwrap())
     }
 
     /// The most memory that it has had, in bytes.
@@ -190,6 +228,13 @@ impl Running {
             assert!(began.elapsed() < limit, "still running after {limit:?}: {:?} {:?}", self.out(), self.err());
             pause().await;
         }
+    }
+}
+
+/// A busy disk takes its time, and then an event would say that it is not stored.
+fn be_patient(command: &mut Command) {
+    if !command.get_envs().any(|(name, _)| name == COMMIT) {
+        command.env(COMMIT, "10s");
     }
 }
 

@@ -286,6 +286,21 @@ fn an_answer_that_comes_only_at_the_end_is_told() {
     }
 }
 
+/// What breaks off after its end has ended all the same, footnotes and all.
+#[test]
+fn an_answer_ends_once_though_the_stream_breaks_off() {
+    let input = crate::net::tencent::references("m", &[1])
+        + &crate::net::tencent::text("m", "一[1]")
+        + &crate::net::tencent::finish("m");
+    for profile in PROFILES {
+        let manner = Manner { markers: Style::Footnote, ..manner(profile, Form::Stream) };
+        let out = |end| told(Kind::Tencent, manner, Inject::Final, vec![Bytes::from(input.clone())], end).out();
+        let got = client(profile, &out(End::Cut));
+        assert_eq!((got.finishes, got.text.matches("[^1]: ").count()), (1, 1), "{profile:?}");
+        assert_eq!([out(End::Cut), b"data: [DONE]\n\n".to_vec()].concat(), out(End::Clean), "{profile:?}");
+    }
+}
+
 /// An upstream's words are told within their cap.
 #[test]
 fn an_upstreams_fault_is_cut_at_its_cap() {

@@ -40,6 +40,7 @@ fn every_default_is_the_documented_one() {
     assert_eq!(limits.frame, 4 * 1024 * 1024);
     assert_eq!(limits.held_total, 256 * 1024 * 1024);
     assert_eq!(limits.streams, 10_000);
+    assert_eq!(limits.requests, None);
 
     let records = config.records;
     assert_eq!(records.ttl, Some(30 * 24 * 3600 * SECOND));
@@ -75,14 +76,14 @@ fn every_key_of_the_file_is_read() {
         });
         assert!(error.contains(&format!("{key} = a date or time: ")), "{error}");
     }
-    assert_eq!(known.len(), 5 + 2 + 10 + 6 + 3 + 1 + 7 + 8 + 4 + 5);
+    assert_eq!(known.len(), 6 + 2 + 10 + 7 + 3 + 1 + 7 + 8 + 4 + 5);
 }
 
 #[test]
 fn the_list_in_force_follows_the_file() {
     let loaded = file("").unwrap();
     let keys: Vec<&str> = loaded.effective.iter().map(|setting| setting.key.as_str()).collect();
-    assert_eq!(keys[..7], ["listen", "store", "auth", "trusted_proxies", "console", "log.level", "log.format"]);
+    assert_eq!(keys[..7], ["listen", "store", "auth", "trusted_proxies", "console", "workers", "log.level"]);
     assert!(keys.contains(&"routes.a.upstream"));
 }
 

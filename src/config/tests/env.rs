@@ -75,12 +75,15 @@ fn long_names_set_any_key() {
         ("CITETAP__TIMEOUTS__DRAIN", "5s"),
         ("CITETAP__LIMITS__STREAMS", "7"),
         ("CITETAP__LIMITS__REQUEST_HEADER_BYTES", "9000"),
+        ("CITETAP__LIMITS__REQUESTS", "60/m"),
         ("CITETAP__TRUSTED_PROXIES", "10.0.0.0/8, ::1"),
         ("CITETAP__RECORDS__TTL", ""),
     ])
     .unwrap();
     assert_eq!(loaded.config.limits.streams, 7);
     assert_eq!(loaded.config.limits.request_header_bytes, 9000);
+    assert_eq!(shown(&loaded, "limits.requests"), ("60/m".into(), "env CITETAP__LIMITS__REQUESTS".into()));
+    assert_eq!(loaded.config.limits.requests.unwrap().to_string(), "60/m");
     assert_eq!(loaded.config.trusted_proxies.len(), 2);
     assert_eq!(shown(&loaded, "timeouts.drain"), ("5s".into(), "env CITETAP__TIMEOUTS__DRAIN".into()));
     assert_eq!(shown(&loaded, "records.ttl").1, "default");

@@ -41,7 +41,7 @@ fn also_inside_routes_and_tenants() {
     let hash = "0".repeat(64);
     assert_eq!(
         with(&format!("[[tenants]]\nname = \"t\"\nkey_sha256 = \"{hash}\"\nkey = \"k\"")),
-        "citetap.toml:8:1: unknown key \"key\" in [[tenants]]; known here: name, key_sha256"
+        "citetap.toml:8:1: unknown key \"key\" in [[tenants]]; known here: name, key_sha256, requests"
     );
 }
 

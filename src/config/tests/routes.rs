@@ -195,6 +195,10 @@ fn words_that_are_none_of_ours_are_refused() {
         with("inject = \"finl\""),
         "citetap.toml:5:10: routes.inject = \"finl\": expected \"final\", \"live\" or \"off\"; did you mean \"final\"?"
     );
+    assert_eq!(
+        with("tap = \"offf\""),
+        "citetap.toml:5:7: routes.tap = \"offf\": expected \"on\" or \"off\"; did you mean \"off\"?"
+    );
     assert_eq!(with("emit_empty = \"yes\""), "citetap.toml:5:14: routes.emit_empty = \"yes\": expected true or false");
 }
 

@@ -77,3 +77,18 @@ fn names_and_keys_are_one_tenants_own() {
         "citetap.toml:6:1: [[tenants]] without \"name\""
     );
 }
+
+#[test]
+fn a_tenant_has_its_own_rate_or_that_of_all() {
+    let of = |name: &str, digit: &str, more: &str| tenant(name, &digit.repeat(64)) + more;
+    let tenants = [of("a", "1", ""), of("b", "2", "requests = \"5/s\"\n"), of("c", "3", "requests = \"off\"\n")];
+    let loaded = with("limits.requests = \"600/m\"", &tenants).unwrap();
+    let rates = loaded.config.tenants.iter().map(|tenant| tenant.requests.map(|rate| rate.to_string()));
+    assert_eq!(rates.collect::<Vec<_>>(), [Some("600/m".to_owned()), Some("5/s".to_owned()), None]);
+    let shown = loaded.effective.iter().find(|setting| setting.key == "tenants.b.requests").unwrap();
+    assert_eq!((shown.value.as_str(), shown.origin.to_string()), ("5/s", "citetap.toml:12".to_owned()));
+    assert!(
+        only(with("", &[of("a", "1", "requests = \"many\"\n")]))
+            .starts_with("citetap.toml:9:12: tenants.requests = \"many\": expected a number of requests and a time")
+    );
+}

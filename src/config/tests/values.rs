@@ -72,6 +72,32 @@ fn sizes() {
 }
 
 #[test]
+fn rates() {
+    for (text, count, seconds) in
+        [("20/s", 20, 1), ("600/m", 600, 60), ("1/h", 1, 3600), ("1000000/d", 1_000_000, 86_400)]
+    {
+        let rate = ok(&format!("limits.requests = {text:?}")).limits.requests.unwrap();
+        assert_eq!(
+            (rate.count.get(), rate.per, rate.to_string()),
+            (count, Duration::from_secs(seconds), text.to_owned())
+        );
+    }
+    assert_eq!(ok("limits.requests = \"off\"").limits.requests, None);
+    let expected =
+        "expected a number of requests and a time, such as \"20/s\", \"600/m\", \"10000/h\" or \"50000/d\", or \"off\"";
+    for text in
+        ["\"\"", "\"600\"", "600", "\"/m\"", "\"600/\"", "\"600/min\"", "\"-1/s\"", "\"1.5/s\"", "\"600 / m\"", "false"]
+    {
+        assert_eq!(
+            error(&format!("limits.requests = {text}")),
+            format!("citetap.toml:1:19: limits.requests = {text}: {expected}")
+        );
+    }
+    assert!(error("limits.requests = \"0/m\"").ends_with("limits.requests = \"0/m\": must be at least 1"));
+    assert!(error("limits.requests = \"1000001/s\"").ends_with("must be at most 1000000"));
+}
+
+#[test]
 fn size_and_count_limits_in_pairs() {
     assert!(error("limits.request_header_bytes = 8191").ends_with("must be at least 8KiB"));
     ok("limits.request_header_bytes = \"1024KiB\"");
@@ -109,6 +135,20 @@ fn listen() {
             error.starts_with(&format!("citetap.toml:1:10: listen = {text}: expected an IP address and a port")),
             "{error}"
         );
+    }
+}
+
+#[test]
+fn workers() {
+    let cores = std::thread::available_parallelism().unwrap().get();
+    assert_eq!([ok("").workers, ok("workers = \"auto\"").workers], [cores, cores]);
+    assert_eq!([ok("workers = 1").workers, ok("workers = 1024").workers], [1, 1024]);
+    for (text, expected) in [
+        ("0", "must be at least 1, or \"auto\""),
+        ("1025", "must be at most 1024, or \"auto\""),
+        ("\"many\"", "expected a whole number, or \"auto\""),
+    ] {
+        assert_eq!(error(&format!("workers = {text}")), format!("citetap.toml:1:11: workers = {text}: {expected}"));
     }
 }
 

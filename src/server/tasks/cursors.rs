@@ -17,7 +17,7 @@ use crate::{
         App,
         citations::{Asker, app},
         normalize::collect,
-        problem::Problem,
+        problem::{Problem, unquoted},
     },
     store::{
         PAGE_MAX,
@@ -89,8 +89,9 @@ pub(super) async fn put(
     let app = app(&state)?;
     let (task, consumer) = checked(path)?;
     let body = collect(&app, body, MAX_CURSOR).await?.take();
-    let commit: Commit = serde_json::from_slice(&body)
-        .map_err(|error| Problem::bad_request(format!("expected the cursor of a page of /results: {error}")))?;
+    let commit: Commit = serde_json::from_slice(&body).map_err(|error| {
+        Problem::bad_request(format!("expected the cursor of a page of /results: {}", unquoted(&error)))
+    })?;
     check(&commit, &task)?;
     exists(&app, &tenant, &task).await?;
     let progress = progress_of(&app, &tenant, &task, &consumer).await?;

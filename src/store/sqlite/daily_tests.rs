@@ -52,7 +52,7 @@ fn message(dice: &mut Dice, n: usize, day: i64, sites: f64) -> Entry {
 }
 
 async fn rows(store: &SqliteStore, sql: &'static str) -> i64 {
-    sqlx::query_scalar(sql).fetch_one(&store.readers).await.unwrap()
+    sqlx::query_scalar(sql).fetch_one(&store.readers()).await.unwrap()
 }
 
 #[tokio::test]
@@ -131,7 +131,7 @@ async fn the_first_sites_found_by_the_index_are_the_first_of_all() {
     let mut by_index = 0;
     for top in [1, 2, 3, 5, 10, 20, 40, 80, 200, 1000, 10_000] {
         let filter = StatsFilter { top, ..all() };
-        let mut tx = store.readers.begin().await.unwrap();
+        let mut tx = store.readers().begin().await.unwrap();
         let mut reader = Reader { conn: &mut tx, tenant: "t", filter: &filter };
         if let Some(candidates) = reader.candidates(top, 10).await.unwrap() {
             assert!(candidates.len() >= top && candidates.len() < 200, "{top}: {}", candidates.len());
@@ -146,7 +146,8 @@ async fn the_first_sites_found_by_the_index_are_the_first_of_all() {
 
 /// The plan of a query as one text.
 async fn plan(store: &SqliteStore, sql: &str) -> String {
-    let rows = sqlx::query(AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"))).fetch_all(&store.readers).await.unwrap();
+    let rows =
+        sqlx::query(AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"))).fetch_all(&store.readers()).await.unwrap();
     rows.iter().map(|row| row.get::<String, _>("detail")).collect::<Vec<_>>().join("\n")
 }
 
@@ -255,7 +256,7 @@ async fn stats_over_a_million_records() {
                  FROM record, json_each(body, '$.record.citations') c WHERE tenant = 't' GROUP BY 1 ORDER BY n DESC LIMIT 10";
     let full = time(1, async || {
         for sql in [sums, sites] {
-            sqlx::query(sql).fetch_all(&store.readers).await.unwrap();
+            sqlx::query(sql).fetch_all(&store.readers()).await.unwrap();
         }
     })
     .await;

@@ -109,6 +109,19 @@ fn plain_file(path: &Path) -> PathBuf {
     if path.is_relative() { Path::new(".").join(path) } else { path.to_owned() }
 }
 
+/// Tells one file from another at the same path.
+pub(super) type FileId = (u64, u64);
+
+pub(super) async fn file_id(path: &Path) -> Option<FileId> {
+    let file = tokio::fs::metadata(plain_file(path)).await.ok()?;
+    #[cfg(unix)]
+    let id = (std::os::unix::fs::MetadataExt::dev(&file), std::os::unix::fs::MetadataExt::ino(&file));
+    // Elsewhere an open file cannot be moved.
+    #[cfg(not(unix))]
+    let id = (0, u64::from(file.is_file()));
+    Some(id)
+}
+
 /// SQLite would make the file readable for everybody; its -wal and -shm files copy the mode of this one.
 async fn create_private(path: &Path) -> Result<(), StoreError> {
     let mut options = tokio::fs::OpenOptions::new();

@@ -190,9 +190,49 @@ async fn after_a_failed_write_the_connection_is_replaced() {
     let Err(StoreError::Engine(message)) = store.put(&batch).await else { panic!("stored") };
     assert!(message.contains("no space left"), "{message}");
     assert_eq!(store.get("t", "small", None).await.unwrap(), None, "all or nothing");
-    assert!(matches!(*store.writer.lock().await, Slot::Empty));
+    assert!(matches!(store.writer.lock().await.slot, Slot::Empty));
     store.put(&batch).await.unwrap();
     assert!(store.get("t", "large", None).await.unwrap().is_some());
+}
+
+/// SQLite goes on in a file that has no name any more; what it stores there is gone with the process.
+#[tokio::test]
+async fn a_file_that_was_moved_away_is_begun_anew_and_those_who_read_follow() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, away) = (folder.path().join("s.db"), folder.path().join("away"));
+    let store = filled(&path).await;
+    assert!(store.get("t", "7", None).await.unwrap().is_some());
+    std::fs::create_dir(&away).unwrap();
+    for name in ["s.db", "s.db-wal", "s.db-shm"] {
+        std::fs::rename(folder.path().join(name), away.join(name)).unwrap();
+    }
+    store.put(&[entry("t", "p", "new", 1)]).await.unwrap();
+    assert!(path.exists());
+    assert!(store.get("t", "new", None).await.unwrap().is_some());
+    assert_eq!(store.get("t", "7", None).await.unwrap(), None, "it went with its file");
+    store.close().await;
+    let again = SqliteStore::open(&path).await.unwrap();
+    assert!(again.get("t", "new", None).await.unwrap().is_some(), "it is in the file at the path");
+    let old = SqliteStore::open(&away.join("s.db")).await.unwrap();
+    assert!(old.get("t", "7", None).await.unwrap().is_some(), "and the other is whole");
+    assert_eq!(old.get("t", "new", None).await.unwrap(), None);
+}
+
+/// An operator may forget the log, whose pages belong to the file that went.
+#[tokio::test]
+async fn a_log_that_was_left_behind_is_not_read_into_the_new_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.db");
+    let store = filled(&path).await;
+    assert!(store.get("t", "7", None).await.unwrap().is_some());
+    std::fs::rename(&path, folder.path().join("away.db")).unwrap();
+    store.put(&[entry("t", "p", "new", 1)]).await.unwrap();
+    assert_eq!(store.get("t", "7", None).await.unwrap(), None);
+    assert!(store.get("t", "new", None).await.unwrap().is_some());
+    store.close().await;
+    let again = SqliteStore::open(&path).await.unwrap();
+    assert!(again.get("t", "new", None).await.unwrap().is_some());
+    again.ping().await.unwrap();
 }
 
 #[tokio::test]
@@ -231,7 +271,7 @@ async fn every_list_walks_an_index_newest_first() {
         };
         let sql = query::list("t", &filter, 10).into_string();
         let plan = sqlx::query(sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}")))
-            .fetch_all(&store.readers)
+            .fetch_all(&store.readers())
             .await
             .unwrap();
         let plan = plan.iter().map(|row| row.get::<String, _>("detail")).collect::<Vec<_>>().join("\n");
@@ -245,7 +285,7 @@ async fn a_task_walks_an_index_oldest_first() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(&folder.path().join("s.db")).await;
     let plan = sqlx::query(sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {}", tasks::OF_TASK)));
-    let plan = plan.fetch_all(&store.readers).await.unwrap();
+    let plan = plan.fetch_all(&store.readers()).await.unwrap();
     let plan = plan.iter().map(|row| row.get::<String, _>("detail")).collect::<Vec<_>>().join("\n");
     assert!(plan.contains("record_of_task") && !plan.contains("SCAN") && !plan.contains("B-TREE"), "{plan}");
 }

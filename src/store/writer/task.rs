@@ -8,10 +8,7 @@ use std::{
     slice,
     sync::{
         Arc,
-        atomic::{
-            AtomicU64,
-            Ordering::{AcqRel, Relaxed},
-        },
+        atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -80,7 +77,7 @@ impl Task {
         let mut stops = Vec::new();
         loop {
             // An unhealthy engine is looked at without traffic too: while we are not ready, none may come.
-            let ailing = !self.retry.is_empty() || !self.stats.healthy.load(Relaxed);
+            let ailing = !self.retry.is_empty() || self.stats.health().failure.is_some();
             tokio::select! {
                 job = self.queue.recv() => {
                     let Some(job) = job else { break };
@@ -104,6 +101,7 @@ impl Task {
     async fn work(&mut self, job: Job) -> Option<oneshot::Sender<u64>> {
         let mut next = Some(job);
         while let Some(job) = next.take() {
+            let _busy = self.stats.busy();
             match job {
                 Job::Put(entry, reply) => next = self.put_all(*entry, reply).await,
                 Job::Amend(entry, reply) => match self.holds(&entry).await {
@@ -179,6 +177,7 @@ impl Task {
     }
 
     async fn try_again(&mut self) {
+        let _busy = self.stats.busy();
         if self.retry.is_empty() {
             let ping = in_time(self.store.ping()).await;
             self.set_health(&ping);
@@ -261,10 +260,10 @@ impl Task {
 
     /// Logs changes only: an outage is two lines, however many entries it costs.
     fn set_health(&self, result: &Result<(), StoreError>) {
-        let was = self.stats.healthy.swap(result.is_ok(), AcqRel);
+        let was = std::mem::replace(&mut self.stats.health().failure, result.clone().err());
         match result {
-            Err(error) if was => tracing::warn!(%error, "store does not write"),
-            Ok(()) if !was => tracing::warn!("store writes again"),
+            Err(error) if was.is_none() => tracing::warn!(%error, "store does not write"),
+            Ok(()) if was.is_some() => tracing::warn!("store writes again"),
             _ => {}
         }
     }

@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use tokio::{
     sync::Semaphore,
@@ -231,6 +231,29 @@ async fn an_outage_is_answered_at_once_and_made_good_later() {
     let stats = writer.stats();
     let counts = [&stats.committed, &stats.failed, &stats.retried, &stats.dropped].map(|counter| counter.load(Relaxed));
     assert_eq!(counts, [600, 600, 600, 0]);
+}
+
+/// Before the engine itself gives up, which may take it long.
+#[tokio::test]
+async fn a_write_that_takes_long_is_told_and_so_is_its_end() {
+    let store = Faulty::shut();
+    let writer = Writer::spawn(store.clone(), 10);
+    let reply = writer.put(one("1")).unwrap();
+    sleep(LONG / 4).await;
+    assert_eq!(writer.trouble(), None, "a slow one is none");
+    until("trouble", async || writer.trouble().is_some()).await;
+    store.gate.add_permits(1);
+    assert_eq!(reply.await.unwrap(), Ok(()));
+    until("healthy", async || writer.healthy()).await;
+}
+
+#[tokio::test]
+async fn trouble_says_what_the_engine_said() {
+    let store = Faulty::new();
+    let writer = Writer::spawn(store.clone(), 10);
+    store.down.store(true, SeqCst);
+    assert!(writer.put(one("1")).unwrap().await.unwrap().is_err());
+    assert_eq!(writer.trouble(), Some(StoreError::Engine("down".to_owned())));
 }
 
 #[tokio::test]

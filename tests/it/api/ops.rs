@@ -36,7 +36,7 @@ async fn draining_is_up_but_not_ready() {
 }
 
 /// The names that dashboards and alerts are written with.
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 15] = [
     "citetap_requests_total",
     "citetap_streams_ended_total",
     "citetap_upstream_time_to_first_byte_seconds_bucket",
@@ -50,6 +50,7 @@ const NAMES: [&str; 14] = [
     "citetap_commit_wait_seconds_sum",
     "citetap_store_operations_total",
     "citetap_store_queue_depth",
+    "citetap_tasks",
     "citetap_build_info",
 ];
 

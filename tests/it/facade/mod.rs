@@ -65,7 +65,7 @@ async fn chat_with(proxy: &Proxy, headers: &[(&str, &str)], body: impl Into<byte
 }
 
 /// The answer is an error of OpenAI's shape; gives its `error`.
-async fn failed(answer: Answer, status: u16, code: &str) -> Value {
+pub async fn failed(answer: Answer, status: u16, code: &str) -> Value {
     assert_eq!(answer.status, status);
     assert_eq!(answer.header("content-type"), Some("application/json"));
     let error = answer.json().await["error"].take();

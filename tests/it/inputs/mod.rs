@@ -7,7 +7,7 @@
 
 mod content;
 mod framing;
-mod hand;
+pub mod hand;
 mod http;
 mod json;
 mod load;

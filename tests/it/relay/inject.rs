@@ -80,3 +80,17 @@ async fn an_answer_without_sources_has_an_event_only_where_that_is_asked_for() {
     assert_eq!(ours.len(), 1);
     assert!(ours[0].citations.is_empty() && ours[0].complete);
 }
+
+/// Nothing of ours: no event, no record, no nonce, whatever the request asks for.
+#[tokio::test]
+async fn what_a_route_does_not_tap_passes_unread() {
+    let (_upstream, proxy) = chat_with(growing(), "", "tap = \"off\"").await;
+    for inject in ["final", "live"] {
+        let whole = asked(&proxy, inject).await;
+        assert_eq!(whole.text(), input());
+        assert!(!whole.headers.contains_key("x-citetap-nonce"));
+    }
+    assert_eq!(proxy.get("/citations/m").await.status, 404);
+    let metrics = proxy.get("/metrics").await.whole().await.text();
+    assert!(metrics.contains("citetap_tap_skipped_total{reason=\"off\"} 2"), "{metrics}");
+}

@@ -9,6 +9,7 @@ mod inject;
 mod limits;
 mod markers;
 pub mod memory;
+mod rates;
 mod refused;
 mod requests;
 pub mod responses;

@@ -1,6 +1,6 @@
 //! A request reaches its upstream as the client made it, but for what is the connection's or ours.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, time::Duration};
 
 use bytes::Bytes;
 use citetap::replay::{Script, Scripted, Upstream};
@@ -8,6 +8,7 @@ use http::{Method, Request};
 use http_body::Frame;
 use http_body_util::StreamBody;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::net::{Client, Proxy, chat, chat_with, get, post, raw, request, route};
 
@@ -171,6 +172,64 @@ async fn one_client_connection_serves_many_requests_and_upstream_connections_are
     }
     assert_eq!(upstream.request_count(), 5);
     assert_eq!(upstream.connections_accepted(), 1);
+}
+
+/// The upstream closes each connection after a while, as servers do: the next request gets another one, and no error.
+#[tokio::test]
+async fn a_connection_that_the_upstream_closed_while_it_waited_is_not_used_again() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let upstream = listener.local_addr().unwrap();
+    let closed = std::sync::Arc::new(tokio::sync::Notify::new());
+    let close = std::sync::Arc::clone(&closed);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = [0; 4096];
+            assert!(stream.read(&mut request).await.unwrap() > 0);
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            drop(stream);
+            close.notify_one();
+        }
+    });
+    let proxy = Proxy::start(&format!("workers = 1\n{}", route("chat", &format!("http://{upstream}")))).await;
+    for _ in 0..4 {
+        let answer = proxy.get("/chat").await.whole().await;
+        assert_eq!((answer.status.as_u16(), answer.text().as_str()), (200, "ok"));
+        closed.notified().await;
+    }
+}
+
+/// An upstream that answers before it has the whole request: what follows on that connection would be read as the rest.
+#[tokio::test]
+async fn a_connection_with_half_a_request_on_it_is_not_used_again() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let upstream = listener.local_addr().unwrap();
+    let (tell, mut heard) = tokio::sync::mpsc::channel(8);
+    tokio::spawn(async move {
+        for connection in 0.. {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let tell = tell.clone();
+            tokio::spawn(async move {
+                let mut request = [0; 4096];
+                // Open for as long as the other side leaves it so.
+                while let Ok(1..) = stream.read(&mut request).await {
+                    if request.starts_with(b"GET") || request.starts_with(b"POST") {
+                        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
+                        tell.send((connection, request[0])).await.unwrap();
+                    }
+                }
+            });
+        }
+    });
+    let proxy = Proxy::start(&format!("workers = 1\n{}", route("chat", &format!("http://{upstream}")))).await;
+    let half = raw(proxy.addr, "POST /chat HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\nhalf").await;
+    assert!(half.starts_with("HTTP/1.1 200") && half.ends_with("ok"), "{half}");
+    assert_eq!(heard.recv().await, Some((0, b'P')));
+    // A whole one is used again, so this tells something.
+    for _ in 0..2 {
+        assert_eq!(proxy.get("/chat").await.whole().await.text(), "ok");
+        assert_eq!(heard.recv().await, Some((1, b'G')));
+    }
 }
 
 /// H40

@@ -5,7 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use citetap::replay::{Chunking, Pace, Script, Scripted, Step, Upstream, demo_routes};
 
-use crate::net::{Answer, Client, Proxy, chat, frames, post, route, split, tencent};
+use http::Method;
+
+use crate::net::{Answer, Client, Proxy, chat, frames, post, request, route, split, tencent};
 
 const PAUSE: Duration = Duration::from_millis(150);
 
@@ -144,5 +146,27 @@ async fn streams_side_by_side_on_one_h2_connection_do_not_mix() {
         );
         assert_eq!(ours[0].message_id, id);
         assert_eq!(ours[0].citations[0].url, Some(format!("https://s{n}.example.com/")));
+    }
+}
+
+/// Each would be an h2 frame of its own, and a client that does not read for a moment ends its whole connection when
+/// hundreds of small ones come.
+#[tokio::test]
+async fn small_frames_that_are_ready_together_leave_together() {
+    const FRAMES: usize = 5000;
+    let text = tencent::text("m-small", "字").repeat(FRAMES);
+    let stream = tencent::references("m-small", &[1]) + &text + &tencent::finish("m-small");
+    let (_upstream, proxy) = chat(Script::sse(stream), "").await;
+    for headers in [[("x-citetap-profile", "openai")], [("x-citetap-markers", "link")]] {
+        let mut client = Client::h2(proxy.addr).await;
+        let ask = || request(Method::POST, "/chat", &headers, "{}");
+        let answers = [client.send(ask()).await, client.send(ask()).await];
+        tokio::time::sleep(PAUSE).await;
+        for answer in answers {
+            let whole = answer.whole().await;
+            assert_eq!(whole.error, None, "{headers:?}");
+            assert_eq!(whole.text().matches('字').count(), FRAMES);
+            assert!(whole.pieces.len() < FRAMES / 10, "{headers:?}: {} pieces", whole.pieces.len());
+        }
     }
 }

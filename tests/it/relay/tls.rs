@@ -82,7 +82,9 @@ pub async fn upstream() -> Upstream {
 }
 
 pub async fn proxy(port: u16, tls: ClientConfig) -> Proxy {
-    let config = config(&(route("chat", &format!("https://localhost:{port}")) + "provider = \"tencent\"\n"));
+    // One worker: each has connections of its own to the upstream.
+    let route = route("chat", &format!("https://localhost:{port}"));
+    let config = config(&format!("workers = 1\n{route}provider = \"tencent\"\n"));
     let client = UpstreamClient::with_tls(tls, config.timeouts.connect);
     Proxy::serve(App::new(config, Arc::new(MemoryStore::new()), client)).await
 }

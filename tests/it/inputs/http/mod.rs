@@ -2,6 +2,6 @@
 
 mod bodies;
 mod floods;
-mod frames;
+pub mod frames;
 mod requests;
 mod upstreams;

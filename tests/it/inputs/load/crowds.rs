@@ -94,6 +94,92 @@ async fn l53_a_crowd_is_shed_and_health_is_told_all_the_same() {
     assert!(served.await.is_some());
 }
 
+/// Each of a client's h2 streams may need a connection to its upstream. What would take the files that are spared is told
+/// to come later; the streams that got one, and operators, are served.
+#[tokio::test]
+async fn l53_streams_of_one_connection_leave_files_to_others() {
+    const STREAMS: usize = 300;
+    let upstream = upstream().await;
+    let dir = tempfile::tempdir().unwrap();
+    let running = with_files(dir.path(), &toml(&upstream), FILES).await;
+    let mut client = Client::h2(running.addr).await;
+    let mut open = Vec::new();
+    let mut refused = 0;
+    for _ in 0..STREAMS {
+        let mut answer = client.send(post("/chat/open", "{}")).await;
+        if answer.status == 200 {
+            answer.until("reference_chunks").await;
+            open.push(answer);
+        } else {
+            assert_eq!(answer.header("retry-after"), Some("1"));
+            let problem = answer.is_problem(503, "overloaded").await;
+            assert!(problem["detail"].as_str().unwrap().contains("ulimit -n"));
+            refused += 1;
+        }
+    }
+    assert!(open.len() > FILES / 2 && refused > STREAMS - FILES, "{} open, {refused} refused", open.len());
+    assert_eq!(upstream.request_count(), open.len());
+    for _ in 0..8 {
+        assert_eq!(healthy(&running, Duration::from_secs(5)).await, Some(()), "operators");
+    }
+    assert!(running.logged("accept failed", 0).await.is_empty(), "files were not exhausted");
+    drop(open);
+    let served = eventually(|| async {
+        let whole = Client::h1(running.addr).await.try_send(post("/chat", "{}")).await.ok()?.whole().await;
+        (whole.status == 200 && whole.error.is_none()).then_some(())
+    });
+    assert!(served.await.is_some());
+}
+
+/// The same when all of them come at one moment, before any has its file.
+#[tokio::test]
+async fn l53_a_rush_of_streams_leaves_files_to_others() {
+    const STREAMS: usize = 300;
+    let upstream = upstream().await;
+    let dir = tempfile::tempdir().unwrap();
+    let running = with_files(dir.path(), &toml(&upstream), FILES).await;
+    let client = Client::h2(running.addr).await;
+    let mut rush = tokio::task::JoinSet::new();
+    for _ in 0..STREAMS {
+        rush.spawn(client.beside(post("/chat/open", "{}")));
+    }
+    let answers = within("all answers", rush.join_all()).await;
+    let statuses: Vec<u16> = answers.iter().map(|answer| answer.as_ref().unwrap().status.as_u16()).collect();
+    let of = |status: u16| statuses.iter().filter(|got| **got == status).count();
+    assert_eq!(of(200) + of(503), STREAMS, "{statuses:?}");
+    assert!(of(200) > 10 && of(503) > STREAMS - FILES, "{statuses:?}");
+    assert_eq!(healthy(&running, Duration::from_secs(5)).await, Some(()), "operators");
+    assert!(running.logged("accept failed", 0).await.is_empty(), "files were not exhausted");
+}
+
+/// The usual 1,024 are where programs begin, and not what they may have.
+#[tokio::test]
+async fn l53_all_files_that_there_may_be_are_used_and_too_few_are_told() {
+    let upstream = upstream().await;
+    let dir = tempfile::tempdir().unwrap();
+    let toml = toml(&upstream).replace("[[routes]]", "[limits]\nstreams = 600\n[[routes]]");
+    std::fs::write(dir.path().join("citetap.toml"), toml).unwrap();
+    let serve = citetap(dir.path(), &["serve", "--listen", "127.0.0.1:0"]);
+    let check = citetap(dir.path(), &["check"]);
+    let told = "limits.streams = 600 needs about 1200 open files, and there may be 1199: raise ulimit -Hn, or lower it; \
+                beyond that new requests get 503\n";
+    let warned = "limits.streams needs more open files (ulimit -Hn)";
+    for (hard, lacks) in [(1200, false), (1199, true)] {
+        let limits = format!("ulimit -S -n 64; ulimit -H -n {hard}");
+        let running = Running::start(confined(&serve, &limits)).await;
+        assert_eq!(running.files(), (hard, hard), "soft and hard");
+        let log = running.log();
+        let warning = log.iter().find(|line| line["message"] == warned);
+        assert_eq!(
+            warning.map(|line| [&line["needed"], &line["there"]].map(|n| n.as_u64())),
+            lacks.then_some([Some(1200), Some(1199)])
+        );
+        let checked = crate::process::run(confined(&check, &limits), "");
+        assert_eq!((checked.code, checked.err.contains(told)), (0, lacks), "{}", checked.err);
+        assert!(checked.err.ends_with("the configuration is valid\n"));
+    }
+}
+
 /// Whatever took the files, as the process cannot foresee it: here its limit is lowered while it runs.
 #[tokio::test]
 async fn l54_accept_without_files_is_tried_again() {

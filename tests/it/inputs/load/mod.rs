@@ -2,4 +2,6 @@
 
 mod clients;
 mod crowds;
+mod overload;
 mod process;
+mod slow;

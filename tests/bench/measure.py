@@ -1,0 +1,143 @@
+"""The measurements. Each gives one round's values of one target: {figure: value}."""
+
+import json
+import os
+import subprocess
+import time
+
+from targets import Broken, cpu_s
+
+MS, S = 1_000_000, 1_000_000_000
+# The load may take so long beyond its window.
+PATIENCE = 45
+
+
+class Meter:
+    def __init__(self, tool, upstream):
+        self.tool, self.upstream = tool, upstream
+        # Share of the machine that processes of others took, one per measurement.
+        self.others = []
+
+    def load(self, target, mode, streams, begin_s=0.0, seconds=0.0, sample=None, **options):
+        """Runs the load; CPU time of the target, and what `sample` sees, within its window."""
+        start = time.monotonic_ns() + int(begin_s * S)
+        end = start + int(seconds * S)
+        command = [self.tool, "load", "--mode", mode, "--target", f"127.0.0.1:{target.port}", "--streams", str(streams)]
+        if seconds:
+            command += ["--from-ns", str(start), "--to-ns", str(end)]
+        for name, value in options.items():
+            command += ["--" + name.replace("_", "-"), str(value)]
+        load = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        try:
+            until(start)
+            before, busy = self.cpu(target, load), machine()
+            until(end, sample)
+            cpu, busy = self.cpu(target, load) - before, machine() - busy
+            out, _ = load.communicate(timeout=PATIENCE)
+        finally:
+            if load.poll() is None:
+                load.kill()
+                load.wait()
+        if load.returncode:
+            raise Broken(f"{target.name}: the load failed")
+        told = json.loads(out)
+        told["cpu_s"] = cpu[0]
+        if seconds:
+            self.others.append(max(0.0, busy - sum(cpu)) / seconds / os.cpu_count())
+        self.check(target, told)
+        return told
+
+    def quiet(self, share, seconds):
+        """Waits until other processes take less than that share of the machine, for so long at most."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            before = machine()
+            time.sleep(0.5)
+            if (machine() - before) / 0.5 / os.cpu_count() < share:
+                break
+
+    def cpu(self, target, load):
+        """CPU time of the target, and of the two ends."""
+        return Times(target.process.cpu_s() if target.process else 0.0, self.upstream.cpu_s() + cpu_s(load.pid))
+
+    def check(self, target, told):
+        """Missing events and missing citations are failures, whatever the speed."""
+        if told["failed"] or told["finished"] != told["started"]:
+            raise Broken(f"{target.name}: {told['failed']} of {told['started']} streams failed: {told['error']}")
+        expected = told["finished"] if target.cites else 0
+        if told["cited"] != expected:
+            raise Broken(f"{target.name}: {told['cited']} streams with citations, not {expected}")
+
+    def hold(self, target, streams, seconds, ramp_s, **options):
+        """Streams that are all open during the window; once more, and slower, if they were not."""
+        for longer in (1, 2, 4):
+            told = self.load(target, "hold", streams, ramp_s * longer + 0.4, seconds,
+                             ramp_ms=int(ramp_s * longer * 1000), **options)
+            if told["open"] == streams or not ramp_s:
+                return told
+        raise Broken(f"{target.name}: only {told['open']} of {streams} streams were open when the window began")
+
+    def paced(self, target, streams, seconds):
+        told = self.hold(target, streams, seconds, max(0.5, streams / 1000), every_us=50_000, lags="true")
+        lag = told["lag_us"]
+        return {"paced_cpu": per(target, told, "window_events"),
+                "lag_p50": lag["p50"], "lag_p99": lag["p99"], "lag_p999": lag["p999"]}
+
+    def ttfb(self, target, count=150):
+        return {"ttfb": self.load(target, "ttfb", count)["first_us"]["p50"]}
+
+    def memory(self, target, streams):
+        """In a fresh process, after a few answers: what its code and its start need is not counted."""
+        target.start()
+        self.load(target, "ttfb", 6)
+        idle = target.process.memory_kib("VmRSS")
+        peak = []
+
+        def sample():
+            peak.append(target.process.memory_kib("VmHWM"))
+            return 0.2
+        self.hold(target, streams, 1.5, max(0.5, streams / 1200), every_us=500_000, sample=sample)
+        target.stop()
+        return {f"memory_{streams}": (max(peak) - idle) / streams, "memory_idle": idle / 1024}
+
+    def firehose(self, target, seconds, kind):
+        told = self.hold(target, 8, seconds, 0, batch=32768 if kind == "batched" else 0)
+        return {f"{kind}_rate": told["window_events"] / seconds / 1000,
+                f"{kind}_cpu": per(target, told, "window_events")}
+
+    def finishes(self, target, seconds, clients=128):
+        told = self.load(target, "finishes", clients, 0.4, seconds)
+        return {"finishes": told["window_finishes"] / seconds,
+                "stored": 100 * told["window_stored"] / max(told["window_finishes"], 1),
+                "finish_cpu": per(target, told, "window_finishes")}
+
+
+class Times(tuple):
+    def __new__(cls, *times):
+        return super().__new__(cls, times)
+
+    def __sub__(self, other):
+        return Times(*(now - then for now, then in zip(self, other)))
+
+
+def per(target, told, what):
+    """CPU time in microseconds for one of them; nothing where there is no process."""
+    if not target.process:
+        return None
+    if not told[what]:
+        raise Broken(f"{target.name}: nothing came within the window")
+    return told["cpu_s"] * 1e6 / told[what]
+
+
+def until(when_ns, sample=None):
+    while (left := (when_ns - time.monotonic_ns()) / S) > 0:
+        time.sleep(min(left, sample() if sample else left))
+    if sample:
+        sample()
+
+
+def machine():
+    """Seconds that the machine was busy so far, all cores together."""
+    with open("/proc/stat") as stat:
+        ticks = [int(value) for value in stat.readline().split()[1:9]]
+    return (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")

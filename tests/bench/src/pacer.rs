@@ -1,0 +1,133 @@
+//! Sends each paced stream's events at their times, from a thread of its own. The runtime's timers would tick once
+//! a millisecond and let twenty streams go at once; here they go one by one, as unrelated upstreams would.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::{self, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::clock::now_ns;
+use crate::dialect::{Dialect, Values};
+use crate::upstream::{chunk, finish};
+
+/// A stream in the pacer's hands.
+pub struct Paced {
+    socket: TcpStream,
+    dialect: Arc<Dialect>,
+    values: Values,
+    every_ns: u64,
+    end_ns: u64,
+    /// What the socket did not take yet.
+    unsent: Vec<u8>,
+    ended: bool,
+    back: Option<oneshot::Sender<TcpStream>>,
+}
+
+impl Paced {
+    pub fn new(socket: TcpStream, dialect: Arc<Dialect>, values: Values, every_ns: u64, end_ns: u64) -> Self {
+        Self { socket, dialect, values, every_ns, end_ns, unsent: Vec::new(), ended: false, back: None }
+    }
+
+    /// Sends what is due. True: there is more to come.
+    fn step(&mut self, now: u64) -> io::Result<bool> {
+        if self.unsent.is_empty() && !self.ended {
+            self.values.at_ns = now_ns();
+            if now >= self.end_ns {
+                finish(&mut self.unsent, &self.dialect, self.values);
+                self.ended = true;
+            } else {
+                let frame = &self.dialect.deltas[self.values.number as usize % self.dialect.deltas.len()];
+                self.values.number += 1;
+                chunk(&mut self.unsent, frame, self.values);
+            }
+        }
+        match self.socket.write(&self.unsent) {
+            Ok(written) => drop(self.unsent.drain(..written)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+        Ok(!(self.ended && self.unsent.is_empty()))
+    }
+}
+
+/// Streams that may wait to be taken up; more are more than one machine holds.
+const WAITING: usize = 16384;
+
+pub struct Pacer(SyncSender<Paced>);
+
+impl Pacer {
+    pub fn start() -> Self {
+        let (to, from) = mpsc::sync_channel(WAITING);
+        thread::spawn(move || pace(&from));
+        Self(to)
+    }
+
+    /// The socket again when the stream has ended; `None` if the peer went.
+    pub async fn send(&self, mut paced: Paced) -> Option<TcpStream> {
+        let (to, from) = oneshot::channel();
+        paced.back = Some(to);
+        self.0.try_send(paced).ok()?;
+        from.await.ok()
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a thread of its own, with no runtime to hold up")]
+fn pace(incoming: &Receiver<Paced>) {
+    // Streams stay in their places; the heap has (when, where).
+    let mut streams: Vec<Option<Paced>> = Vec::new();
+    let mut free: Vec<usize> = Vec::new();
+    let mut due: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
+    let mut count: u64 = 0;
+    loop {
+        let idle = due.is_empty();
+        loop {
+            let paced = if idle && due.is_empty() {
+                match incoming.recv_timeout(Duration::from_secs(1)) {
+                    Ok(paced) => paced,
+                    Err(RecvTimeoutError::Timeout) => continue,
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
+            } else {
+                match incoming.try_recv() {
+                    Ok(paced) => paced,
+                    Err(_) => break,
+                }
+            };
+            // Multiples of the golden ratio spread the phases evenly, however many there come to be.
+            count += 1;
+            let phase = ((count.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) * paced.every_ns) >> 32;
+            let at = free.pop().unwrap_or(streams.len());
+            due.push(Reverse((now_ns() + phase, at)));
+            if at == streams.len() { streams.push(Some(paced)) } else { streams[at] = Some(paced) }
+        }
+        while let Some(&Reverse((when, at))) = due.peek() {
+            let now = now_ns();
+            if when > now {
+                // Short enough that a new stream does not wait for the next of the old ones.
+                thread::sleep(Duration::from_nanos((when - now).min(1_000_000)));
+                break;
+            }
+            due.pop();
+            let Some(paced) = &mut streams[at] else { continue };
+            match paced.step(now) {
+                Ok(true) => due.push(Reverse((when + paced.every_ns, at))),
+                Ok(false) => {
+                    if let Some(Paced { socket, back: Some(back), .. }) = streams[at].take() {
+                        back.send(socket).ok();
+                    }
+                    free.push(at);
+                }
+                Err(_) => {
+                    streams[at] = None;
+                    free.push(at);
+                }
+            }
+        }
+    }
+}

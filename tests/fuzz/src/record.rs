@@ -1,0 +1,105 @@
+//! What holds for every record, whoever's stream it was made of.
+
+use std::collections::HashSet;
+
+use citetap::{
+    citation::{
+        Record, bundle,
+        ledger::{MAX_CITATIONS, MAX_QUERIES, MAX_ROUNDS, MAX_SNIPPET, MAX_SNIPPETS, MAX_TITLE},
+        record::{Origin, Status, is_plain_id},
+        text,
+        url::{MAX_URL, link},
+    },
+    config::default_rules,
+};
+use serde_json::Value;
+
+use crate::stream::Said;
+
+pub fn check(record: &Record) {
+    assert!(is_plain_id(&record.message_id), "{:?}", record.message_id);
+    assert!(record.citations.len() <= MAX_CITATIONS + 20);
+    assert!(record.queries.len() <= MAX_QUERIES && record.rounds.len() <= MAX_ROUNDS + 2);
+    record.queries.iter().chain(&record.summary).for_each(|line| one_line(line, MAX_TITLE));
+    record.model.iter().chain(&record.conversation_id).for_each(|line| one_line(line, 256));
+    let mut numbers = HashSet::new();
+    for citation in &record.citations {
+        for number in citation.aliases.iter().chain([&citation.number]) {
+            assert!(numbers.insert(*number), "{number} twice");
+        }
+        for url in citation.url.iter().chain(&citation.icon_url) {
+            let read = link(url, None).unwrap_or_else(|| panic!("{url:?} is no link"));
+            assert!(read.url == *url && url.len() <= MAX_URL);
+        }
+        assert_eq!(
+            citation.hostname,
+            citation.url.as_deref().and_then(|url| link(url, None)).map(|link| link.hostname)
+        );
+        citation.title.iter().chain(&citation.site_name).for_each(|line| one_line(line, MAX_TITLE));
+        assert!(citation.snippets.len() <= MAX_SNIPPETS);
+        for excerpt in citation.content.iter().chain(&citation.snippets) {
+            assert!(excerpt.len() <= MAX_SNIPPET);
+            assert!(excerpt.chars().all(|c| c == '\n' || !c.is_control()) && !excerpt.chars().any(text::is_bidi));
+        }
+        assert!(citation.snippets.is_empty() || citation.snippets.first() == citation.content.as_ref());
+        assert!(citation.source_id.len() == 32 && citation.source_id.bytes().all(|b| b.is_ascii_hexdigit()));
+        let scores = citation.scores.expect("scores");
+        for score in [scores.relevance, scores.freshness, scores.authority, scores.overall] {
+            assert!((0.0..=1.0).contains(&score), "{scores:?}");
+        }
+        assert!(citation.origin == Origin::Upstream || !citation.cited);
+    }
+    let stats = &record.stats;
+    assert!(stats.dangling_markers.iter().all(|number| !numbers.contains(number)), "it does not dangle");
+    let parts = [stats.kept_after_filter, stats.filtered_count, stats.failed_count, stats.dedup_count];
+    assert_eq!(stats.total_returned, parts.iter().sum::<u32>());
+    let with = |status: Status| record.citations.iter().filter(|citation| citation.status == status).count();
+    assert_eq!(
+        (stats.kept_after_filter as usize, stats.filtered_count as usize),
+        (with(Status::Ok), with(Status::Filtered))
+    );
+    assert_eq!(stats.cited_count as usize, record.citations.iter().filter(|citation| citation.cited).count());
+    assert_eq!(record.rounds.iter().map(|round| round.failed_count).sum::<u32>(), stats.failed_count);
+    assert_eq!(record.rounds.iter().map(|round| round.dedup_count).sum::<u32>(), stats.dedup_count);
+
+    let json = serde_json::to_string(record).unwrap();
+    assert!(!json.contains('\n'));
+    assert_eq!(&serde_json::from_str::<Record>(&json).unwrap(), record, "the same after a way through JSON");
+    no_nul(&serde_json::from_str(&json).unwrap());
+    let bundles = bundle::bundles(record, &default_rules());
+    assert_eq!(bundles.iter().map(|bundle| bundle.stats.total_returned).sum::<u32>(), stats.total_returned);
+}
+
+/// What the answer's text says of it.
+pub fn check_said(record: &Record, said: &Said) {
+    let named: HashSet<u32> = said.named.iter().copied().collect();
+    let anywhere: HashSet<u32> = said.named_late.iter().chain(&said.named).copied().collect();
+    for number in &record.stats.dangling_markers {
+        assert!(anywhere.contains(number), "no marker names {number}");
+    }
+    for citation in &record.citations {
+        let marked = |by: &HashSet<u32>| citation.aliases.iter().chain([&citation.number]).any(|n| by.contains(n));
+        assert!(!marked(&named) || citation.cited || said.goes_on, "a marker names {}", citation.number);
+        assert!(marked(&anywhere) || !citation.cited || said.cites, "nothing names {}", citation.number);
+    }
+    let upstream = record.citations.iter().filter(|citation| citation.origin == Origin::Upstream).count();
+    assert!(upstream <= said.references);
+}
+
+fn one_line(line: &str, cap: usize) {
+    assert!(line.len() <= cap, "{} bytes", line.len());
+    assert!(!line.chars().any(|c| c.is_control() || text::is_bidi(c)), "{line:?}");
+}
+
+/// PostgreSQL takes none.
+fn no_nul(value: &Value) {
+    match value {
+        Value::String(text) => assert!(!text.contains('\0'), "{text:?}"),
+        Value::Array(items) => items.iter().for_each(no_nul),
+        Value::Object(pairs) => pairs.iter().for_each(|(key, value)| {
+            assert!(!key.contains('\0'));
+            no_nul(value);
+        }),
+        _ => {}
+    }
+}

@@ -1,0 +1,194 @@
+//! The upstream's bytes and our event: identity, once before the finish, the same in every chunking.
+
+use std::sync::{Arc, LazyLock};
+
+use bytes::Bytes;
+use citetap::{
+    citation::{Record, supplement::Supply},
+    marker::Style,
+    pipeline::{
+        Budget, End, Inject, Settings, Supplement,
+        whole::{self, Passed},
+    },
+    profile::{Manner, native::MAX_LINE},
+    provider::Kind,
+    sse::Event,
+};
+use serde_json::Value;
+
+use crate::{
+    input::{choose, chunks, split},
+    record,
+    stream::{FRAME_CAP, NONCE, Said, context, one, pieces, settings},
+};
+
+const KINDS: &[Kind] = &[Kind::Doubao, Kind::Tencent, Kind::OpenAi, Kind::Auto];
+const INJECTS: &[Inject] = &[Inject::Final, Inject::Live, Inject::Off];
+const ENDS: &[End] = &[End::Clean, End::Cut, End::Shutdown];
+/// The upstream's bytes as they are in one of two cases.
+const STYLES: &[Style] =
+    &[Style::Keep, Style::Keep, Style::Keep, Style::Keep, Style::Link, Style::Sup, Style::Footnote, Style::Strip];
+const CAPS: &[usize] = &[FRAME_CAP, FRAME_CAP, 256, 32];
+const SUPPLEMENTS: &[Supplement] = &[Supplement::Off, Supplement::Off, Supplement::WhenEmpty, Supplement::Always];
+
+/// What a search of our own gives: a page of its own and one that streams name too.
+static FOUND: LazyLock<Arc<Record>> = LazyLock::new(|| {
+    let json = r#"{"query":"asked in private","results":[
+        {"title":"S","url":"https://s.example.com/","content":"c","score":0.9},
+        {"title":"A","url":"https://a.example.com/","content":"c","score":0.8},{}]}"#;
+    Arc::new(*whole::document(context(Kind::Tavily), Bytes::from(json)).unwrap())
+});
+
+struct Case {
+    kind: Kind,
+    inject: Inject,
+    end: End,
+    style: Style,
+    frame_cap: usize,
+    emit_empty: bool,
+    supplement: Supplement,
+    supply: Supply,
+}
+
+impl Case {
+    fn of(head: [u8; 4]) -> Self {
+        let [a, b, c, _] = head;
+        let supplies = [Supply::None, Supply::Pending, Supply::Failed, Supply::Found(Arc::clone(&FOUND))];
+        Self {
+            kind: choose(KINDS, a),
+            inject: choose(INJECTS, a >> 2),
+            end: choose(ENDS, a >> 5),
+            style: choose(STYLES, b),
+            frame_cap: choose(CAPS, b >> 3),
+            emit_empty: b >> 7 == 1,
+            supplement: choose(SUPPLEMENTS, c),
+            supply: supplies[usize::from(c >> 2) % supplies.len()].clone(),
+        }
+    }
+
+    fn pass(&self, chunks: impl IntoIterator<Item = Bytes>) -> Passed {
+        let budget = Budget::new(256 << 20);
+        let manner = Manner { markers: self.style, ..Manner::default() };
+        let settings = Settings {
+            emit_empty: self.emit_empty,
+            supplement: self.supplement,
+            frame_cap: self.frame_cap,
+            ..settings(self.inject, manner, &budget)
+        };
+        let passed = whole::pass_with(context(self.kind), settings, chunks, self.end, true, &self.supply);
+        assert_eq!(budget.used(), 0, "what was held is given back");
+        assert!(!passed.tally.panicked, "the tap panicked");
+        passed
+    }
+}
+
+pub fn run(data: &[u8]) {
+    let Some((head, stream)) = split(data) else { return };
+    let case = Case::of(head);
+    let whole = case.pass(one(stream));
+    for seed in [head[3], 0] {
+        let other = case.pass(chunks(stream, seed));
+        assert_eq!(Lossy(&other.out()), Lossy(&whole.out()), "cut otherwise");
+        assert_eq!(other.record, whole.record);
+    }
+    identity(&case, stream, &whole);
+    let said = Said::read(case.kind, stream, case.end == End::Clean, case.frame_cap);
+    once(&case, &whole, &said);
+    if let Some(kept) = &whole.record {
+        record::check(kept);
+        // Caps and searches of our own change what the record rests on.
+        if case.frame_cap == FRAME_CAP {
+            record::check_said(kept, &said);
+        }
+        assert!(!serde_json::to_string(kept).unwrap().contains("asked in private"), "no record holds the query");
+    }
+}
+
+fn identity(case: &Case, stream: &[u8], passed: &Passed) {
+    let relayed = passed.relayed();
+    if case.style != Style::Keep {
+        return same_frames(stream, &relayed, case.end);
+    }
+    if case.end == End::Shutdown {
+        // What is left of the last frame is not sent.
+        assert!(stream.starts_with(&relayed));
+        assert!(pieces(stream).last().is_none_or(|last| stream.len() - relayed.len() <= last.len()));
+    } else {
+        assert_eq!(Lossy(&relayed), Lossy(stream));
+    }
+    if case.inject == Inject::Off {
+        assert!(passed.ours().is_empty());
+    }
+}
+
+/// Where markers are rewritten, strings of JSON change, and nothing else.
+fn same_frames(stream: &[u8], relayed: &[u8], end: End) {
+    let (before, after) = (pieces(stream), pieces(relayed));
+    let cut_short = end == End::Shutdown && after.len() + 1 == before.len();
+    assert!(after.len() == before.len() || cut_short, "{:?} became {:?}", Lossy(stream), Lossy(relayed));
+    for (before, after) in before.iter().zip(after).filter(|(before, after)| before != &after) {
+        let (old, new) = (Event::read(before), Event::read(after));
+        assert_eq!((&old.name, &old.id, old.retry), (&new.name, &new.id, new.retry));
+        let read = |event: &Event<'_>| serde_json::from_str::<Value>(event.data.as_deref().unwrap()).unwrap();
+        assert_eq!(shape(&read(&old)), shape(&read(&new)));
+    }
+}
+
+fn shape(value: &Value) -> Value {
+    match value {
+        Value::String(_) => Value::String(String::new()),
+        Value::Array(items) => items.iter().map(shape).collect(),
+        Value::Object(pairs) => pairs.iter().map(|(key, value)| (key.clone(), shape(value))).collect(),
+        other => other.clone(),
+    }
+}
+
+fn once(case: &Case, passed: &Passed, said: &Said) {
+    let ours: Vec<Record> = passed.ours().into_iter().map(|frame| record_in(frame)).collect();
+    for (at, record) in ours.iter().enumerate() {
+        assert_eq!((record.nonce.as_str(), record.version), (NONCE, 1));
+        let last = at + 1 == ours.len();
+        // A live one is not stored. A last one is, and follows every live one unless there is no boundary for it.
+        assert!(last || (!record.stored && !record.complete));
+        assert!(!record.citations.is_empty() || case.emit_empty || (last && ours.len() > 1));
+    }
+    let finals = ours.iter().filter(|record| record.stored).count();
+    assert_eq!(finals, usize::from(passed.tally.injected));
+
+    // Each stands between frames: the frames of the output are the input's and ours.
+    let out = passed.out();
+    let whole = |bytes: &[u8]| pieces(bytes).into_iter().filter(|piece| Event::read(piece).data.is_some()).count();
+    assert_eq!(whole(&out), whole(&passed.relayed()) + ours.len());
+
+    let Some(place) = passed.pieces.iter().rposition(|(ours, _)| *ours) else { return };
+    let before: usize = passed.pieces[..place].iter().filter(|(ours, _)| !ours).map(|(_, piece)| piece.len()).sum();
+    if case.style == Style::Keep
+        && let Some(ended) = said.ended_at
+    {
+        assert!(before <= ended, "ours came after the finish: {before} of {ended}");
+        assert!(finals == 0 || before == ended, "right before the finish: {before} of {ended}");
+    }
+}
+
+/// The record in a frame of ours, whatever its envelope.
+fn record_in(frame: &[u8]) -> Record {
+    let event = Event::read(frame);
+    assert_eq!((&*event.name, &event.id, event.retry), ("citations", &None, None));
+    let data = event.data.unwrap();
+    assert!(data.len() < MAX_LINE, "a line of {} bytes", data.len());
+    assert!(!data.contains(['\n', '\r']));
+    let json: Value = serde_json::from_str(&data).unwrap();
+    assert!(json.get("error").is_none() && json.get("event").is_none());
+    let record = json.get("citetap").or_else(|| json.get("citations").filter(|record| record.is_object()));
+    serde_json::from_value(record.unwrap_or(&json).clone()).unwrap()
+}
+
+/// Bytes that a finding shows as text.
+#[derive(PartialEq)]
+struct Lossy<'a>(&'a [u8]);
+
+impl std::fmt::Debug for Lossy<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", String::from_utf8_lossy(self.0))
+    }
+}

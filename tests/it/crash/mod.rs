@@ -1,0 +1,204 @@
+//! `kill -9` in any instant: nothing that was delivered as stored is lost (P5).
+
+mod book;
+mod load;
+mod streams;
+
+use std::{
+    io::{IsTerminal as _, Write as _},
+    path::Path,
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use citetap::{citation::Record, replay::Upstream};
+
+use self::book::{Book, Tally, check_file};
+use crate::{
+    chance::Chance,
+    net::{route, split},
+    process::{Running, as_sent, citetap},
+};
+
+/// In the test command; `tests/crash` says another number.
+const CYCLES: usize = 20;
+/// Then a new file: what a start reads through stays small.
+const CYCLES_OF_A_FILE: usize = 40;
+/// The last ones of a file sweep it: everything older than this goes.
+const SWEEPS: usize = 3;
+const TTL: Duration = Duration::from_secs(4);
+/// What is told in those is compared while it is younger than this; its stream began before it was told.
+const YOUNG: Duration = Duration::from_secs(2);
+
+pub async fn demo(dir: &Path, speed: &str) -> Running {
+    let args = ["demo", "--listen", "127.0.0.1:0", "--store", "crash.db", "--fresh-ids", "--speed", speed];
+    Running::start(citetap(dir, &args)).await
+}
+
+pub async fn kept(demo: &Running, id: &str) -> Record {
+    let answer = demo.get(&format!("/citations/{id}")).await;
+    assert_eq!(answer.status, 200, "{id} was delivered as stored");
+    serde_json::from_value(answer.json().await).unwrap()
+}
+
+#[tokio::test]
+async fn a_record_that_was_seen_as_stored_survives() {
+    let dir = tempfile::tempdir().unwrap();
+    let demo_1 = demo(dir.path(), "100").await;
+    let mut answer = demo_1.post("/doubao/chat").await;
+    let seen = answer.until("event: SSE_REPLY_END").await;
+    let (_, ours) = split(seen.as_bytes());
+    assert!(ours[0].stored);
+    let before = kept(&demo_1, &ours[0].message_id).await;
+    demo_1.kill();
+
+    let demo_2 = demo(dir.path(), "100").await;
+    let after = kept(&demo_2, &ours[0].message_id).await;
+    assert_eq!(after, before);
+    assert_eq!(as_sent(after), as_sent(ours[0].clone()));
+}
+
+/// Where a process is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Moment {
+    /// Before or soon after it listens: the file is made, read through, brought up to date.
+    Start,
+    Load,
+    /// The streams' ends and the last commits come close together.
+    Drain,
+}
+
+struct Loop {
+    upstream: Upstream,
+    chance: Chance,
+    tally: Tally,
+    dir: tempfile::TempDir,
+    book: Book,
+    /// How long a start takes here.
+    start: Duration,
+}
+
+impl Loop {
+    async fn new(seed: u64) -> Self {
+        let mut chance = Chance::new(seed);
+        let upstream = Upstream::bind(streams::scripts(&mut chance)).await.unwrap();
+        let (tally, book, start) = (Tally::default(), Book::default(), Duration::from_millis(100));
+        Self { upstream, chance, tally, dir: tempfile::tempdir().unwrap(), book, start }
+    }
+
+    fn toml(&self, ttl: Duration) -> String {
+        let mut toml = format!(
+            "store = \"sqlite:crash.db\"\n[records]\nttl = \"{}s\"\nsweep = \"1s\"\n[timeouts]\ndrain = \"300ms\"\n",
+            ttl.as_secs()
+        );
+        for dialect in streams::DIALECTS {
+            let provider = if dialect == "samantha" { "doubao" } else { dialect };
+            toml += &route(dialect, &format!("{}/{dialect}", self.upstream.url()));
+            toml += &format!("provider = \"{provider}\"\n");
+        }
+        toml
+    }
+
+    /// One process, from its start to its end by SIGKILL.
+    async fn cycle(&mut self, ttl: Duration, age: Duration) {
+        self.tally.cycles += 1;
+        let moment = match self.chance.within(0..10) {
+            0 => Moment::Start,
+            1 => Moment::Drain,
+            _ => Moment::Load,
+        };
+        if moment == Moment::Start {
+            self.tally.starts += 1;
+            return self.killed_at_its_start(ttl).await;
+        }
+        let running = self.started(ttl).await;
+        self.book.check_new(&running, age, &mut self.tally).await;
+        let (heard, clients) = load::start(running.addr, &mut self.chance);
+        tokio::time::sleep(self.chance.millis(0..700)).await;
+        if moment == Moment::Drain {
+            self.tally.drains += 1;
+            running.signal("TERM");
+            tokio::time::sleep(self.chance.millis(0..500)).await;
+        }
+        let said = running.err().into_iter().chain(running.out());
+        let panics: Vec<String> = said.filter(|line| line.contains("panicked")).collect();
+        assert_eq!(panics, [""; 0]);
+        running.kill();
+        clients.join_all().await;
+        self.book.enter(&heard, &mut self.tally);
+    }
+
+    async fn started(&mut self, ttl: Duration) -> Running {
+        let began = Instant::now();
+        let running = Running::serve(self.dir.path(), &self.toml(ttl)).await;
+        self.start = began.elapsed();
+        running
+    }
+
+    async fn killed_at_its_start(&mut self, ttl: Duration) {
+        std::fs::write(self.dir.path().join("citetap.toml"), self.toml(ttl)).unwrap();
+        let mut command = citetap(self.dir.path(), &["serve", "--listen", "127.0.0.1:0"]);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        tokio::time::sleep(self.chance.millis(0..self.start.as_millis() as usize + 50)).await;
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// So many kills on a new file, then its whole content.
+    async fn file(&mut self, cycles: usize, told: &impl Fn(&Tally)) {
+        const MONTH: Duration = Duration::from_secs(30 * 86400);
+        self.dir = tempfile::tempdir().unwrap();
+        self.book = Book::default();
+        let sweeps = SWEEPS.min(cycles / 2);
+        for _ in sweeps..cycles {
+            self.cycle(MONTH, MONTH).await;
+            told(&self.tally);
+        }
+        let running = self.started(MONTH).await;
+        self.book.check_all(&running, &mut self.tally).await;
+        self.book.check_list(&running, &mut self.tally).await;
+        running.kill();
+        for _ in 0..sweeps {
+            self.cycle(TTL, YOUNG).await;
+            told(&self.tally);
+        }
+        check_file(&self.dir.path().join("crash.db"), &mut self.tally).await;
+        let running = self.started(MONTH).await;
+        self.book.check_new(&running, YOUNG, &mut self.tally).await;
+        self.book.check_list(&running, &mut self.tally).await;
+    }
+}
+
+/// `tests/crash` runs this with a number of its own, and shows how it goes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_at_random_instants_under_load() {
+    let asked: Option<usize> = std::env::var("CRASH_CYCLES").ok().map(|cycles| cycles.parse().unwrap());
+    let (cycles, seed) = (asked.unwrap_or(CYCLES), Chance::seed("CRASH_SEED"));
+    let began = Instant::now();
+    let terminal = std::io::stderr().is_terminal();
+    let say = |line: &str| writeln!(std::io::stderr(), "{line}").unwrap();
+    if asked.is_some() {
+        say(&format!("{cycles} kills, seed {seed}"));
+    }
+    let told = |tally: &Tally| {
+        let Tally { cycles: done, streams, told, missing, torn, foreign, .. } = tally;
+        let line = format!(
+            "{done}/{cycles} kills  {streams} streams  {told} stored  {missing} missing  {torn} torn  {foreign} foreign"
+        );
+        if asked.is_some() && terminal {
+            write!(std::io::stderr(), "\r\x1b[K{line}").unwrap();
+        } else if asked.is_some() && done.is_multiple_of(50) {
+            say(&line);
+        }
+    };
+    let mut this = Loop::new(seed).await;
+    while this.tally.cycles < cycles && this.tally.is_clean() {
+        this.file(CYCLES_OF_A_FILE.min(cycles - this.tally.cycles), &told).await;
+    }
+    let line = format!("{} in {} s, seed {seed}", this.tally.line(), began.elapsed().as_secs());
+    if asked.is_some() {
+        say(&format!("{}{line}", if terminal { "\r\x1b[K" } else { "" }));
+    }
+    assert!(this.tally.is_clean(), "{line}\n{}", this.tally.faults.join("\n"));
+    assert!(this.tally.told > cycles * 5, "too few to say anything: {line}");
+}

@@ -1,0 +1,84 @@
+//! Requests that break on their way: the upstream gets all of one, or sees that it was cut.
+
+use std::sync::Arc;
+
+use citetap::replay::{Script, Scripted, Upstream};
+
+use super::{
+    link::{self, Fault, Way},
+    matrix::{serve, unharmed},
+    table::{Link, REQUESTS, Sees},
+};
+use crate::{
+    net::{Client, LIMIT, post, route, tencent},
+    process::Running,
+};
+
+/// The link breaks behind this.
+const AFTER: &str = "今天";
+
+fn body() -> String {
+    format!("{{\"question\":\"{}{AFTER}{}\"}}", "前".repeat(100), "后".repeat(100))
+}
+
+async fn drive(citetap: &Running, upstream: &Upstream, link: &link::Link, (on, fault, sees): (Link, Fault, Sees)) {
+    let id = name(on, fault);
+    let addr = if on == Link::Client { link.addr } else { citetap.addr };
+    let asked = Client::h1(addr).await.try_send(post(&format!("/{id}"), body())).await;
+    assert!(link.struck().is_some(), "the link broke");
+    match (sees, asked) {
+        (Sees::All, Ok(answer)) => {
+            let whole = answer.whole().await;
+            assert_eq!(whole.error, None);
+            assert!(whole.split().0 == tencent::answer(&id).into_bytes(), "{}", whole.text());
+            assert!(upstream.requests()[0].body == body(), "every byte of it");
+        }
+        (Sees::Problem(status, kind), Ok(answer)) => drop(answer.is_problem(status, kind).await),
+        (Sees::Nothing, Err(_)) => {}
+        (_, asked) => panic!("it was {:?}", asked.map(|answer| answer.status)),
+    }
+    if sees != Sees::All {
+        // It may not have come to the upstream at all, or not beyond its head.
+        let cut = |upstream: &Upstream| upstream.requests().iter().all(|seen| seen.body_len < body().len() as u64);
+        assert!(upstream.until(LIMIT, cut).await, "{:?}", upstream.requests());
+        assert_eq!(citetap.get(&format!("/citations/{id}")).await.status, 404);
+    }
+    link.heal().await;
+    let next = Client::h1(addr).await.send(post(&format!("/{id}"), body())).await.whole().await;
+    assert_eq!(next.error, None);
+    assert!(next.split().0 == tencent::answer(&id).into_bytes(), "the next request: {}", next.text());
+}
+
+fn name(on: Link, fault: Fault) -> String {
+    let letters = |text: String| text.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap().to_lowercase();
+    format!("{}-{}", letters(format!("{on:?}")), letters(format!("{fault:?}")))
+}
+
+#[tokio::test]
+async fn a_request_that_breaks_on_its_way_is_whole_or_cut() {
+    let (mut routes, mut upstreams, mut links) = (String::new(), Vec::new(), Vec::new());
+    for (on, fault, _) in REQUESTS {
+        let id = name(on, fault);
+        let scripts = vec![Scripted::new("/", Script::sse(tencent::answer(&id)))];
+        let upstream = Upstream::bind(scripts).await.unwrap();
+        let broken = |to| link::Link::new(to, Way::Request, fault, AFTER.as_bytes());
+        let link = (on == Link::Upstream).then(|| broken(upstream.addr()));
+        let url = link.as_ref().map_or_else(|| upstream.url(), link::Link::url);
+        routes += &format!("{}provider = \"tencent\"\n", route(&id, &url));
+        upstreams.push(upstream);
+        links.push(link);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let citetap = Arc::new(serve(dir.path(), &routes).await);
+    let mut driving = Vec::new();
+    for ((cell, upstream), link) in REQUESTS.into_iter().zip(upstreams).zip(links) {
+        let citetap = Arc::clone(&citetap);
+        let link = link.unwrap_or_else(|| link::Link::new(citetap.addr, Way::Request, cell.1, AFTER.as_bytes()));
+        let drive = tokio::spawn(async move { drive(&citetap, &upstream, &link, cell).await });
+        driving.push((cell, drive));
+    }
+    for (cell, drive) in driving {
+        assert!(drive.await.is_ok(), "failed: {cell:?}");
+    }
+    unharmed(&citetap).await;
+}

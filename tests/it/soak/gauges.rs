@@ -1,0 +1,73 @@
+//! What the process holds, from outside: `/proc`, and its own gauges.
+
+use std::{fs, time::Duration};
+
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::{
+    net::{Client, request},
+    process::Running,
+};
+
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Gauges {
+    pub at: Duration,
+    pub rss: u64,
+    pub fds: usize,
+    pub threads: usize,
+    pub tasks: usize,
+    pub streams: usize,
+    /// Records that wait for the store, the first time or again.
+    pub waiting: usize,
+}
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+impl Gauges {
+    pub async fn read(running: &Running, at: Duration) -> Self {
+        let asked = Client::h1(running.addr).await.send(request(Method::GET, "/metrics", &[], "")).await;
+        let metrics = asked.whole().await.text();
+        let gauge = |name: &str| {
+            let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            line.unwrap_or_else(|| panic!("{name} in {metrics}")).parse::<f64>().unwrap() as usize
+        };
+        let proc = |file: &str| format!("/proc/{}/{file}", running.id());
+        let status = fs::read_to_string(proc("status")).unwrap();
+        let of = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.trim().trim_end_matches(" kB").parse::<u64>().unwrap()
+        };
+        Self {
+            at,
+            rss: of("VmRSS:") * 1024,
+            fds: fs::read_dir(proc("fd")).unwrap().count(),
+            threads: usize::try_from(of("Threads:")).unwrap(),
+            tasks: gauge("citetap_tasks"),
+            streams: gauge("citetap_streams_in_flight"),
+            waiting: gauge("citetap_store_queue_depth") + gauge("citetap_store_retry_depth"),
+        }
+    }
+
+    /// Nothing is left of the load.
+    pub const fn rests_as(&self, idle: &Self) -> bool {
+        self.fds <= idle.fds && self.tasks <= idle.tasks && self.streams == 0 && self.waiting == 0
+    }
+
+    pub fn json(&self) -> Value {
+        json!({"rssMiB": mib(self.rss), "fds": self.fds, "threads": self.threads, "tasks": self.tasks})
+    }
+}
+
+pub fn mib(bytes: u64) -> f64 {
+    (bytes as f64 / MIB * 10.0).round() / 10.0
+}
+
+/// The middle one of what was seen between two parts of the run.
+pub fn median_rss(seen: &[Gauges], from: f64, to: f64) -> u64 {
+    let end = seen.last().map_or(0.0, |last| last.at.as_secs_f64());
+    let part = |gauges: &&Gauges| (from * end..=to * end).contains(&gauges.at.as_secs_f64());
+    let mut rss: Vec<u64> = seen.iter().filter(part).map(|gauges| gauges.rss).collect();
+    rss.sort_unstable();
+    rss[rss.len() / 2]
+}

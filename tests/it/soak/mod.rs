@@ -1,0 +1,242 @@
+//! Everything at once for a while: nothing grows, no byte changes, nothing panics.
+//!
+//! `tests/soak` runs this for minutes, the test command for seconds.
+
+mod chats;
+mod gauges;
+mod house;
+mod report;
+mod visitors;
+
+use std::{
+    fs,
+    io::{IsTerminal as _, Write as _},
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use citetap::replay::{Script, Scripted, Upstream};
+use futures_util::future::join_all;
+use http::Method;
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use self::{
+    chats::Chats,
+    gauges::{Gauges, median_rss, mib},
+    house::House,
+    report::Report,
+    visitors::Visitors,
+};
+use crate::{
+    api::tenants::ALPHA,
+    chance::Chance,
+    golden::captures,
+    net::{Client, LIMIT, request, tencent},
+    process::{Running, citetap},
+};
+
+/// In the test command.
+const SECONDS: u64 = 15;
+/// Chats at one time: connections of one stream, and of several.
+const H1: usize = 16;
+const H2: (usize, usize) = (3, 6);
+const API: usize = 3;
+const WRONG: usize = 3;
+
+/// Between the second quarter of the run and the last. What is kept is bounded (records go after 5 s), so what
+/// grows for good shows; by less than this the allocator, SQLite's page caches (2 MiB a connection) and the mix of that
+/// moment move by themselves. In ten minutes it is a leak of about half a KiB a stream.
+const GROWTH: u64 = 12 << 20;
+/// Threads beyond those of an idle process: blocking ones, which end by themselves.
+const THREADS: usize = 16;
+
+struct Soak {
+    running: Arc<Running>,
+    upstream: Upstream,
+    warm: Option<Upstream>,
+    house: House,
+    dir: tempfile::TempDir,
+    report: Arc<Report>,
+    chance: Chance,
+}
+
+impl Soak {
+    async fn new(seed: u64) -> Self {
+        let mut chance = Chance::new(seed);
+        let mut house = House::new(&mut chance);
+        let upstream = Upstream::bind(std::mem::take(&mut house.scripts)).await.unwrap();
+        let warm = Upstream::bind(vec![Scripted::new("/", Script::sse(tencent::answer("warm")))]).await.unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("citetap.toml"), house::toml(&upstream.url(), &warm.url())).unwrap();
+        let command = citetap(dir.path(), &["serve", "--listen", "127.0.0.1:0"]);
+        let running = Arc::new(Running::start_as_is(command).await);
+        Self { running, upstream, warm: Some(warm), house, dir, report: Arc::default(), chance }
+    }
+
+    /// What it holds when nothing is asked of it, once every connection to the store has been opened, and its pool of
+    /// connections to upstreams has been used.
+    async fn idle(&mut self) -> Gauges {
+        for path in ["/warm/x", "/stats", "/stats"] {
+            let ask = || request(Method::GET, path, ALPHA, "");
+            join_all((0..24).map(async |_| Client::h1(self.running.addr).await.send(ask()).await.whole().await)).await;
+        }
+        if let Some(warm) = self.warm.take() {
+            warm.shutdown().await;
+        }
+        let began = Instant::now();
+        let mut last = Gauges::read(&self.running, Duration::ZERO).await;
+        // Its connections are gone when two looks are the same.
+        while began.elapsed() < LIMIT {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            let now = Gauges::read(&self.running, Duration::ZERO).await;
+            if (now.fds, now.tasks, now.threads) == (last.fds, last.tasks, last.threads) {
+                return now;
+            }
+            last = now;
+        }
+        panic!("it never rests: {last:?}")
+    }
+
+    fn everybody(&mut self, until: Instant) -> JoinSet<()> {
+        let (addr, report) = (self.running.addr, Arc::clone(&self.report));
+        let items = Arc::new(std::mem::take(&mut self.house.items));
+        let chats = Arc::new(Chats { addr, items, report: Arc::clone(&report), until });
+        let bodies: Vec<Bytes> = captures().into_iter().map(|(_, path)| fs::read(path).unwrap().into()).collect();
+        let visitors = Arc::new(Visitors { addr, report, captures: Arc::new(bodies), until });
+        let (mut all, chance) = (JoinSet::new(), &mut self.chance);
+        for _ in 0..H1 {
+            all.spawn(Arc::clone(&chats).h1(chance.fork()));
+        }
+        for _ in 0..H2.0 {
+            all.spawn(Arc::clone(&chats).h2(chance.fork(), H2.1));
+        }
+        for _ in 0..API {
+            all.spawn(Arc::clone(&visitors).api(chance.fork()));
+        }
+        for _ in 0..WRONG {
+            all.spawn(Arc::clone(&visitors).wrong(chance.fork()));
+        }
+        all.spawn(Arc::clone(&visitors).health());
+        all.spawn(Arc::clone(&visitors).locks(self.dir.path().join("soak.db"), chance.fork()));
+        let (running, dir) = (Arc::clone(&self.running), self.dir.path().to_owned());
+        let chance = chance.fork();
+        all.spawn(async move { visitors.reloads(running, &dir, chance).await });
+        all
+    }
+
+    fn line(&self, now: &Gauges, seconds: u64) -> String {
+        let Report { streams, requests, altered, .. } = &*self.report;
+        format!(
+            "{}/{seconds} s  {} streams  {} requests  {} altered  {} MiB  {} fds  {} tasks  {} faults",
+            now.at.as_secs(),
+            streams.load(Relaxed),
+            requests.load(Relaxed),
+            altered.load(Relaxed),
+            mib(now.rss),
+            now.fds,
+            now.tasks,
+            self.report.faults().len(),
+        )
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_at_once_for_a_while() {
+    let asked: Option<u64> = std::env::var("SOAK_SECONDS").ok().map(|seconds| seconds.parse().unwrap());
+    let (seconds, seed) = (asked.unwrap_or(SECONDS), Chance::seed("SOAK_SEED"));
+    let terminal = std::io::stderr().is_terminal();
+    let say = |line: &str| {
+        if asked.is_some() {
+            writeln!(std::io::stderr(), "{line}").unwrap();
+        }
+    };
+    say(&format!("{seconds} s, seed {seed}"));
+    let mut soak = Soak::new(seed).await;
+    let idle = soak.idle().await;
+    let began = Instant::now();
+    let mut everybody = soak.everybody(began + Duration::from_secs(seconds));
+    let mut seen: Vec<Gauges> = Vec::new();
+    let every = Duration::from_millis((seconds * 10).clamp(250, 2000));
+    let (mut told, mut faults) = (Instant::now(), 0);
+    while !everybody.is_empty() {
+        while let Some(done) = everybody.try_join_next() {
+            if let Err(error) = done {
+                soak.report.fault(format!("a client of ours: {error}"));
+            }
+        }
+        let now = Gauges::read(&soak.running, began.elapsed()).await;
+        seen.push(now);
+        for fault in soak.report.faults().iter().skip(faults) {
+            faults += 1;
+            say(&format!("{}{fault}", if terminal { "\r\x1b[K" } else { "" }));
+        }
+        let line = soak.line(&now, seconds);
+        if asked.is_some() && terminal {
+            write!(std::io::stderr(), "\r\x1b[K{line}").unwrap();
+        } else if told.elapsed() > Duration::from_secs(30) {
+            told = Instant::now();
+            say(&line);
+        }
+        tokio::time::sleep(every).await;
+    }
+    if terminal {
+        say("");
+    }
+    let Soak { running, upstream, report, dir, .. } = soak;
+    // The proxy keeps idle connections to its upstreams; those end with the upstream.
+    upstream.shutdown().await;
+    let rest = at_rest(&running, &idle).await;
+    judge(&report, &running, &idle, &rest, &seen);
+
+    let peak = |of: fn(&Gauges) -> usize| seen.iter().map(of).max().unwrap_or_default();
+    let figures = json!({
+        "seconds": seconds, "seed": seed,
+        "streams": report.streams.load(Relaxed), "requests": report.requests.load(Relaxed),
+        "stored": report.stored.load(Relaxed), "notStored": report.not_stored.load(Relaxed),
+        "left": report.left.load(Relaxed), "stalled": report.stalled.load(Relaxed),
+        "locks": report.locks.load(Relaxed), "reloads": report.reloads.load(Relaxed),
+        "slowestHealthMs": report.slowest_health_ms.load(Relaxed),
+        "altered": report.altered.load(Relaxed), "faults": report.faults().len(),
+        "idle": idle.json(), "rest": rest.json(),
+        "peak": {"rssMiB": mib(seen.iter().map(|now| now.rss).max().unwrap_or_default()), "fds": peak(|now| now.fds),
+                 "threads": peak(|now| now.threads), "tasks": peak(|now| now.tasks), "streams": peak(|now| now.streams)},
+        "rssMiB": {"secondQuarter": mib(median_rss(&seen, 0.25, 0.5)), "lastQuarter": mib(median_rss(&seen, 0.75, 1.0))},
+        "answers": report.counts(),
+    });
+    say(&figures.to_string());
+    let faults = report.faults();
+    assert!(faults.is_empty(), "{figures}\n{}", faults.join("\n"));
+    assert!(report.streams.load(Relaxed) > seconds * 4, "too few to say anything: {figures}");
+    drop(dir);
+}
+
+/// Waits until nothing is left of the load; gives what is there then.
+async fn at_rest(running: &Running, idle: &Gauges) -> Gauges {
+    let began = Instant::now();
+    loop {
+        let now = Gauges::read(running, Duration::ZERO).await;
+        if now.rests_as(idle) || began.elapsed() > LIMIT {
+            return now;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+fn judge(report: &Report, running: &Running, idle: &Gauges, rest: &Gauges, seen: &[Gauges]) {
+    if !rest.rests_as(idle) {
+        report.fault(format!("something stays: {rest:?}, and idle it was {idle:?}"));
+    }
+    let (before, after) = (median_rss(seen, 0.25, 0.5), median_rss(seen, 0.75, 1.0));
+    if after > before + GROWTH {
+        report.fault(format!("memory grows: {} MiB, then {} MiB", mib(before), mib(after)));
+    }
+    if let Some(most) = seen.iter().find(|now| now.threads > idle.threads + THREADS) {
+        report.fault(format!("threads: {most:?}"));
+    }
+    let said = running.out().into_iter().chain(running.err());
+    for line in said.filter(|line| line.contains("panicked")) {
+        report.fault(line);
+    }
+}

@@ -3,9 +3,12 @@
 //! Redirects are relayed, never followed; nothing is decompressed; the upstream's address comes from
 //! the configuration alone.
 
+mod chunked;
 mod driven;
+mod gate;
 mod handed;
 mod sparing;
+mod wire;
 
 use std::{
     error::Error,
@@ -37,6 +40,7 @@ use hyper_util::{
 use tokio::sync::Notify;
 use url::Url;
 
+pub use self::wire::says_close;
 use self::{
     driven::{Driven, Driver, Refused},
     handed::Handed,
@@ -60,50 +64,39 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 type Connector = HttpsConnector<Sparing<HttpConnector>>;
 
+/// A request's body.
+pub trait Sendable: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static {}
+
+impl<B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static> Sendable for B {}
+
 /// The client.
-pub struct Client<B>
-where
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Into<BoxError>,
-{
+pub struct Client<B: Sendable> {
     builder: Builder,
     connector: Connector,
     /// One for each worker: a connection is read where it was opened.
     each: Vec<Connections<B>>,
 }
 
-struct Connections<B>
-where
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Into<BoxError>,
-{
-    http1: Driver<B>,
+struct Connections<B: Sendable> {
+    http1: Driver,
     /// Takes over the connections on which the other one finds h2.
     http2: HyperClient<Handed, B>,
 }
 
 /// The body of an upstream's answer.
-pub enum Answer<B>
-where
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Into<BoxError>,
-{
-    Http1(Box<Driven<B>>),
+pub enum Answer<B: Sendable> {
+    Http1(Driven<B>),
     Http2(Incoming),
 }
 
-impl<B> Body for Answer<B>
-where
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Into<BoxError>,
-{
+impl<B: Sendable> Body for Answer<B> {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BoxError;
 
-    fn poll_frame(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_frame(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self.get_mut() {
-            Self::Http1(body) => Pin::new(&mut **body).poll_frame(task),
-            Self::Http2(body) => Pin::new(body).poll_frame(task),
+            Self::Http1(body) => Pin::new(body).poll_frame(task),
+            Self::Http2(body) => Pin::new(body).poll_frame(task).map_err(Into::into),
         }
     }
 
@@ -122,11 +115,7 @@ where
     }
 }
 
-impl<B> Client<B>
-where
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Into<BoxError>,
-{
+impl<B: Sendable> Client<B> {
     /// Trusts the system's certificates (`SSL_CERT_FILE` and `SSL_CERT_DIR` are honoured), or the Mozilla
     /// set where the system has none.
     pub fn new(connect_timeout: Duration) -> Self {
@@ -185,7 +174,7 @@ where
     async fn ask(&self, request: Request<B>) -> Result<Response<Answer<B>>, Fault> {
         let here = &self.each[workers::here() % self.each.len()];
         match here.http1.send(request).await {
-            Ok(answer) => Ok(answer.map(|body| Answer::Http1(Box::new(body)))),
+            Ok(answer) => Ok(answer.map(Answer::Http1)),
             Err(Refused::Fault(fault)) => Err(fault),
             Err(Refused::Http2(request)) => match here.http2.request(*request).await {
                 Ok(answer) => Ok(answer.map(Answer::Http2)),

@@ -21,6 +21,14 @@ pub enum AnyBody {
 }
 
 impl AnyBody {
+    /// The stream that it relays, if it does.
+    pub(super) fn stream(&mut self) -> Option<&mut Guarded> {
+        match self {
+            Self::Relayed(stream) | Self::Begun(_, stream) => Some(stream),
+            Self::Api(_) | Self::Own(_) => None,
+        }
+    }
+
     /// A body whose first piece was taken from it.
     pub fn begun(self, first: Bytes) -> Self {
         match self {

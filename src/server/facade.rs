@@ -24,6 +24,7 @@ use super::{
     outgoing::{Answered, Outgoing, Own},
     problem::Problem,
     relay::{self, Answer, Readable},
+    request::ReadToEnd,
     supplement,
     wants::Wants,
 };
@@ -151,6 +152,9 @@ async fn chat(
         app.faults.noted(of, Problem::overloaded(app.config.limits.streams))
     })?;
     let (bytes, share) = normalize::collect(app, body, app.config.limits.request_body).await?.freeze();
+    if let Some(read) = head.extensions.get::<ReadToEnd>() {
+        read.tell();
+    }
     let ask = Ask::read(&bytes).map_err(Problem::bad_ask)?;
     let (route, mapping) = mappings(routes)
         .find(|(_, mapping)| mapping.models.contains(&ask.model))

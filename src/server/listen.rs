@@ -5,10 +5,13 @@ use std::{
     future::{Future, poll_fn},
     io,
     net::SocketAddr,
+    pin::{Pin, pin},
     sync::{Arc, atomic::Ordering},
+    task::Poll,
     time::Duration,
 };
 
+use futures_util::FutureExt;
 use hyper::{
     Request, Response,
     body::Incoming,
@@ -20,6 +23,7 @@ use hyper_util::{
     server::graceful::{GracefulShutdown, Watcher},
 };
 use tokio::{
+    io::AsyncWriteExt,
     net::{TcpListener, TcpStream},
     task::JoinSet,
 };
@@ -27,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     AnyBody, App,
+    carry::{Asked, Carry},
     stall::{self, StallGuard},
 };
 use crate::{
@@ -193,16 +198,56 @@ impl Protocols {
             () = self.closing.cancelled() => return,
         };
         let Ok(Some(speaks_http2)) = spoken else { return };
-        let io = TokioIo::new(StallGuard::new(stream, stall, self.headers));
-        let service = service_fn(move |request| {
-            // Boxed, as the connection keeps room for it as long as it is open, and it is large.
-            let answer = Box::pin(service(request));
-            async move { Ok::<_, Infallible>(answer.await) }
-        });
+        let io = StallGuard::new(stream, stall, self.headers);
         if speaks_http2 {
-            let _ = graceful.watch(self.http2.serve_connection(io, service)).await;
+            // Boxed, as the connection keeps room for it as long as it is open, and it is large.
+            let service = service_fn(|request| Box::pin(service(request)).map(Ok::<_, Infallible>));
+            let _ = graceful.watch(self.http2.serve_connection(TokioIo::new(io), service)).await;
         } else {
-            let _ = graceful.watch(self.http1.serve_connection(io, service)).await;
+            self.serve_http1(io, service).await;
+            // Until now there was something to wait for.
+            drop(graceful);
+        }
+    }
+
+    /// Answers one request after the other, and carries the streams among the answers.
+    async fn serve_http1<S, F>(&self, mut io: StallGuard<TcpStream>, service: S)
+    where
+        S: Fn(Request<Incoming>) -> F + Send + 'static,
+        F: Future<Output = Response<AnyBody>> + Send + 'static,
+    {
+        let offer = io.offer();
+        loop {
+            let answering = service_fn(|mut request: Request<Incoming>| {
+                let asked = Asked::new(&offer, &mut request);
+                Box::pin(service(request)).map(move |response| Ok::<_, Infallible>(asked.answered(response)))
+            });
+            // Boxed: it goes when a stream begins.
+            let mut connection = Box::new(self.http1.serve_connection(TokioIo::new(io), answering));
+            let mut closing = pin!(self.closing.cancelled());
+            let mut closes = false;
+            let served = poll_fn(|task| {
+                if !closes && closing.as_mut().poll(task).is_ready() {
+                    closes = true;
+                    Pin::new(&mut *connection).graceful_shutdown();
+                }
+                if Pin::new(&mut *connection).poll(task).is_ready() {
+                    return Poll::Ready(None);
+                }
+                offer.take().map_or(Poll::Pending, |stream| Poll::Ready(Some(stream)))
+            });
+            let Some((stream, stays)) = served.await else { return };
+            let parts = connection.into_parts();
+            io = parts.io.into_inner();
+            let mut carry = Carry::new(stream, &parts.read_buf);
+            if poll_fn(|task| carry.poll(&mut io, task)).await.is_err() {
+                return;
+            }
+            if !stays || self.closing.is_cancelled() {
+                let _ = io.shutdown().await;
+                return;
+            }
+            io = io.after(carry.into_ahead());
         }
     }
 }

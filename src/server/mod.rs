@@ -3,6 +3,7 @@
 
 pub mod auth;
 mod body;
+mod carry;
 mod citations;
 mod console;
 mod cors;

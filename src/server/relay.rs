@@ -81,7 +81,7 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: SocketAddr) 
     upstream::request_headers(&mut head.headers, trusted, &route.request_headers);
     let over = Arc::new(AtomicBool::new(false));
     let (copy, search) = supplement::begin(&app, route).unzip();
-    let body = RequestBody { inner: body, left: limit, over: Arc::clone(&over), copy };
+    let body = RequestBody { inner: body, left: limit, over: Arc::clone(&over), copy, read: head.extensions.remove() };
     let mut outgoing = Request::new(Outgoing::Relayed(Box::new(body)));
     let head_only = head.method == Method::HEAD;
     *outgoing.method_mut() = head.method;

@@ -16,6 +16,24 @@ use hyper::body::Incoming;
 use super::supplement::BodyCopy;
 use crate::pipeline::body::BoxError;
 
+/// Whether a request was read to its end.
+#[derive(Clone)]
+pub struct ReadToEnd(Arc<AtomicBool>);
+
+impl ReadToEnd {
+    pub fn of(body: &impl Body) -> Self {
+        Self(Arc::new(AtomicBool::new(body.is_end_stream())))
+    }
+
+    pub fn tell(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// The client's body, as it comes, up to the limit.
 pub struct RequestBody {
     pub(super) inner: Incoming,
@@ -24,17 +42,21 @@ pub struct RequestBody {
     pub(super) over: Arc<AtomicBool>,
     /// For a search of our own.
     pub(super) copy: Option<BodyCopy>,
+    pub(super) read: Option<ReadToEnd>,
 }
 
 impl RequestBody {
     /// Looks at what is sent on.
-    fn copied(&mut self, frame: Option<&Frame<Bytes>>) {
+    fn looked(&mut self, frame: Option<&Frame<Bytes>>) {
+        // Of a body whose length is known, nobody asks for the end.
+        let last = frame.is_none_or(|frame| frame.is_trailers() || self.inner.is_end_stream());
+        if let Some(read) = self.read.as_ref().filter(|_| last) {
+            read.tell();
+        }
         let Some(copy) = &mut self.copy else { return };
         if let Some(data) = frame.and_then(Frame::data_ref) {
             copy.add(data);
         }
-        // Of a body whose length is known, nobody asks for the end.
-        let last = frame.is_none_or(|frame| frame.is_trailers() || self.inner.is_end_stream());
         if last {
             copy.end();
         }
@@ -49,7 +71,7 @@ impl Body for RequestBody {
         let this = self.get_mut();
         Pin::new(&mut this.inner).poll_frame(task).map(|frame| {
             let Some(frame) = frame else {
-                this.copied(None);
+                this.looked(None);
                 return None;
             };
             let frame = frame.map_err(BoxError::from);
@@ -63,7 +85,7 @@ impl Body for RequestBody {
                 }
             }
             if let Ok(frame) = &frame {
-                this.copied(Some(frame));
+                this.looked(Some(frame));
             }
             Some(frame)
         })

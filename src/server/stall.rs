@@ -5,17 +5,19 @@ use std::{
     future::Future,
     io,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
 
+use bytes::Bytes;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
     time::{Instant, Sleep},
 };
 
-use super::heads::Heads;
+use super::{carry::Offer, heads::Heads};
 use crate::pipeline::body::LATE;
 
 /// What an h2 client begins with (RFC 9113 3.4).
@@ -43,6 +45,9 @@ pub async fn speaks_http2(stream: &TcpStream) -> Option<bool> {
 
 pub struct StallGuard<T> {
     io: T,
+    /// Read by us and not for us: it comes before what the connection brings.
+    ahead: Bytes,
+    offer: Arc<Offer>,
     limit: Duration,
     /// For the client to show its protocol, and over h2 for the head of each request. Over h1 hyper has a timer itself.
     first: Duration,
@@ -93,7 +98,18 @@ impl<T> StallGuard<T> {
     /// `limit` is for writes, `first` for what the client has to say.
     pub fn new(io: T, limit: Duration, first: Duration) -> Self {
         let [reading, writing] = [first, limit].map(|time| Box::pin(tokio::time::sleep(time)));
-        Self { io, limit, first, reading, writing, said: Said::Preface(0), waiting: false, closed: false }
+        let (ahead, offer) = (Bytes::new(), Arc::default());
+        Self { io, ahead, offer, limit, first, reading, writing, said: Said::Preface(0), waiting: false, closed: false }
+    }
+
+    /// Where streams are found that the connection is to carry.
+    pub fn offer(&self) -> Arc<Offer> {
+        Arc::clone(&self.offer)
+    }
+
+    /// The same connection, which is read anew from here.
+    pub fn after(self, ahead: Bytes) -> Self {
+        Self { ahead, ..self }
     }
 
     fn guard<R>(&mut self, task: &mut Context<'_>, written: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
@@ -119,6 +135,11 @@ impl<T> StallGuard<T> {
 
 impl<T: AsyncRead + Unpin> AsyncRead for StallGuard<T> {
     fn poll_read(mut self: Pin<&mut Self>, task: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if !self.ahead.is_empty() {
+            let length = self.ahead.len().min(buf.remaining());
+            buf.put_slice(&self.ahead.split_to(length));
+            return Poll::Ready(Ok(()));
+        }
         let before = buf.filled().len();
         let read = Pin::new(&mut self.io).poll_read(task, buf);
         let due = self.said.due();
@@ -159,7 +180,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for StallGuard<T> {
 
     fn poll_flush(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.io).poll_flush(task);
-        self.guard(task, flushed)
+        ready!(self.guard(task, flushed))?;
+        self.offer.flushed();
+        Poll::Ready(Ok(()))
     }
 
     /// A client that is still sending would take a closed connection for a broken one, and never see the answer that

@@ -14,7 +14,7 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use super::{keeper::Watch, live::Teller, outgoing::Answered};
+use super::{carry::Ticket, keeper::Watch, live::Teller, outgoing::Answered};
 use crate::pipeline::body::{Aborted, BoxError, LATE, Outcome, TapBody};
 
 /// How often we look, at most.
@@ -25,7 +25,11 @@ const ASKED: u64 = 0;
 type Relayed = TapBody<Answered, Watch>;
 
 /// A body that can be taken away from a client that does not take from it, and asked for what it has seen.
-pub struct Guarded(Arc<Slot>);
+pub struct Guarded {
+    slot: Arc<Slot>,
+    /// Where the client's connection can carry it, for as long as the library does.
+    ticket: Option<Ticket>,
+}
 
 struct Slot {
     body: Mutex<Option<Relayed>>,
@@ -44,12 +48,22 @@ impl Slot {
     }
 }
 
+impl Guarded {
+    pub fn carried_by(&mut self, ticket: Ticket) {
+        self.ticket = Some(ticket);
+    }
+}
+
 impl Body for Guarded {
     type Data = Bytes;
     type Error = BoxError;
 
     fn poll_frame(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let slot = &self.0;
+        let Self { slot, ticket } = self.get_mut();
+        let carried = || Self { slot: Arc::clone(slot), ticket: None };
+        if ticket.as_mut().is_some_and(|ticket| ticket.is_due(false, carried)) {
+            return Poll::Pending;
+        }
         let mut body = slot.lock();
         let Some(body) = body.as_mut() else {
             return Poll::Ready(Some(Err(Aborted(Outcome::ClientGone).into())));
@@ -57,15 +71,20 @@ impl Body for Guarded {
         let polled = Pin::new(body).poll_frame(task);
         let handed = if matches!(polled, Poll::Ready(Some(Ok(_)))) { slot.now() } else { ASKED };
         slot.handed.store(handed, Relaxed);
+        if polled.is_pending()
+            && let Some(ticket) = ticket
+        {
+            ticket.is_due(true, carried);
+        }
         polled
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.lock().as_ref().is_some_and(Body::is_end_stream)
+        self.slot.lock().as_ref().is_some_and(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.0.lock().as_ref().map_or_else(SizeHint::default, Body::size_hint)
+        self.slot.lock().as_ref().map_or_else(SizeHint::default, Body::size_hint)
     }
 }
 
@@ -103,7 +122,7 @@ impl Stalls {
             Slot { body: Mutex::new(Some(body)), handed: AtomicU64::new(ASKED + 1), began: Instant::now() }
         });
         self.lock().push(Arc::downgrade(&slot));
-        Guarded(slot)
+        Guarded { slot, ticket: None }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Weak<Slot>>> {

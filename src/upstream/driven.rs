@@ -1,11 +1,12 @@
 //! HTTP/1.1 connections that are driven by whoever reads their answers: between the upstream's socket and the client's
-//! there is no other task, and nobody is woken but by the socket itself.
+//! there is no other task, and nobody is woken but by the socket itself. The library sends the request and reads the
+//! answer's head; the body is read from the socket ([`wire`]).
 //!
 //! *Cancel safety.* An answer that is dropped before its end takes its connection with it: the upstream hears at once.
 
 use std::{
     collections::HashMap,
-    future::poll_fn,
+    future::{Future, poll_fn},
     pin::{Pin, pin},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
@@ -15,59 +16,53 @@ use std::{
 use bytes::Bytes;
 use http::{
     HeaderValue, Request, Response, Uri,
-    header::HOST,
+    header::{CONNECTION, HOST},
     uri::{Authority, PathAndQuery, Scheme},
 };
 use http_body::{Body, Frame, SizeHint};
 use hyper::{
     body::Incoming,
     client::conn::http1::{self, Connection, SendRequest},
+    rt::{Read, ReadBuf},
 };
 use hyper_util::client::legacy::connect::Connection as _;
+use tokio::task::unconstrained;
 use tower::Service;
 
 use super::{
-    BoxError, Fault, IDLE_CONNECTIONS, IDLE_TIMEOUT, MAX_BUFFER,
+    BoxError, Fault, IDLE_CONNECTIONS, IDLE_TIMEOUT, MAX_BUFFER, Sendable,
+    gate::{Gate, Progress, Told},
     handed::{Handed, Io},
+    wire::{self, Framing, Wire, says_close},
 };
 use crate::bell::Bell;
 
 type Host = (Scheme, Authority);
-
-/// A connection, and the way to send requests on it.
-struct Line<B: Body + 'static> {
-    sender: SendRequest<B>,
-    /// `None`: it has closed.
-    wire: Option<Pin<Box<Connection<Io, B>>>>,
-}
-
-impl<B> Line<B>
-where
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Into<BoxError>,
-{
-    fn drive(&mut self, task: &mut Context<'_>) {
-        if self.wire.as_mut().is_some_and(|wire| wire.as_mut().poll(task).is_ready()) {
-            self.wire = None;
-        }
-    }
-
-    /// Can it take a request? Looks at what came while nobody did.
-    fn is_ready(&mut self) -> bool {
-        self.drive(&mut Context::from_waker(Waker::noop()));
-        self.wire.is_some() && self.sender.is_ready()
-    }
-}
+type Requests<B> = SendRequest<Told<B>>;
+type Exchange<B> = Connection<Gate<Io>, Told<B>>;
 
 /// Connections that wait for their next request, and which hosts have none here as they speak h2.
-struct Pool<B: Body + 'static> {
-    idle: HashMap<Host, Vec<(Instant, Line<B>)>>,
+#[derive(Default)]
+struct Pool {
+    idle: HashMap<Host, Vec<(Instant, Io)>>,
     http2: HashMap<Host, Instant>,
 }
 
-pub struct Driver<B: Body + 'static> {
+/// Where a connection waits for its next request.
+pub struct Home {
+    host: Host,
+    pool: Arc<Mutex<Pool>>,
+}
+
+impl Home {
+    pub fn put(self, io: Io) {
+        lock(&self.pool).put(self.host, io);
+    }
+}
+
+pub struct Driver {
     connector: Handed,
-    pool: Arc<Mutex<Pool<B>>>,
+    pool: Arc<Mutex<Pool>>,
 }
 
 /// Why there is no answer.
@@ -77,18 +72,13 @@ pub enum Refused<B> {
     Http2(Box<Request<B>>),
 }
 
-impl<B> Driver<B>
-where
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Into<BoxError>,
-{
+impl Driver {
     pub fn new(connector: Handed) -> Self {
-        let pool = Pool { idle: HashMap::new(), http2: HashMap::new() };
-        Self { connector, pool: Arc::new(Mutex::new(pool)) }
+        Self { connector, pool: Arc::default() }
     }
 
     /// Sends a request whose URI is absolute.
-    pub async fn send(&self, mut request: Request<B>) -> Result<Response<Driven<B>>, Refused<B>> {
+    pub async fn send<B: Sendable>(&self, mut request: Request<B>) -> Result<Response<Driven<B>>, Refused<B>> {
         let to = request.uri().clone();
         let (Some(scheme), Some(authority)) = (to.scheme().cloned(), to.authority().cloned()) else {
             return Err(Refused::Fault(Fault::Broken("the URI names no host".to_owned())));
@@ -104,48 +94,82 @@ where
         *request.uri_mut() = to.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/")).into();
         loop {
             let idle = lock(&self.pool).take(&host);
-            let (mut line, reused) = match idle {
-                Some(line) => (line, true),
+            let (io, reused) = match idle {
+                Some(io) => (io, true),
                 None => match self.connect(to.clone(), &host).await.map_err(Refused::Fault)? {
-                    Some(line) => (line, false),
+                    Some(io) => (io, false),
                     None => {
                         *request.uri_mut() = to;
                         return Err(Refused::Http2(Box::new(request)));
                     }
                 },
             };
-            let mut answer = pin!(line.sender.try_send_request(request));
-            let answer = poll_fn(|task| {
-                if let Poll::Ready(answer) = answer.as_mut().poll(task) {
-                    return Poll::Ready(answer);
-                }
-                if line.wire.as_mut().is_some_and(|wire| wire.as_mut().poll(task).is_ready()) {
-                    line.wire = None;
-                }
-                answer.as_mut().poll(task)
-            })
-            .await;
-            match answer {
-                Ok(answer) => {
-                    let pool = Arc::clone(&self.pool);
-                    return Ok(answer.map(|body| Driven {
-                        body,
-                        line: Some((line, host)),
-                        pool,
-                        bell: Bell::default(),
-                    }));
-                }
-                Err(mut failed) => match failed.take_message().filter(|_| reused) {
-                    // The upstream closed it while it waited: nothing was sent.
-                    Some(unsent) => request = unsent,
-                    None => return Err(Refused::Fault(Fault::of_hyper(failed.error()))),
-                },
+            match self.ask(io, request, &host).await {
+                Ok(answer) => return Ok(answer),
+                // The upstream closed it while it waited: nothing was sent.
+                Err((_, Some(unsent))) if reused => request = *unsent,
+                Err((fault, _)) => return Err(Refused::Fault(fault)),
             }
         }
     }
 
+    /// Sends a request on a connection. A request that was not sent comes back.
+    async fn ask<B: Sendable>(
+        &self,
+        io: Io,
+        request: Request<B>,
+        host: &Host,
+    ) -> Result<Response<Driven<B>>, (Fault, Option<Box<Request<B>>>)> {
+        let progress = Arc::new(Progress::default());
+        let stays = !request.headers().get_all(CONNECTION).iter().any(says_close);
+        let shaken = http1::Builder::new().max_buf_size(MAX_BUFFER).handshake(Gate::new(io, &progress)).await;
+        let (mut sender, wire): (Requests<B>, Exchange<B>) = shaken.map_err(|error| (Fault::of_hyper(&error), None))?;
+        let mut wire = Some(Box::new(wire));
+        let mut drive = |task: &mut Context<'_>| {
+            if wire.as_mut().is_some_and(|wire| Pin::new(&mut **wire).poll(task).is_ready()) {
+                wire = None;
+            }
+        };
+        let answer = {
+            let mut answer = pin!(sender.try_send_request(request.map(|body| Told::new(body, &progress))));
+            poll_fn(|task| {
+                drive(task);
+                let polled = answer.as_mut().poll(task);
+                if polled.is_ready() || !progress.is_answered() {
+                    return polled;
+                }
+                // The library does not take for an answer's head what we do, or has had no time for it.
+                progress.open();
+                drive(task);
+                answer.as_mut().poll(task)
+            })
+            .await
+        };
+        let answer = answer.map_err(|mut failed| {
+            let unsent = failed.take_message().map(|request| Box::new(request.map(Told::into_inner)));
+            (Fault::of_hyper(failed.error()), unsent)
+        })?;
+        let (head, body) = answer.into_parts();
+        if !progress.is_over() {
+            progress.open();
+            return Ok(Response::from_parts(head, Driven::Talking(Box::new(Talking::new(body, sender, wire)))));
+        }
+        let Some(wire) = wire else {
+            return Err((Fault::Broken("the connection ended with the answer's head".to_owned()), None));
+        };
+        let framing = Framing::of(&body, &head.headers);
+        let stays = stays && wire::stays(head.version, &head.headers);
+        let home = stays.then(|| Home { host: host.clone(), pool: Arc::clone(&self.pool) });
+        let parts = wire.into_parts();
+        let (io, mut ahead) = parts.io.into_parts();
+        if !parts.read_buf.is_empty() {
+            ahead = [parts.read_buf, ahead].concat().into();
+        }
+        Ok(Response::from_parts(head, Driven::Wire(Wire::new(io, framing, ahead, home))))
+    }
+
     /// `None`: it speaks h2.
-    async fn connect(&self, to: Uri, host: &Host) -> Result<Option<Line<B>>, Fault> {
+    async fn connect(&self, to: Uri, host: &Host) -> Result<Option<Io>, Fault> {
         let mut connector = self.connector.clone();
         let connecting = async {
             poll_fn(|task| connector.poll_ready(task)).await?;
@@ -157,9 +181,7 @@ where
             lock(&self.pool).http2.insert(host.clone(), Instant::now());
             return Ok(None);
         }
-        let shaken = http1::Builder::new().max_buf_size(MAX_BUFFER).handshake(io).await;
-        let (sender, wire) = shaken.map_err(|error| Fault::of_hyper(&error))?;
-        Ok(Some(Line { sender, wire: Some(Box::pin(wire)) }))
+        Ok(Some(io))
     }
 
     /// Closes what nobody has used for long.
@@ -178,15 +200,11 @@ fn host_header((scheme, authority): &Host) -> Result<HeaderValue, Fault> {
     HeaderValue::from_str(plain).map_err(|_| Fault::Broken("the host is no host".to_owned()))
 }
 
-fn lock<B: Body>(pool: &Mutex<Pool<B>>) -> MutexGuard<'_, Pool<B>> {
+fn lock(pool: &Mutex<Pool>) -> MutexGuard<'_, Pool> {
     pool.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<B> Pool<B>
-where
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Into<BoxError>,
-{
+impl Pool {
     /// Known for as long as requests come; then it is found out anew.
     fn speaks_http2(&mut self, host: &Host) -> bool {
         let known = self.http2.get_mut(host).filter(|asked| asked.elapsed() < IDLE_TIMEOUT);
@@ -194,98 +212,112 @@ where
     }
 
     /// The one that was used last, as it is the likeliest to be open still.
-    fn take(&mut self, host: &Host) -> Option<Line<B>> {
+    fn take(&mut self, host: &Host) -> Option<Io> {
         let idle = self.idle.get_mut(host)?;
         loop {
-            let (since, mut line) = idle.pop()?;
-            if since.elapsed() < IDLE_TIMEOUT && line.is_ready() {
-                return Some(line);
+            let (since, mut io) = idle.pop()?;
+            if since.elapsed() < IDLE_TIMEOUT && is_quiet(&mut io) {
+                return Some(io);
             }
         }
     }
 
-    fn put(&mut self, host: Host, line: Line<B>) {
+    fn put(&mut self, host: Host, io: Io) {
         let idle = self.idle.entry(host).or_default();
         if idle.len() < IDLE_CONNECTIONS {
-            idle.push((Instant::now(), line));
+            idle.push((Instant::now(), io));
         }
     }
 
     fn sweep(&mut self) {
         for idle in self.idle.values_mut() {
-            idle.retain_mut(|(since, line)| since.elapsed() < IDLE_TIMEOUT && line.is_ready());
+            idle.retain_mut(|(since, io)| since.elapsed() < IDLE_TIMEOUT && is_quiet(io));
         }
         self.idle.retain(|_, idle| !idle.is_empty());
         self.http2.retain(|_, since| since.elapsed() < IDLE_TIMEOUT);
     }
 }
 
-/// An answer's body, and the connection that it comes by.
-pub struct Driven<B>
-where
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Into<BoxError>,
-{
+/// Nothing has come on it, and it has not ended, while nobody looked.
+fn is_quiet(io: &mut Io) -> bool {
+    let mut byte = [0];
+    let mut buf = ReadBuf::new(&mut byte);
+    // Not counted against the task that happens to look.
+    let looked = pin!(unconstrained(poll_fn(|task| Pin::new(&mut *io).poll_read(task, buf.unfilled()))))
+        .poll(&mut Context::from_waker(Waker::noop()));
+    looked.is_pending()
+}
+
+/// The body of an answer over HTTP/1.1.
+pub enum Driven<B: Sendable> {
+    Wire(Wire),
+    Talking(Box<Talking<B>>),
+}
+
+/// An answer to a request that is not all sent yet: the library goes on with both.
+pub struct Talking<B: Sendable> {
     body: Incoming,
-    line: Option<(Line<B>, Host)>,
-    pool: Arc<Mutex<Pool<B>>>,
+    /// `None`: it has closed.
+    wire: Option<Box<Exchange<B>>>,
+    /// Without it the connection would end with the request.
+    _sender: Requests<B>,
     /// Rung by the socket, and by body and connection to each other.
     bell: Bell,
 }
 
-impl<B> Body for Driven<B>
-where
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Into<BoxError>,
-{
-    type Data = Bytes;
-    type Error = hyper::Error;
+impl<B: Sendable> Talking<B> {
+    fn new(body: Incoming, sender: Requests<B>, wire: Option<Box<Exchange<B>>>) -> Self {
+        Self { body, wire, _sender: sender, bell: Bell::default() }
+    }
 
-    fn poll_frame(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let this = self.get_mut();
-        this.bell.hear(task);
-        this.bell.hush(true);
-        let waker = this.bell.waker();
+    fn poll_frame(&mut self, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        self.bell.hear(task);
+        self.bell.hush(true);
+        let waker = self.bell.waker();
         let ringing = &mut Context::from_waker(&waker);
         loop {
-            let polled = Pin::new(&mut this.body).poll_frame(ringing);
+            let polled = Pin::new(&mut self.body).poll_frame(ringing);
             if polled.is_ready() {
-                this.bell.hush(false);
+                self.bell.hush(false);
                 return polled;
             }
-            if !this.bell.rung() {
-                this.bell.hush(false);
+            if !self.bell.rung() {
+                self.bell.hush(false);
                 // It may have rung in between.
-                if !this.bell.rung() {
+                if !self.bell.rung() {
                     return Poll::Pending;
                 }
-                this.bell.hush(true);
+                self.bell.hush(true);
             }
-            if let Some((line, _)) = &mut this.line {
-                line.drive(ringing);
+            if self.wire.as_mut().is_some_and(|wire| Pin::new(&mut **wire).poll(ringing).is_ready()) {
+                self.wire = None;
             }
+        }
+    }
+}
+
+impl<B: Sendable> Body for Driven<B> {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match self.get_mut() {
+            Self::Wire(wire) => Pin::new(wire).poll_frame(task).map_err(Into::into),
+            Self::Talking(talking) => talking.poll_frame(task).map_err(Into::into),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        match self {
+            Self::Wire(wire) => wire.is_end_stream(),
+            Self::Talking(talking) => talking.body.is_end_stream(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-impl<B> Drop for Driven<B>
-where
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Into<BoxError>,
-{
-    /// The connection waits for its next request if this one is over.
-    fn drop(&mut self) {
-        let Some((mut line, host)) = self.line.take() else { return };
-        if line.is_ready() {
-            lock(&self.pool).put(host, line);
+        match self {
+            Self::Wire(wire) => wire.size_hint(),
+            Self::Talking(talking) => talking.body.size_hint(),
         }
     }
 }

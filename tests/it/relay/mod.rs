@@ -1,5 +1,6 @@
 //! The relay over sockets: a client, the server, a scripted upstream.
 
+mod carried;
 mod dialect_faults;
 mod dialects;
 mod drain;

@@ -1,0 +1,229 @@
+//! The way of a relayed stream to an HTTP/1.1 client, once the library has written the head of the answer: the connection
+//! is taken back, and what comes is written as chunks where it comes up. Between two events nothing of the library's waits
+//! with the stream.
+//!
+//! *Cancel safety.* A client that goes is seen here; the stream is dropped, and its upstream with it.
+
+use std::{
+    io::{self, IoSlice, Write as _},
+    mem::MaybeUninit,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Buf, Bytes};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Version, header};
+use http_body::Body;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::{AnyBody, request::ReadToEnd, stalled::Guarded};
+use crate::upstream::says_close;
+
+/// What a client may send ahead while its stream runs. More waits in its socket.
+const MAX_AHEAD: usize = 16 * 1024;
+const LINE_END: &[u8] = b"\r\n";
+const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// Where a connection finds the stream that it is to carry.
+#[derive(Default)]
+pub struct Offer {
+    stream: Mutex<Option<Guarded>>,
+    /// Since then the library has written all that it was given.
+    flushed: AtomicBool,
+    /// No other request is answered on this connection.
+    last: AtomicBool,
+}
+
+impl Offer {
+    fn lock(&self) -> MutexGuard<'_, Option<Guarded>> {
+        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing of the library's is left in its buffer.
+    pub fn flushed(&self) {
+        self.flushed.store(true, Relaxed);
+    }
+
+    /// The stream, once what came before it is written; and whether the connection may be used after it.
+    pub fn take(&self) -> Option<(Guarded, bool)> {
+        let stream = self.flushed.load(Relaxed).then(|| self.lock().take()).flatten()?;
+        Some((stream, !self.last.load(Relaxed)))
+    }
+}
+
+/// A request whose answer may be carried; known before the answer.
+pub struct Asked {
+    offer: Arc<Offer>,
+    read: ReadToEnd,
+    /// HTTP/1.0 has no chunks, and an answer to HEAD no body.
+    chunks: bool,
+    last: bool,
+}
+
+fn is_last(headers: &HeaderMap) -> bool {
+    headers.get_all(header::CONNECTION).iter().any(says_close)
+}
+
+impl Asked {
+    pub fn new<B: Body>(offer: &Arc<Offer>, request: &mut Request<B>) -> Self {
+        let read = ReadToEnd::of(request.body());
+        request.extensions_mut().insert(read.clone());
+        Self {
+            offer: Arc::clone(offer),
+            read,
+            chunks: request.version() == Version::HTTP_11 && request.method() != Method::HEAD,
+            last: is_last(request.headers()),
+        }
+    }
+
+    /// Lets the connection have the answer's body where the library would write it in chunks, and nothing else.
+    pub fn answered(self, mut response: Response<AnyBody>) -> Response<AnyBody> {
+        let (status, headers) = (response.status(), response.headers());
+        let bare = status.is_informational() || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        let told = headers.contains_key(header::CONTENT_LENGTH) || headers.contains_key(header::TRAILER);
+        let last = self.last || is_last(headers);
+        let sized = response.body().size_hint().exact().is_some();
+        if self.chunks
+            && !bare
+            && !told
+            && !sized
+            && let Some(stream) = response.body_mut().stream()
+        {
+            stream.carried_by(Ticket { offer: self.offer, read: self.read, last, begun: false });
+        }
+        response
+    }
+}
+
+/// A stream's right to be carried.
+pub struct Ticket {
+    offer: Arc<Offer>,
+    read: ReadToEnd,
+    last: bool,
+    /// Something was given to the library; with the head it makes one write.
+    begun: bool,
+}
+
+impl Ticket {
+    /// Is the library to be told to wait? What the connection takes is then `stream`.
+    pub fn is_due(&mut self, pending: bool, stream: impl FnOnce() -> Guarded) -> bool {
+        if !(self.begun || pending) || !self.read.is_over() {
+            self.begun = true;
+            return false;
+        }
+        let mut offered = self.offer.lock();
+        if offered.is_none() {
+            self.offer.flushed.store(false, Relaxed);
+            self.offer.last.store(self.last, Relaxed);
+            *offered = Some(stream());
+        }
+        true
+    }
+}
+
+pub struct Carry {
+    stream: Guarded,
+    /// What is being written: a chunk's size in its line, what it carries, and its end.
+    line: [u8; 18],
+    line_left: (u8, u8),
+    data: Bytes,
+    end: &'static [u8],
+    ended: bool,
+    /// What the client has sent meanwhile.
+    ahead: Vec<u8>,
+}
+
+impl Carry {
+    /// `ahead` has come already.
+    pub fn new(stream: Guarded, ahead: &[u8]) -> Self {
+        Self {
+            stream,
+            line: [0; 18],
+            line_left: (0, 0),
+            data: Bytes::new(),
+            end: &[],
+            ended: false,
+            ahead: ahead.to_vec(),
+        }
+    }
+
+    /// What is to be read before anything else.
+    pub fn into_ahead(self) -> Bytes {
+        self.ahead.into()
+    }
+
+    /// Until all is written. An error: the client has gone, or is to see that the stream broke off.
+    pub fn poll<T>(&mut self, io: &mut T, task: &mut Context<'_>) -> Poll<io::Result<()>>
+    where
+        T: AsyncRead + AsyncWrite + Unpin,
+    {
+        loop {
+            // First what there is: whatever is done with it beside can wait until it has left.
+            ready!(self.poll_write(io, task))?;
+            if self.ended {
+                return Poll::Ready(Ok(()));
+            }
+            match Pin::new(&mut self.stream).poll_frame(task) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    // Without a `Trailer` header in the head there is no place for trailers.
+                    if let Ok(data) = frame.into_data() {
+                        self.begin(data)?;
+                    }
+                }
+                Poll::Ready(Some(Err(_))) => return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())),
+                Poll::Ready(None) => {
+                    self.ended = true;
+                    self.end = LAST_CHUNK;
+                }
+                Poll::Pending => return self.poll_ahead(io, task),
+            }
+        }
+    }
+
+    fn begin(&mut self, data: Bytes) -> io::Result<()> {
+        if !data.is_empty() {
+            let mut line = &mut self.line[..];
+            write!(line, "{:x}\r\n", data.len())?;
+            let left = line.len();
+            self.line_left = (0, u8::try_from(self.line.len() - left).unwrap_or_default());
+            (self.data, self.end) = (data, LINE_END);
+        }
+        Ok(())
+    }
+
+    fn poll_write<T: AsyncWrite + Unpin>(&mut self, io: &mut T, task: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.end.is_empty() {
+            let line = &self.line[usize::from(self.line_left.0)..usize::from(self.line_left.1)];
+            let parts = [IoSlice::new(line), IoSlice::new(&self.data), IoSlice::new(self.end)];
+            let written = ready!(Pin::new(&mut *io).poll_write_vectored(task, &parts))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            let of_line = written.min(line.len());
+            let of_data = (written - of_line).min(self.data.len());
+            self.line_left.0 += u8::try_from(of_line).unwrap_or_default();
+            self.data.advance(of_data);
+            self.end = &self.end[written - of_line - of_data..];
+        }
+        self.data = Bytes::new();
+        Poll::Ready(Ok(()))
+    }
+
+    /// Is the client still there? Ready only if it is not.
+    fn poll_ahead<T: AsyncRead + Unpin>(&mut self, io: &mut T, task: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.ahead.len() < MAX_AHEAD {
+            let mut room = [MaybeUninit::uninit(); 1024];
+            let mut read = ReadBuf::uninit(&mut room);
+            ready!(Pin::new(&mut *io).poll_read(task, &mut read))?;
+            if read.filled().is_empty() {
+                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+            }
+            self.ahead.extend_from_slice(read.filled());
+        }
+        Poll::Pending
+    }
+}

@@ -4,7 +4,7 @@
 //! A frame is passed on when it is whole. Only an incomplete last frame is held, only while our
 //! event is still due, and only under its cap: a larger one passes untapped, and the next frame is
 //! tapped again. The finish frame is read before our event is written, as it often carries
-//! references itself, and passed on after it.
+//! references itself, and passed on after it. Frames that cannot be one are passed on first and read [`later`].
 //!
 //! That is the [`Voice::Relay`]. Where markers are rewritten ([`rewrite`]) or the client wants another dialect
 //! ([`speak`]), frames go through one by one, and an incomplete one is held to the end.
@@ -14,6 +14,7 @@ mod framed;
 pub mod heard;
 pub mod hold;
 pub mod inject;
+pub mod later;
 mod rewrite;
 mod speak;
 pub mod supplement;
@@ -36,6 +37,7 @@ use heard::Heard;
 pub use hold::Budget;
 use hold::Hold;
 pub use inject::{End, Inject};
+use later::Behind;
 use rewrite::Rewrite;
 pub use speak::Failure;
 use speak::Speak;
@@ -140,6 +142,9 @@ pub struct Pipeline {
     closing: Option<Vec<Heard>>,
     splitter: Splitter,
     hold: Hold,
+    behind: Behind,
+    /// From how many bytes on a chunk may be read later.
+    later_from: usize,
     /// How much of the held frame was passed on already.
     sent: usize,
     /// The current frame is too large: it passes untapped.
@@ -184,6 +189,8 @@ impl Pipeline {
             closing: None,
             splitter: Splitter::default(),
             hold,
+            behind: Behind::default(),
+            later_from: later::FROM,
             sent: 0,
             skipping: false,
             chunk: Bytes::new(),
@@ -229,7 +236,7 @@ impl Pipeline {
         Tally { markers, ..self.tally }
     }
 
-    /// What is known of the message so far: for those who ask while it streams.
+    /// What is known of the message so far: for those who ask while it streams, and let it [`Self::catch_up`] first.
     pub fn tap(&self) -> Option<&Tap> {
         self.tap.as_ref()
     }
@@ -265,6 +272,7 @@ impl Pipeline {
 
     /// Takes the upstream's next bytes. Must not be called while a commit or a supplement is awaited.
     pub fn push(&mut self, chunk: Bytes) {
+        self.catch_up();
         self.chunk = chunk;
         self.unsent = 0;
         self.at = 0;
@@ -304,6 +312,7 @@ impl Pipeline {
         if self.ended.replace(end).is_some() {
             return;
         }
+        self.catch_up();
         let tail = self.hold.take();
         let sent = std::mem::take(&mut self.sent);
         self.heard.clear();
@@ -339,6 +348,7 @@ impl Pipeline {
 
     /// What to store when the client has left, if there is something that is not stored yet.
     pub fn abandon(&mut self) -> Option<Box<Record>> {
+        self.catch_up();
         if self.phase == Phase::Awaiting {
             self.supplement_aside();
         }
@@ -353,6 +363,7 @@ impl Pipeline {
     /// after an `id:` (openai-python fails on a comment then), and not before the first byte, which may
     /// be a BOM and is one only at the very start.
     pub fn heartbeat(&mut self) -> Option<Bytes> {
+        self.catch_up();
         if let Voice::Speak(_) = self.voice {
             let speaking = self.settings.manner.form == Form::Stream && self.ended.is_none() && self.out.is_empty();
             return speaking.then(|| encode::heartbeat(Eol::Lf));
@@ -373,6 +384,9 @@ impl Pipeline {
         }
         if !self.relays() {
             return self.run_framed();
+        }
+        if self.overtakes() {
+            return self.keep_rest();
         }
         while self.tap.is_some() {
             let Some(cut) = self.splitter.advance(self.chunk.get(self.at..).unwrap_or_default()) else {
@@ -670,5 +684,7 @@ fn is_cut(frame: &[u8]) -> bool {
 
 #[cfg(test)]
 mod document_tests;
+#[cfg(test)]
+mod later_tests;
 #[cfg(test)]
 mod tests;

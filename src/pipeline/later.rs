@@ -63,7 +63,7 @@ impl Pipeline {
     pub(super) fn overtakes(&mut self) -> bool {
         let Some(tap) = &self.tap else { return false };
         let held = self.hold.len();
-        let size = held + self.chunk.len() - self.at;
+        let size = held + self.chunk.len().saturating_sub(self.at);
         let suits = (self.later_from..=MOST.min(self.hold.cap())).contains(&size);
         if !suits || self.skipping || self.settings.inject == Inject::Live {
             return false;

@@ -15,6 +15,7 @@ pub mod heard;
 pub mod hold;
 pub mod inject;
 pub mod later;
+mod outs;
 mod rewrite;
 mod speak;
 pub mod supplement;
@@ -22,7 +23,7 @@ pub mod tap;
 mod trailers;
 pub mod whole;
 
-use std::{collections::VecDeque, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -38,6 +39,7 @@ pub use hold::Budget;
 use hold::Hold;
 pub use inject::{End, Inject};
 use later::Behind;
+use outs::Outs;
 use rewrite::Rewrite;
 pub use speak::Failure;
 use speak::Speak;
@@ -159,7 +161,7 @@ pub struct Pipeline {
     /// The record that is with the store.
     committing: Option<Box<Record>>,
     ended: Option<End>,
-    out: VecDeque<Out>,
+    out: Outs,
     eol: Option<Eol>,
     id_seen: bool,
     /// Sources in the last live event.
@@ -199,7 +201,7 @@ impl Pipeline {
             resume: Bytes::new(),
             committing: None,
             ended: None,
-            out: VecDeque::new(),
+            out: Outs::default(),
             eol: None,
             id_seen: false,
             announced: 0,
@@ -215,11 +217,7 @@ impl Pipeline {
 
     /// The same, of the upstream's bytes alone, and not more than so many.
     pub fn take_bytes(&mut self, most: usize) -> Option<Bytes> {
-        let fits = |out: &mut Out| matches!(out, Out::Bytes(bytes) if bytes.len() <= most);
-        match self.out.pop_front_if(fits)? {
-            Out::Bytes(bytes) => Some(bytes),
-            Out::Event(_) | Out::Await | Out::Commit(_) | Out::Store(_) => None,
-        }
+        self.out.pop_bytes(most)
     }
 
     /// Is something on its way to the client?
@@ -353,10 +351,12 @@ impl Pipeline {
             self.supplement_aside();
         }
         self.store_rest();
-        self.out.drain(..).rev().find_map(|out| match out {
-            Out::Store(record) | Out::Commit(record) => Some(record),
-            Out::Bytes(_) | Out::Event(_) | Out::Await => None,
-        })
+        std::iter::from_fn(|| self.out.pop_front())
+            .filter_map(|out| match out {
+                Out::Store(record) | Out::Commit(record) => Some(record),
+                Out::Bytes(_) | Out::Event(_) | Out::Await => None,
+            })
+            .last()
     }
 
     /// A comment for an idle connection, where one may stand: between frames, before our event, not
@@ -395,10 +395,15 @@ impl Pipeline {
             let (Cut::Frame(len) | Cut::Glue(len)) = cut;
             let end = self.at + len;
             let carried = self.carried(end);
-            let frame = carried.clone().unwrap_or_else(|| self.chunk.slice(self.at..end));
             let skipped = std::mem::take(&mut self.skipping);
-            let tapped = matches!(cut, Cut::Frame(_)) && !skipped && self.fits(frame.len());
-            let ends = tapped && self.read(&frame) && self.phase == Phase::Due;
+            let size = carried.as_ref().map_or(len, Bytes::len);
+            let tapped = matches!(cut, Cut::Frame(_)) && !skipped && self.fits(size);
+            let read = tapped
+                && match &carried {
+                    Some(frame) => self.read(frame),
+                    None => self.read_chunk_to(end),
+                };
+            let ends = read && self.phase == Phase::Due;
 
             // Of a frame that began in an earlier chunk, what was not passed on yet.
             let unsent = carried.map(|frame| frame.slice(std::mem::take(&mut self.sent)..));
@@ -449,10 +454,10 @@ impl Pipeline {
 
     /// The last frame of the chunk is not whole: hold it, or pass it on if nothing of ours is due.
     fn keep_rest(&mut self) {
-        let rest = self.chunk.slice(self.at..);
+        let rest = self.chunk.get(self.at..).unwrap_or_default();
         if self.skipping || rest.is_empty() {
             self.emit_chunk_to(self.chunk.len());
-        } else if !self.hold.add(&rest) {
+        } else if !self.hold.add(rest) {
             self.emit_chunk_to(self.at);
             self.overflow();
             self.emit_chunk_to(self.chunk.len());
@@ -494,6 +499,14 @@ impl Pipeline {
             self.tally.unread += 1;
         }
         event.data.is_some() && self.read_event(&event)
+    }
+
+    /// The same of a frame of the chunk, which is not copied nor shared for that.
+    fn read_chunk_to(&mut self, end: usize) -> bool {
+        let chunk = std::mem::take(&mut self.chunk);
+        let ends = self.read(chunk.get(self.at..end).unwrap_or_default());
+        self.chunk = chunk;
+        ends
     }
 
     fn read_event(&mut self, event: &Event<'_>) -> bool {
@@ -640,7 +653,8 @@ impl Pipeline {
     /// Passes on what is unsent of the chunk up to `end`, as one piece.
     fn emit_chunk_to(&mut self, end: usize) {
         if end > self.unsent {
-            let piece = self.chunk.slice(self.unsent..end);
+            let whole = self.unsent == 0 && end == self.chunk.len();
+            let piece = if whole { std::mem::take(&mut self.chunk) } else { self.chunk.slice(self.unsent..end) };
             self.unsent = end;
             self.emit(piece);
         }

@@ -145,6 +145,8 @@ where
     bytes_in: u64,
     bytes_out: u64,
     reported: bool,
+    /// Bytes that are not read yet were given time to leave.
+    stepped_back: bool,
 }
 
 impl<B, K> TapBody<B, K>
@@ -177,6 +179,7 @@ where
             bytes_in: 0,
             bytes_out: 0,
             reported: false,
+            stepped_back: false,
         }
     }
 
@@ -198,8 +201,17 @@ where
 
     /// Has the keeper tell what is known of the message so far.
     pub fn tell(&mut self) {
+        self.pipeline.catch_up();
         if let Some(tap) = self.pipeline.tap() {
             self.keeper.tell(tap);
+        }
+    }
+
+    /// Lets the tap see what was handed out before it was read.
+    fn catch_up(&mut self) {
+        self.pipeline.catch_up();
+        if let Some(tap) = self.pipeline.tap() {
+            self.keeper.progress(tap);
         }
     }
 
@@ -335,6 +347,18 @@ where
                 }
                 continue;
             }
+            if this.pipeline.is_behind() {
+                // What was handed out is written when nothing more comes: first that, then its reading.
+                if std::mem::replace(&mut this.stepped_back, true) {
+                    this.catch_up();
+                    continue;
+                }
+                task.waker().wake_by_ref();
+                if let Some(comment) = ready!(this.poll_clocks(task)) {
+                    return Poll::Ready(Some(Ok(this.out(comment))));
+                }
+                continue;
+            }
             let Some(upstream) = &mut this.upstream else {
                 let outcome = this.outcome.unwrap_or(Outcome::UpstreamCut);
                 if outcome != Outcome::Complete {
@@ -357,7 +381,10 @@ where
                         // them on does not ask again.
                         let last = this.upstream.as_ref().is_some_and(Body::is_end_stream);
                         this.pipeline.push(data);
-                        if let Some(tap) = this.pipeline.tap() {
+                        this.stepped_back = false;
+                        if !this.pipeline.is_behind()
+                            && let Some(tap) = this.pipeline.tap()
+                        {
                             this.keeper.progress(tap);
                         }
                         if last && !this.pipeline.adds() {

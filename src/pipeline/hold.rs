@@ -91,6 +91,16 @@ impl Hold {
         true
     }
 
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Takes back what was added beyond so many bytes.
+    pub fn shorten(&mut self, len: usize) {
+        self.budget.give(self.bytes.len().saturating_sub(len));
+        self.bytes.truncate(len);
+    }
+
     /// All of it, and its share of the budget for whoever holds it now.
     pub fn freeze(mut self) -> (Bytes, Share) {
         let bytes = std::mem::take(&mut self.bytes).freeze();

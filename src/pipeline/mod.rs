@@ -4,7 +4,7 @@
 //! A frame is passed on when it is whole. Only an incomplete last frame is held, only while our
 //! event is still due, and only under its cap: a larger one passes untapped, and the next frame is
 //! tapped again. The finish frame is read before our event is written, as it often carries
-//! references itself, and passed on after it.
+//! references itself, and passed on after it. Frames that cannot be one are passed on first and read [`later`].
 //!
 //! That is the [`Voice::Relay`]. Where markers are rewritten ([`rewrite`]) or the client wants another dialect
 //! ([`speak`]), frames go through one by one, and an incomplete one is held to the end.
@@ -14,6 +14,8 @@ mod framed;
 pub mod heard;
 pub mod hold;
 pub mod inject;
+pub mod later;
+mod outs;
 mod rewrite;
 mod speak;
 pub mod supplement;
@@ -21,7 +23,7 @@ pub mod tap;
 mod trailers;
 pub mod whole;
 
-use std::{collections::VecDeque, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -36,6 +38,8 @@ use heard::Heard;
 pub use hold::Budget;
 use hold::Hold;
 pub use inject::{End, Inject};
+use later::Behind;
+use outs::Outs;
 use rewrite::Rewrite;
 pub use speak::Failure;
 use speak::Speak;
@@ -140,6 +144,9 @@ pub struct Pipeline {
     closing: Option<Vec<Heard>>,
     splitter: Splitter,
     hold: Hold,
+    behind: Behind,
+    /// From how many bytes on a chunk may be read later.
+    later_from: usize,
     /// How much of the held frame was passed on already.
     sent: usize,
     /// The current frame is too large: it passes untapped.
@@ -154,7 +161,7 @@ pub struct Pipeline {
     /// The record that is with the store.
     committing: Option<Box<Record>>,
     ended: Option<End>,
-    out: VecDeque<Out>,
+    out: Outs,
     eol: Option<Eol>,
     id_seen: bool,
     /// Sources in the last live event.
@@ -184,6 +191,8 @@ impl Pipeline {
             closing: None,
             splitter: Splitter::default(),
             hold,
+            behind: Behind::default(),
+            later_from: later::FROM,
             sent: 0,
             skipping: false,
             chunk: Bytes::new(),
@@ -192,7 +201,7 @@ impl Pipeline {
             resume: Bytes::new(),
             committing: None,
             ended: None,
-            out: VecDeque::new(),
+            out: Outs::default(),
             eol: None,
             id_seen: false,
             announced: 0,
@@ -208,11 +217,7 @@ impl Pipeline {
 
     /// The same, of the upstream's bytes alone, and not more than so many.
     pub fn take_bytes(&mut self, most: usize) -> Option<Bytes> {
-        let fits = |out: &mut Out| matches!(out, Out::Bytes(bytes) if bytes.len() <= most);
-        match self.out.pop_front_if(fits)? {
-            Out::Bytes(bytes) => Some(bytes),
-            Out::Event(_) | Out::Await | Out::Commit(_) | Out::Store(_) => None,
-        }
+        self.out.pop_bytes(most)
     }
 
     /// Is something on its way to the client?
@@ -229,7 +234,7 @@ impl Pipeline {
         Tally { markers, ..self.tally }
     }
 
-    /// What is known of the message so far: for those who ask while it streams.
+    /// What is known of the message so far: for those who ask while it streams, and let it [`Self::catch_up`] first.
     pub fn tap(&self) -> Option<&Tap> {
         self.tap.as_ref()
     }
@@ -265,6 +270,7 @@ impl Pipeline {
 
     /// Takes the upstream's next bytes. Must not be called while a commit or a supplement is awaited.
     pub fn push(&mut self, chunk: Bytes) {
+        self.catch_up();
         self.chunk = chunk;
         self.unsent = 0;
         self.at = 0;
@@ -304,6 +310,7 @@ impl Pipeline {
         if self.ended.replace(end).is_some() {
             return;
         }
+        self.catch_up();
         let tail = self.hold.take();
         let sent = std::mem::take(&mut self.sent);
         self.heard.clear();
@@ -339,20 +346,24 @@ impl Pipeline {
 
     /// What to store when the client has left, if there is something that is not stored yet.
     pub fn abandon(&mut self) -> Option<Box<Record>> {
+        self.catch_up();
         if self.phase == Phase::Awaiting {
             self.supplement_aside();
         }
         self.store_rest();
-        self.out.drain(..).rev().find_map(|out| match out {
-            Out::Store(record) | Out::Commit(record) => Some(record),
-            Out::Bytes(_) | Out::Event(_) | Out::Await => None,
-        })
+        std::iter::from_fn(|| self.out.pop_front())
+            .filter_map(|out| match out {
+                Out::Store(record) | Out::Commit(record) => Some(record),
+                Out::Bytes(_) | Out::Event(_) | Out::Await => None,
+            })
+            .last()
     }
 
     /// A comment for an idle connection, where one may stand: between frames, before our event, not
     /// after an `id:` (openai-python fails on a comment then), and not before the first byte, which may
     /// be a BOM and is one only at the very start.
     pub fn heartbeat(&mut self) -> Option<Bytes> {
+        self.catch_up();
         if let Voice::Speak(_) = self.voice {
             let speaking = self.settings.manner.form == Form::Stream && self.ended.is_none() && self.out.is_empty();
             return speaking.then(|| encode::heartbeat(Eol::Lf));
@@ -374,6 +385,9 @@ impl Pipeline {
         if !self.relays() {
             return self.run_framed();
         }
+        if self.overtakes() {
+            return self.keep_rest();
+        }
         while self.tap.is_some() {
             let Some(cut) = self.splitter.advance(self.chunk.get(self.at..).unwrap_or_default()) else {
                 return self.keep_rest();
@@ -381,10 +395,15 @@ impl Pipeline {
             let (Cut::Frame(len) | Cut::Glue(len)) = cut;
             let end = self.at + len;
             let carried = self.carried(end);
-            let frame = carried.clone().unwrap_or_else(|| self.chunk.slice(self.at..end));
             let skipped = std::mem::take(&mut self.skipping);
-            let tapped = matches!(cut, Cut::Frame(_)) && !skipped && self.fits(frame.len());
-            let ends = tapped && self.read(&frame) && self.phase == Phase::Due;
+            let size = carried.as_ref().map_or(len, Bytes::len);
+            let tapped = matches!(cut, Cut::Frame(_)) && !skipped && self.fits(size);
+            let read = tapped
+                && match &carried {
+                    Some(frame) => self.read(frame),
+                    None => self.read_chunk_to(end),
+                };
+            let ends = read && self.phase == Phase::Due;
 
             // Of a frame that began in an earlier chunk, what was not passed on yet.
             let unsent = carried.map(|frame| frame.slice(std::mem::take(&mut self.sent)..));
@@ -435,10 +454,10 @@ impl Pipeline {
 
     /// The last frame of the chunk is not whole: hold it, or pass it on if nothing of ours is due.
     fn keep_rest(&mut self) {
-        let rest = self.chunk.slice(self.at..);
+        let rest = self.chunk.get(self.at..).unwrap_or_default();
         if self.skipping || rest.is_empty() {
             self.emit_chunk_to(self.chunk.len());
-        } else if !self.hold.add(&rest) {
+        } else if !self.hold.add(rest) {
             self.emit_chunk_to(self.at);
             self.overflow();
             self.emit_chunk_to(self.chunk.len());
@@ -480,6 +499,14 @@ impl Pipeline {
             self.tally.unread += 1;
         }
         event.data.is_some() && self.read_event(&event)
+    }
+
+    /// The same of a frame of the chunk, which is not copied nor shared for that.
+    fn read_chunk_to(&mut self, end: usize) -> bool {
+        let chunk = std::mem::take(&mut self.chunk);
+        let ends = self.read(chunk.get(self.at..end).unwrap_or_default());
+        self.chunk = chunk;
+        ends
     }
 
     fn read_event(&mut self, event: &Event<'_>) -> bool {
@@ -626,7 +653,8 @@ impl Pipeline {
     /// Passes on what is unsent of the chunk up to `end`, as one piece.
     fn emit_chunk_to(&mut self, end: usize) {
         if end > self.unsent {
-            let piece = self.chunk.slice(self.unsent..end);
+            let whole = self.unsent == 0 && end == self.chunk.len();
+            let piece = if whole { std::mem::take(&mut self.chunk) } else { self.chunk.slice(self.unsent..end) };
             self.unsent = end;
             self.emit(piece);
         }
@@ -670,5 +698,7 @@ fn is_cut(frame: &[u8]) -> bool {
 
 #[cfg(test)]
 mod document_tests;
+#[cfg(test)]
+mod later_tests;
 #[cfg(test)]
 mod tests;

@@ -106,6 +106,11 @@ impl Tap {
         &self.seen
     }
 
+    /// Could the answer end with one of these frames?
+    pub fn may_end(&self, frames: &[u8]) -> bool {
+        self.adapter.may_end(frames)
+    }
+
     pub fn gave_up(&self) -> bool {
         self.adapter.gave_up()
     }

@@ -3,7 +3,7 @@
 use super::{
     Adapter, Dialect, Envelope, Sink, Unread,
     json::{self, MAX_NESTED, Node},
-    of_dialect, openai, results,
+    may_end, of_dialect, openai, results,
 };
 use crate::sse::Event;
 
@@ -49,6 +49,13 @@ impl Adapter for Detect {
             *left = left.saturating_sub(1);
         }
         Ok(())
+    }
+
+    fn may_end(&self, frames: &[u8]) -> bool {
+        match &self.chosen {
+            Some(adapter) => adapter.may_end(frames),
+            None => self.among.iter().any(|dialect| may_end(*dialect, frames)),
+        }
     }
 
     fn envelope(&self) -> Envelope<'_> {

@@ -3,6 +3,7 @@
 
 mod detect;
 mod doubao;
+mod ends;
 pub mod json;
 mod openai;
 pub mod refusal;
@@ -99,6 +100,13 @@ pub trait Adapter: Send {
     /// Reads one frame. `Unread` means that the frame was not understood where it should have
     /// been; the next one is read all the same.
     fn frame(&mut self, event: &Event<'_>, sink: &mut dyn Sink) -> Result<(), Unread>;
+
+    /// Could one of these whole frames be a [`Signal::Finish`] or a [`Signal::Fault`]? If not, they may be passed on
+    /// before they are read.
+    fn may_end(&self, frames: &[u8]) -> bool {
+        let _ = frames;
+        true
+    }
 
     /// The neutral frame of this stream's dialect that our record travels in.
     fn envelope(&self) -> Envelope<'_>;
@@ -243,6 +251,17 @@ fn of_dialect(dialect: Dialect) -> Box<dyn Adapter> {
     }
 }
 
+/// [`Adapter::may_end`], where the adapter is still to be chosen.
+fn may_end(dialect: Dialect, frames: &[u8]) -> bool {
+    match dialect {
+        Dialect::DoubaoWeb => doubao::Web::ends(frames),
+        Dialect::Samantha => doubao::Samantha::ends(frames),
+        Dialect::Lexiang => tencent::Lexiang::ends(frames),
+        Dialect::OpenAi => openai::Chat::ends(frames),
+        Dialect::Tavily | Dialect::Mcp => true,
+    }
+}
+
 /// Whose JSON document is it? `None` where it could be anybody's.
 pub fn of_document(json: &str) -> Option<Kind> {
     detect::sniff("", json).map(|dialect| match dialect {
@@ -266,5 +285,7 @@ fn published<'a>(node: &'a json::Node<'_>) -> Option<Published<'a>> {
     }
 }
 
+#[cfg(test)]
+mod ends_tests;
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{
     Adapter, Envelope, Reason, Signal, Sink, Trail, Unread, code,
+    ends::{self, Needle, needle},
     json::{self, Node},
     published,
 };
@@ -39,12 +40,26 @@ impl Adapter for Lexiang {
         read.ok_or(Unread)
     }
 
+    fn may_end(&self, frames: &[u8]) -> bool {
+        Self::ends(frames)
+    }
+
     fn envelope(&self) -> Envelope<'_> {
         Envelope::Lexiang { completion_id: &self.completion_id, session_id: &self.session_id }
     }
 }
 
 impl Lexiang {
+    /// The finish by its event or its `is_stop`; the rest has a code.
+    pub fn ends(frames: &[u8]) -> bool {
+        static IS_STOP: Needle = needle!(b"is_stop");
+        static CODE: Needle = needle!(b"\"code\"");
+        ends::named(frames, &[b"finish"])
+            || ends::any(frames, &IS_STOP, |rest| ends::inner_value(rest).starts_with(b"false"))
+            || ends::has(frames, &CODE)
+            || ends::hides(frames)
+    }
+
     /// An answer that was not streamed: `{"code":0,"request_id":…,"data":{…}}`.
     fn whole(&mut self, node: &Node<'_>, data: &Node<'_>, sink: &mut dyn Sink) {
         if let Some(id) = node.id(&["request_id"]) {

@@ -30,18 +30,10 @@ impl<'f> Event<'f> {
     }
 
     fn line(&mut self, line: &'f [u8]) {
-        let (field, value) = match memchr::memchr(b':', line) {
-            // "If the line starts with a U+003A COLON character (:): Ignore the line."
-            Some(0) => return,
-            Some(colon) => {
-                let (field, rest) = line.split_at(colon);
-                // "If value starts with a U+0020 SPACE character, remove it from value."
-                let value = rest.get(1..).unwrap_or_default();
-                (field, value.strip_prefix(b" ").unwrap_or(value))
-            }
-            None => (line, &b""[..]),
-        };
+        let (field, value) = field(line);
         match field {
+            // "If the line starts with a U+003A COLON character (:): Ignore the line."
+            b"" => {}
             b"data" => {
                 let value = text(value);
                 self.data = Some(match self.data.take() {
@@ -64,6 +56,15 @@ impl<'f> Event<'f> {
             _ => self.foreign = true,
         }
     }
+}
+
+/// The name and the value of a line that is not blank. A comment has no name.
+pub fn field(line: &[u8]) -> (&[u8], &[u8]) {
+    let Some(colon) = memchr::memchr(b':', line) else { return (line, b"") };
+    let (field, rest) = line.split_at(colon);
+    // "If value starts with a U+0020 SPACE character, remove it from value."
+    let value = rest.get(1..).unwrap_or_default();
+    (field, value.strip_prefix(b" ").unwrap_or(value))
 }
 
 /// Looking whether it is UTF-8 first is much faster than mending what need not be mended.

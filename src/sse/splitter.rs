@@ -30,7 +30,7 @@ enum At {
 
 const BOM: [u8; 3] = [0xEF, 0xBB, 0xBF];
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Splitter {
     at: At,
 }

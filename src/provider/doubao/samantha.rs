@@ -6,6 +6,7 @@ use crate::{
     provider::{
         Adapter, Envelope, Reason, Signal, Sink, Trail, Unread,
         doubao::{fault, fault_of},
+        ends::{self, Needle, needle},
         json::{self, MAX_NESTED, Node},
     },
     sse::Event,
@@ -47,8 +48,26 @@ impl Adapter for Samantha {
         .ok_or(Unread)
     }
 
+    fn may_end(&self, frames: &[u8]) -> bool {
+        Self::ends(frames)
+    }
+
     fn envelope(&self) -> Envelope<'_> {
         Envelope::Samantha
+    }
+}
+
+impl Samantha {
+    /// Anything but a chunk that says that it is not the last may.
+    pub fn ends(frames: &[u8]) -> bool {
+        static EVENT_TYPE: Needle = needle!(b"event_type");
+        static IS_FINISH: Needle = needle!(b"is_finish");
+        static CODE: Needle = needle!(b"\"code\"");
+        ends::named(frames, &[b"gateway-error"])
+            || ends::any(frames, &EVENT_TYPE, |rest| ends::inner_value(rest).starts_with(b"2001"))
+            || ends::any(frames, &IS_FINISH, |rest| ends::inner_value(rest).starts_with(b"false"))
+            || ends::has(frames, &CODE)
+            || ends::hides(frames)
     }
 }
 

@@ -6,6 +6,7 @@ use crate::{
     provider::{
         Adapter, Envelope, Reason, Signal, Sink, Trail, Unread,
         doubao::fault,
+        ends,
         json::{self, MAX_NESTED, Node},
     },
     sse::Event,
@@ -64,6 +65,10 @@ impl Adapter for Web {
         read.ok_or(Unread)
     }
 
+    fn may_end(&self, frames: &[u8]) -> bool {
+        Self::ends(frames)
+    }
+
     fn envelope(&self) -> Envelope<'_> {
         Envelope::DoubaoWeb
     }
@@ -90,6 +95,11 @@ fn user_type(node: &Node<'_>) -> Option<u64> {
 }
 
 impl Web {
+    /// Its events alone say so.
+    pub fn ends(frames: &[u8]) -> bool {
+        ends::named(frames, &[b"SSE_REPLY_END", b"STREAM_ERROR", b"gateway-error"])
+    }
+
     fn text(&self, text: &str, at: &Trail<'_>, sink: &mut dyn Sink) {
         sink.signal(if self.thinking { Signal::Thinking(text) } else { Signal::Text(text, *at) });
     }

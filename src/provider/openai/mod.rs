@@ -8,6 +8,7 @@ mod sources;
 
 use super::{
     Adapter, Envelope, Reason, Signal, Sink, Trail, Unread, Usage,
+    ends::{self, Needle, needle},
     json::{self, Node},
 };
 use crate::{citation::text, sse::Event};
@@ -59,6 +60,10 @@ impl Adapter for Chat {
         read.ok_or(Unread)
     }
 
+    fn may_end(&self, frames: &[u8]) -> bool {
+        Self::ends(frames)
+    }
+
     fn envelope(&self) -> Envelope<'_> {
         Envelope::OpenAi {
             id: &self.id,
@@ -82,6 +87,27 @@ pub fn is_chat(node: &Node<'_>) -> bool {
 }
 
 impl Chat {
+    /// What [`finish`] and [`fault`] look at says that there is none.
+    pub fn ends(frames: &[u8]) -> bool {
+        static DONE: Needle = needle!(b"[DONE]");
+        static REASON: Needle = needle!(b"finish_reason\"");
+        static OBJECT: Needle = needle!(b"chat.completion");
+        static ERROR: Needle = needle!(b"\"error\"");
+        // Also that of `base_resp`.
+        static CODE: Needle = needle!(b"code\"");
+        let no_reason =
+            |rest: &[u8]| [&b"null"[..], b"\"null\"", b"\"\""].iter().any(|no| ends::value(rest).starts_with(no));
+        let all_well =
+            |rest: &[u8]| matches!(ends::value(rest), [b'0', b',' | b'}', ..] | [b'n', b'u', b'l', b'l', ..]);
+        ends::named(frames, &[b"error"])
+            || ends::any(frames, &REASON, no_reason)
+            || ends::has(frames, &DONE)
+            || ends::any(frames, &OBJECT, |rest| rest.starts_with(b".chunk\""))
+            || ends::any(frames, &ERROR, |rest| ends::value(rest).starts_with(b"null"))
+            || ends::any(frames, &CODE, all_well)
+            || ends::hides(frames)
+    }
+
     fn chunk(&mut self, node: &Node<'_>, is_error: bool, sink: &mut dyn Sink) {
         let fault = fault::of(node, is_error);
         if !matches!(node.get("choices"), Some(Node::List(_))) && fault.is_some() {

@@ -1,0 +1,184 @@
+use std::{fs, path::PathBuf, sync::LazyLock};
+
+use proptest::{collection::vec, prelude::*, sample::select};
+
+use super::{
+    later,
+    tap::Tap,
+    tests::{CARD, END, context, settings},
+    whole::Passed,
+    *,
+};
+use crate::provider::{Adapter, Envelope, Kind, Sink, Unread};
+
+/// Two cards that are worth passing on first.
+fn cards() -> Bytes {
+    let long = CARD.replace("\"T\"", &format!("\"{}\"", "T".repeat(later::FROM)));
+    Bytes::from(long.clone() + &long.replace("a.example", "b.example").replace("\"index\":1", "\"index\":2"))
+}
+
+fn cited(pipeline: &Pipeline) -> usize {
+    pipeline.tap().map_or(0, |tap| tap.record(false).citations.len())
+}
+
+#[test]
+fn bytes_leave_before_they_are_read_and_are_read_all_the_same() {
+    for inject in [Inject::Final, Inject::Off] {
+        let mut pipeline = Pipeline::new(Some(context()), settings(inject, 1 << 20));
+        pipeline.push(cards());
+        assert_eq!(pipeline.take(), Some(Out::Bytes(cards())), "{inject:?}");
+        assert_eq!((pipeline.is_behind(), cited(&pipeline)), (true, 0), "{inject:?}");
+        let record = pipeline.abandon();
+        assert_eq!(record.map(|record| record.citations.len()), Some(2), "{inject:?}");
+        assert!(!pipeline.is_behind(), "{inject:?}");
+    }
+}
+
+#[test]
+fn whatever_depends_on_the_reading_waits_for_it() {
+    let pushed = || {
+        let mut pipeline = Pipeline::new(Some(context()), settings(Inject::Final, 1 << 20));
+        pipeline.push([b"id: 1\n".as_slice(), &cards()].concat().into());
+        assert!(matches!(pipeline.take(), Some(Out::Bytes(_))) && pipeline.is_behind());
+        pipeline
+    };
+    let mut next = pushed();
+    next.push(Bytes::from_static(b"data"));
+    assert_eq!((next.take(), cited(&next)), (None, 2));
+    let mut end = pushed();
+    end.finish(super::End::Clean);
+    assert!(matches!(end.take(), Some(Out::Commit(record)) if record.citations.len() == 2));
+    assert_eq!(pushed().heartbeat(), None, "after an id");
+}
+
+#[test]
+fn what_may_be_the_finish_is_read_first() {
+    let mut pipeline = Pipeline::new(Some(context()), settings(Inject::Final, 1 << 20));
+    pipeline.push([&*cards(), END.as_bytes()].concat().into());
+    assert_eq!(pipeline.take(), Some(Out::Bytes(cards())));
+    assert!(matches!(pipeline.take(), Some(Out::Commit(record)) if record.citations.len() == 2));
+}
+
+#[test]
+fn small_chunks_large_ones_and_live_ones_are_read_first() {
+    let behind = |inject, chunk: &[u8]| {
+        let mut pipeline = Pipeline::new(Some(context()), settings(inject, 1 << 20));
+        pipeline.push(Bytes::copy_from_slice(chunk));
+        pipeline.is_behind()
+    };
+    let comment = |len: usize| [&vec![b':'; len - 2], b"\n\n".as_slice()].concat();
+    assert!(behind(Inject::Final, &comment(later::FROM)) && !behind(Inject::Final, &comment(later::FROM - 1)));
+    assert!(behind(Inject::Final, &comment(later::MOST)) && !behind(Inject::Final, &comment(later::MOST + 1)));
+    assert!(!behind(Inject::Live, &comment(later::FROM)));
+}
+
+/// Says that nothing ends, and panics.
+struct Panics;
+
+impl Adapter for Panics {
+    fn provider(&self) -> Option<&'static str> {
+        Some("panics")
+    }
+
+    fn frame(&mut self, _: &Event<'_>, _: &mut dyn Sink) -> Result<(), Unread> {
+        panic!("an adapter with a bug")
+    }
+
+    fn may_end(&self, _: &[u8]) -> bool {
+        false
+    }
+
+    fn envelope(&self) -> Envelope<'_> {
+        Envelope::Bare
+    }
+}
+
+/// P2: what was held for the tap goes out when the tap is lost, not with the next bytes.
+#[test]
+fn p2_a_panic_over_what_was_passed_on_holds_nothing_back() {
+    let mut pipeline = Pipeline::new(None, settings(Inject::Final, 1 << 20));
+    pipeline.tap = Some(Tap::with(Box::new(Panics), context()));
+    pipeline.push([&*cards(), b"data: part"].concat().into());
+    assert_eq!((pipeline.take(), pipeline.take()), (Some(Out::Bytes(cards())), None));
+    pipeline.catch_up();
+    assert_eq!(pipeline.take(), Some(Out::Bytes(Bytes::from_static(b"data: part"))));
+    assert!(pipeline.tally().panicked && pipeline.tap().is_none());
+}
+
+static STREAMS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+    let folder = |name| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
+    let files =
+        ["doubao", "samantha", "tencent", "openai", "sse"].into_iter().flat_map(|n| fs::read_dir(folder(n)).unwrap());
+    let mut files: Vec<PathBuf> = files.map(|file| file.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|kind| kind == "sse"));
+    files.sort();
+    files.iter().map(|file| fs::read(file).unwrap()).collect()
+});
+
+/// Also says how often something was behind.
+fn pass(
+    kind: Kind,
+    inject: Inject,
+    later_from: usize,
+    chunks: &[&[u8]],
+    end: super::End,
+    most: usize,
+) -> (Passed, u32) {
+    let context = Context { provider: kind, ..context() };
+    let settings = Settings { budget: Budget::new(most), ..settings(inject, 1 << 20) };
+    let mut pipeline = Pipeline::new(Some(context), settings);
+    pipeline.later_from = later_from;
+    let (mut passed, mut behind) = (Passed::default(), 0);
+    for chunk in chunks {
+        pipeline.push(Bytes::copy_from_slice(chunk));
+        behind += u32::from(pipeline.is_behind());
+        drain(&mut pipeline, &mut passed);
+    }
+    pipeline.finish(end);
+    drain(&mut pipeline, &mut passed);
+    passed.tally = pipeline.tally();
+    (passed, behind)
+}
+
+fn drain(pipeline: &mut Pipeline, passed: &mut Passed) {
+    while let Some(out) = pipeline.take() {
+        match out {
+            Out::Bytes(bytes) => passed.pieces.push((false, bytes)),
+            Out::Event(bytes) => passed.pieces.push((true, bytes)),
+            Out::Store(record) => passed.record = Some(record),
+            Out::Await => {}
+            Out::Commit(record) => {
+                passed.record = Some(record);
+                pipeline.committed(true);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1024, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Read first or read later: nobody but the clock can tell.
+    #[test]
+    fn what_is_read_later_is_read_as_it_would_have_been(
+        stream in select(&STREAMS[..]),
+        kind in select(vec![Kind::Doubao, Kind::Tencent, Kind::OpenAi, Kind::Auto]),
+        inject in select(vec![Inject::Final, Inject::Off, Inject::Live]),
+        end in select(vec![super::End::Clean, super::End::Cut, super::End::Shutdown]),
+        most in select(vec![1 << 20, 300]),
+        places in vec(any::<prop::sample::Index>(), 0..40),
+    ) {
+        let mut at: Vec<usize> = places.iter().map(|place| place.index(stream.len() + 1)).collect();
+        at.extend([0, stream.len()]);
+        at.sort_unstable();
+        let chunks: Vec<&[u8]> = at.windows(2).map(|pair| &stream[pair[0]..pair[1]]).collect();
+        let (first, none) = pass(kind, inject, usize::MAX, &chunks, end, most);
+        let (later, some) = pass(kind, inject, 0, &chunks, end, most);
+        prop_assert_eq!(none, 0);
+        prop_assert!(some == 0 || inject != Inject::Live);
+        prop_assert_eq!(first.out(), later.out());
+        prop_assert_eq!(first.ours(), later.ours());
+        prop_assert_eq!(first.record, later.record);
+        prop_assert_eq!(first.tally, later.tally);
+    }
+}

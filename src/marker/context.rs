@@ -10,36 +10,43 @@ const NAMES: [&[u8]; 12] =
     [b"arr", b"argv", b"args", b"buf", b"cols", b"dp", b"elem", b"idx", b"nums", b"ptr", b"tmp", b"vec"];
 
 /// Where the first byte stands that could mean something, from `at` on. `]` and `|` only do where brackets or
-/// cells are open.
+/// cells are open. `at` is the beginning of a character.
 pub fn plain(bytes: &[u8], at: usize, open: bool) -> usize {
-    let rest = bytes.get(at..).unwrap_or_default();
-    let mut from = 0;
-    loop {
-        let tail = rest.get(from..).unwrap_or_default();
-        let Some(found) = tail.iter().position(|b| MEANS.get(usize::from(*b)).is_some_and(|means| *means)) else {
-            return bytes.len();
-        };
-        let here = from + found;
-        let means = match tail.get(found) {
-            Some(b']' | b'|') => open,
-            Some(b':') => rest.get(here + 1).is_none_or(|next| *next == b'/'),
-            // Most of the characters that begin with these bytes are not the ones that matter.
-            Some(0xE3 | 0xEE) => super::grammar::begins(rest, here),
-            _ => true,
-        };
+    let mut here = at;
+    while let Some(byte) = bytes.get(here) {
+        let step = usize::from(STEPS[usize::from(*byte)]);
+        let means = step == 0
+            && match byte {
+                b']' | b'|' => open,
+                b':' => bytes.get(here + 1).is_none_or(|next| *next == b'/'),
+                // Most of the characters that begin with these bytes are not the ones that matter.
+                0xE3 | 0xEE => super::grammar::begins(bytes, here),
+                _ => true,
+            };
         if means {
-            return at + here;
+            return here;
         }
-        from = here + 1;
+        here += step.max(1);
     }
+    bytes.len()
 }
 
-const MEANS: [bool; 256] = {
-    let mut table = [false; 256];
+/// How far the next character is by the first byte of this one; 0: it could mean something.
+const STEPS: [u8; 256] = {
+    let mut table = [1; 256];
+    let mut lead = 0xC0;
+    while lead < 256 {
+        table[lead] = match lead {
+            ..0xE0 => 2,
+            ..0xF0 => 3,
+            _ => 4,
+        };
+        lead += 1;
+    }
     let bytes = b"\n\\`$<[]^:|\xE3\xEE";
     let mut i = 0;
     while i < bytes.len() {
-        table[bytes[i] as usize] = true;
+        table[bytes[i] as usize] = 0;
         i += 1;
     }
     table

@@ -1,15 +1,31 @@
-use std::{fs, path::PathBuf, sync::LazyLock};
+use std::{
+    fs,
+    future::ready,
+    path::PathBuf,
+    pin::Pin,
+    sync::{
+        LazyLock,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    task::{Context as Task, Poll, Wake, Waker},
+    time::Duration,
+};
 
+use http_body::{Body, Frame};
 use proptest::{collection::vec, prelude::*, sample::select};
 
 use super::{
+    body::{BoxError, Clocks, Commit, Keeper, Report, Supplying, TapBody},
     later,
     tap::Tap,
     tests::{CARD, END, context, settings},
     whole::Passed,
     *,
 };
-use crate::provider::{Adapter, Envelope, Kind, Sink, Unread};
+use crate::{
+    citation::supplement::Supply,
+    provider::{Adapter, Envelope, Kind, Sink, Unread},
+};
 
 /// Two cards that are worth passing on first.
 fn cards() -> Bytes {
@@ -70,6 +86,81 @@ fn small_chunks_large_ones_and_live_ones_are_read_first() {
     assert!(behind(Inject::Final, &comment(later::FROM)) && !behind(Inject::Final, &comment(later::FROM - 1)));
     assert!(behind(Inject::Final, &comment(later::MOST)) && !behind(Inject::Final, &comment(later::MOST + 1)));
     assert!(!behind(Inject::Live, &comment(later::FROM)));
+}
+
+/// Counts how often it was told of progress, and the sources that it then saw.
+#[derive(Default)]
+struct Counts {
+    progress: usize,
+    sources: usize,
+}
+
+impl Keeper for Counts {
+    fn supplement(&mut self) -> Supplying {
+        Box::pin(ready(Supply::None))
+    }
+
+    fn commit(&mut self, _: Box<Record>) -> Commit {
+        Box::pin(ready(true))
+    }
+
+    fn store(&mut self, _: Box<Record>) {}
+
+    fn progress(&mut self, tap: &Tap) {
+        self.progress += 1;
+        self.sources = tap.citable();
+    }
+
+    fn tell(&mut self, tap: &Tap) {
+        self.sources = tap.citable();
+    }
+
+    fn ended(&mut self, _: &Report, _: &Pipeline) {}
+}
+
+/// One chunk, and then silence.
+struct Once(Option<Bytes>);
+
+impl Body for Once {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Task<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        self.0.take().map_or(Poll::Pending, |chunk| Poll::Ready(Some(Ok(Frame::data(chunk)))))
+    }
+}
+
+/// Whoever sends a body on writes when it has nothing more for now: so it says, and asks to be asked again.
+#[tokio::test]
+async fn a_body_lets_bytes_leave_before_it_reads_them() {
+    struct Woken(AtomicUsize);
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+    let body = || {
+        let pipeline = Pipeline::new(Some(context()), settings(Inject::Final, 1 << 20));
+        let clocks = Clocks { idle: Duration::from_secs(9), heartbeat: None, deadline: None };
+        TapBody::new(Once(Some(cards())), pipeline, Counts::default(), clocks, std::future::pending())
+    };
+    let woken = Arc::new(Woken(AtomicUsize::new(0)));
+    let waker = Waker::from(Arc::clone(&woken));
+    let task = &mut Task::from_waker(&waker);
+    let seen = |body: &TapBody<Once, Counts>| (body.keeper().progress, body.keeper().sources, woken.0.load(Relaxed));
+
+    let mut first = body();
+    assert!(matches!(Pin::new(&mut first).poll_frame(task), Poll::Ready(Some(Ok(_)))));
+    assert_eq!(seen(&first), (0, 0, 0), "handed out");
+    assert!(Pin::new(&mut first).poll_frame(task).is_pending());
+    assert_eq!(seen(&first), (0, 0, 1), "not read yet, and to be asked again");
+    assert!(Pin::new(&mut first).poll_frame(task).is_pending());
+    assert_eq!(seen(&first), (1, 2, 1), "read");
+
+    let mut asked = body();
+    assert!(matches!(Pin::new(&mut asked).poll_frame(task), Poll::Ready(Some(Ok(_)))));
+    asked.tell();
+    assert_eq!(asked.keeper().sources, 2, "whoever asks is told all");
 }
 
 /// Says that nothing ends, and panics.
@@ -151,6 +242,23 @@ fn drain(pipeline: &mut Pipeline, passed: &mut Passed) {
                 passed.record = Some(record);
                 pipeline.committed(true);
             }
+        }
+    }
+}
+
+/// Also within a BOM, and between a CR and its LF.
+#[test]
+fn broken_at_every_byte_it_is_read_as_it_would_have_been() {
+    for eol in ["\n", "\r\n", "\r"] {
+        let stream = format!("\u{feff}{CARD}: comment\n\n\n{CARD}{END}{CARD}").replace('\n', eol);
+        for at in 0..=stream.len() {
+            let (one, two) = stream.as_bytes().split_at(at);
+            let pass = |later_from| {
+                let (passed, _) =
+                    pass(Kind::Doubao, Inject::Final, later_from, &[one, two], super::End::Clean, 1 << 20);
+                (passed.out(), passed.record, passed.tally)
+            };
+            assert_eq!(pass(0), pass(usize::MAX), "{eol:?} at {at}");
         }
     }
 }

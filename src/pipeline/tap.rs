@@ -239,7 +239,13 @@ impl Sink for Seen {
                     self.message = Some(short(id));
                 }
             }
-            Signal::Conversation(id) => self.conversation = Some(text::line(id, 256).0),
+            Signal::Conversation(id) => {
+                let (id, _) = text::one_line(id, 256);
+                // Most frames name it, and it is the same.
+                if self.conversation.as_deref() != Some(&*id) {
+                    self.conversation = Some(id.into_owned());
+                }
+            }
             Signal::Model(name) => self.model = Some(text::line(name, 256).0),
             Signal::Text(piece, _) => {
                 self.any = true;

@@ -68,10 +68,15 @@ impl<'a> Node<'a> {
 
     /// The first of `keys` that is an id: a non-empty string, or an integer, written out exactly.
     pub fn id(&self, keys: &[&str]) -> Option<String> {
+        self.id_here(keys).map(Cow::into_owned)
+    }
+
+    /// The same where it is only looked at: most ids of a stream are known already.
+    pub fn id_here(&self, keys: &[&str]) -> Option<Cow<'_, str>> {
         keys.iter().filter_map(|key| self.get(key)).find_map(|node| match node {
-            Self::Str(s) if !s.is_empty() => Some(s.to_string()),
-            Self::Unsigned(n) => Some(n.to_string()),
-            Self::Signed(n) => Some(n.to_string()),
+            Self::Str(s) if !s.is_empty() => Some(Cow::Borrowed(&**s)),
+            Self::Unsigned(n) => Some(Cow::Owned(n.to_string())),
+            Self::Signed(n) => Some(Cow::Owned(n.to_string())),
             _ => None,
         })
     }

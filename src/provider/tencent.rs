@@ -85,12 +85,12 @@ impl Lexiang {
         if let (Some(0), Some(data)) = (node.get("code").and_then(Node::number), node.get("data")) {
             return self.whole(node, data, sink);
         }
-        if let Some(id) = node.id(&["completion_id"]) {
+        if let Some(id) = node.id_here(&["completion_id"]) {
             sink.signal(Signal::Message(&id));
             repeat(&mut self.completion_id, &id);
         }
         // Empty until the finish; the last one that is not counts.
-        if let Some(id) = node.id(&["session_id"]) {
+        if let Some(id) = node.id_here(&["session_id"]) {
             sink.signal(Signal::Conversation(&id));
             repeat(&mut self.session_id, &id);
         }

@@ -257,6 +257,7 @@ pub fn record(sources: usize) -> (Record, Positions) {
     let mut pipeline = Pipeline::new(Some(context(Wire::Doubao)), settings());
     pipeline.push(Bytes::from(format!("event: STREAM_CHUNK\ndata: {frame}\n\n")));
     Wire::Doubao.deltas().for_each(|delta| pipeline.push(Bytes::from(delta)));
+    pipeline.catch_up();
     let tap = pipeline.tap().unwrap();
     let record = tap.record(false);
     assert_eq!(record.citations.len(), sources);

@@ -72,7 +72,7 @@ impl Samantha {
 }
 
 fn chunk(inner: &Node<'_>, left: u8, at: &Trail<'_>, sink: &mut dyn Sink) {
-    if let Some(id) = inner.id(&["conversation_id"]).filter(|id| id != "0") {
+    if let Some(id) = inner.id_here(&["conversation_id"]).filter(|id| id != "0") {
         sink.signal(Signal::Conversation(&id));
     }
     if let Some(message) = inner.get("message") {
@@ -86,7 +86,7 @@ fn chunk(inner: &Node<'_>, left: u8, at: &Trail<'_>, sink: &mut dyn Sink) {
 }
 
 fn read_message(message: &Node<'_>, left: u8, at: &Trail<'_>, sink: &mut dyn Sink) {
-    let id = message.id(&["id", "message_id"]);
+    let id = message.id_here(&["id", "message_id"]);
     if let Some(id) = &id {
         sink.signal(Signal::Message(id));
     }
@@ -94,7 +94,7 @@ fn read_message(message: &Node<'_>, left: u8, at: &Trail<'_>, sink: &mut dyn Sin
     if let Some(blocks) = blocks {
         blocks.opened(left, |blocks, left| {
             for block in blocks.list() {
-                let block_id = block.id(&["block_id", "blockId"]).unwrap_or_default();
+                let block_id = block.id_here(&["block_id", "blockId"]).unwrap_or_default();
                 if let Some(content) = block.get("content") {
                     content.opened(left, |content, left| cards::search(content, left, &block_id, sink));
                 }
@@ -116,7 +116,7 @@ fn read_message(message: &Node<'_>, left: u8, at: &Trail<'_>, sink: &mut dyn Sin
         }
         _ => {
             // A search sent again, grown, is the same round.
-            let block_id = message.id(&["block_id"]).unwrap_or_default();
+            let block_id = message.id_here(&["block_id"]).unwrap_or_default();
             cards::search(content, left, &block_id, sink);
         }
     });

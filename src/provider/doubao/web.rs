@@ -76,7 +76,7 @@ impl Adapter for Web {
 
 /// `"0"` means that no conversation is assigned yet.
 fn conversation(node: &Node<'_>, sink: &mut dyn Sink) {
-    if let Some(id) = node.id(&["conversation_id"]).filter(|id| id != "0") {
+    if let Some(id) = node.id_here(&["conversation_id"]).filter(|id| id != "0") {
         sink.signal(Signal::Conversation(&id));
     }
 }
@@ -148,7 +148,7 @@ impl Web {
     }
 
     fn ids(&self, node: &Node<'_>, sink: &mut dyn Sink) {
-        if let Some(id) = node.id(&["message_id"]) {
+        if let Some(id) = node.id_here(&["message_id"]) {
             sink.signal(Signal::Message(&id));
         }
         conversation(node, sink);
@@ -209,15 +209,20 @@ impl Web {
         });
     }
 
+    /// Is it a thinking block that came before?
+    fn thinks(&self, id: &str) -> bool {
+        self.thinking_blocks.iter().any(|known| known == id)
+    }
+
     fn block(&mut self, block: &Node<'_>, left: u8, at: &Trail<'_>, sink: &mut dyn Sink) {
         let kind = block.any(&["block_type", "blockType"]).and_then(Node::number);
-        let id = block.id(&["block_id", "blockId"]).unwrap_or_default();
+        let id = block.id_here(&["block_id", "blockId"]).unwrap_or_default();
         if kind == Some(THINKING) {
             // Seen as "first enters, second leaves" and as "is_finish leaves": both are honoured.
-            let known = self.thinking_blocks.contains(&id);
+            let known = self.thinks(&id);
             self.thinking = !known && !block.truthy("is_finish");
             if !known && self.thinking_blocks.len() < MAX_THINKING_BLOCKS {
-                self.thinking_blocks.push(id);
+                self.thinking_blocks.push(id.into_owned());
             }
             return;
         }
@@ -229,8 +234,8 @@ impl Web {
             }
             let Some((key, holder)) = content.any_of(&["text_block", "textBlock"]) else { return };
             if let (Some(TEXT), Some(text)) = (kind, holder.get("text").and_then(Node::str)) {
-                let parent = block.id(&["parent_id", "parentId"]);
-                self.thinking = parent.is_some_and(|parent| self.thinking_blocks.contains(&parent));
+                let parent = block.id_here(&["parent_id", "parentId"]);
+                self.thinking = parent.is_some_and(|parent| self.thinks(&parent));
                 self.text(text, &at.key(key).key("text"), sink);
             }
         });

@@ -7,6 +7,8 @@ use super::{MAX_DEPTH, MAX_NODES, Node};
 
 /// Keys of a frame's own object: room for them is made at once.
 const FRAME_KEYS: usize = 12;
+/// The same for an object within.
+const KEYS: usize = 4;
 
 /// Reads one document. `None`: malformed, too deep, too large, or followed by something.
 pub fn parse(text: &str) -> Option<Node<'_>> {
@@ -87,7 +89,7 @@ impl<'a> Parser<'a> {
             self.at += 1;
             return Some(Node::Map(Vec::new()));
         }
-        let mut pairs = if depth == MAX_DEPTH { Vec::with_capacity(FRAME_KEYS) } else { Vec::new() };
+        let mut pairs = Vec::with_capacity(if depth == MAX_DEPTH { FRAME_KEYS } else { KEYS });
         loop {
             if self.next()? != b'"' {
                 return None;

@@ -215,6 +215,12 @@ where
         }
     }
 
+    /// Something is to be handed out, or the end is known, and nothing is waited for.
+    pub fn has_more(&self) -> bool {
+        let waits = self.supplying.is_some() || self.commit.is_some();
+        !waits && (self.pipeline.has_bytes() || self.outcome == Some(Outcome::Complete))
+    }
+
     /// How it ended; `None` while the upstream may still say something.
     pub fn outcome(&self) -> Option<Outcome> {
         self.outcome

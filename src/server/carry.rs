@@ -5,7 +5,9 @@
 //! *Cancel safety.* A client that goes is seen here; the stream is dropped, and its upstream with it.
 
 use std::{
+    collections::VecDeque,
     io::{self, IoSlice, Write as _},
+    iter,
     mem::MaybeUninit,
     pin::Pin,
     sync::{
@@ -27,6 +29,10 @@ use crate::upstream::says_close;
 const MAX_AHEAD: usize = 16 * 1024;
 const LINE_END: &[u8] = b"\r\n";
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+const LINE_END_AND_LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
+/// What is at hand at the same time leaves in one write: so many pieces, and about so many bytes.
+const MAX_PIECES: usize = 8;
+const MAX_AT_ONCE: usize = 64 * 1024;
 
 /// Where a connection finds the stream that it is to carry.
 #[derive(Default)]
@@ -131,6 +137,8 @@ pub struct Carry {
     line: [u8; 18],
     line_left: (u8, u8),
     data: Bytes,
+    /// Mostly nothing: what goes into the same chunk.
+    more: VecDeque<Bytes>,
     end: &'static [u8],
     ended: bool,
     /// What the client has sent meanwhile.
@@ -145,6 +153,7 @@ impl Carry {
             line: [0; 18],
             line_left: (0, 0),
             data: Bytes::new(),
+            more: VecDeque::new(),
             end: &[],
             ended: false,
             ahead: ahead.to_vec(),
@@ -163,54 +172,97 @@ impl Carry {
     {
         loop {
             // First what there is: whatever is done with it beside can wait until it has left.
-            ready!(self.poll_write(io, task))?;
-            if self.ended {
-                return Poll::Ready(Ok(()));
+            if !self.gathers() {
+                ready!(self.poll_write(io, task))?;
+                if self.ended {
+                    return Poll::Ready(Ok(()));
+                }
             }
             match Pin::new(&mut self.stream).poll_frame(task) {
                 Poll::Ready(Some(Ok(frame))) => {
                     // Without a `Trailer` header in the head there is no place for trailers.
                     if let Ok(data) = frame.into_data() {
-                        self.begin(data)?;
+                        self.add(data)?;
                     }
                 }
                 Poll::Ready(Some(Err(_))) => return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())),
                 Poll::Ready(None) => {
                     self.ended = true;
-                    self.end = LAST_CHUNK;
+                    self.end = if self.end.is_empty() { LAST_CHUNK } else { LINE_END_AND_LAST_CHUNK };
                 }
+                // What was said to be at hand is not: what was gathered goes.
+                Poll::Pending if !self.end.is_empty() => ready!(self.poll_write(io, task))?,
                 Poll::Pending => return self.poll_ahead(io, task),
             }
         }
     }
 
-    fn begin(&mut self, data: Bytes) -> io::Result<()> {
-        if !data.is_empty() {
-            let mut line = &mut self.line[..];
-            write!(line, "{:x}\r\n", data.len())?;
-            let left = line.len();
-            self.line_left = (0, u8::try_from(self.line.len() - left).unwrap_or_default());
-            (self.data, self.end) = (data, LINE_END);
+    /// Something is to be written that has not begun to be, and something else is at hand.
+    fn gathers(&self) -> bool {
+        let begun = self.end.is_empty() || self.line_left.0 > 0 || self.ended;
+        !begun && self.more.len() < MAX_PIECES && self.length() < MAX_AT_ONCE && self.stream.has_more()
+    }
+
+    fn length(&self) -> usize {
+        self.data.len() + self.more.iter().map(Bytes::len).sum::<usize>()
+    }
+
+    fn add(&mut self, data: Bytes) -> io::Result<()> {
+        if data.is_empty() {
+            return Ok(());
         }
+        if self.data.is_empty() {
+            self.data = data;
+        } else {
+            self.more.push_back(data);
+        }
+        let length = self.length();
+        let mut line = &mut self.line[..];
+        write!(line, "{length:x}\r\n")?;
+        let left = line.len();
+        self.line_left = (0, u8::try_from(self.line.len() - left).unwrap_or_default());
+        self.end = LINE_END;
         Ok(())
     }
 
     fn poll_write<T: AsyncWrite + Unpin>(&mut self, io: &mut T, task: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.end.is_empty() {
             let line = &self.line[usize::from(self.line_left.0)..usize::from(self.line_left.1)];
-            let parts = [IoSlice::new(line), IoSlice::new(&self.data), IoSlice::new(self.end)];
-            let written = ready!(Pin::new(&mut *io).poll_write_vectored(task, &parts))?;
+            let written = if self.more.is_empty() {
+                let parts = [IoSlice::new(line), IoSlice::new(&self.data), IoSlice::new(self.end)];
+                ready!(Pin::new(&mut *io).poll_write_vectored(task, &parts))?
+            } else {
+                let data = iter::once(&self.data).chain(&self.more).map(|piece| &**piece);
+                let parts: Vec<_> = iter::once(line).chain(data).chain([self.end]).map(IoSlice::new).collect();
+                ready!(Pin::new(&mut *io).poll_write_vectored(task, &parts))?
+            };
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             let of_line = written.min(line.len());
-            let of_data = (written - of_line).min(self.data.len());
             self.line_left.0 += u8::try_from(of_line).unwrap_or_default();
-            self.data.advance(of_data);
-            self.end = &self.end[written - of_line - of_data..];
+            self.written(written - of_line);
         }
-        self.data = Bytes::new();
         Poll::Ready(Ok(()))
+    }
+
+    /// So much after the line.
+    fn written(&mut self, mut length: usize) {
+        loop {
+            let of_data = length.min(self.data.len());
+            self.data.advance(of_data);
+            length -= of_data;
+            if !self.data.is_empty() {
+                return;
+            }
+            match self.more.pop_front() {
+                Some(next) => self.data = next,
+                None => break,
+            }
+        }
+        // It is kept no longer than it is needed.
+        self.data = Bytes::new();
+        self.end = &self.end[length..];
     }
 
     /// Is the client still there? Ready only if it is not.

@@ -49,6 +49,11 @@ impl Slot {
 }
 
 impl Guarded {
+    /// Something more is at hand, without a look at the upstream.
+    pub fn has_more(&self) -> bool {
+        self.slot.lock().as_ref().is_some_and(TapBody::has_more)
+    }
+
     pub fn carried_by(&mut self, ticket: Ticket) {
         self.ticket = Some(ticket);
     }

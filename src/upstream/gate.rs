@@ -101,13 +101,15 @@ pub struct Gate<T> {
     read: Vec<u8>,
     /// So much of that belongs to a head.
     head: usize,
+    /// So much of it was looked through for the end of one.
+    looked: usize,
     /// The request has begun to go out.
     begun: bool,
 }
 
 impl<T> Gate<T> {
     pub fn new(io: T, progress: &Arc<Progress>) -> Self {
-        Self { io, progress: Arc::clone(progress), read: Vec::new(), head: 0, begun: false }
+        Self { io, progress: Arc::clone(progress), read: Vec::new(), head: 0, looked: 0, begun: false }
     }
 
     /// The connection, and what was read of it beyond the head.
@@ -127,6 +129,8 @@ impl<T: Read + Unpin> Gate<T> {
     /// Says whether there was something.
     fn poll_more(&mut self, task: &mut Context<'_>) -> Poll<io::Result<bool>> {
         let before = self.read.len();
+        // The blank line may have begun.
+        self.looked = before.saturating_sub(BLANK.len());
         self.read.resize(before + READ, 0);
         let mut buf = ReadBuf::new(&mut self.read[before..]);
         let polled = Pin::new(&mut self.io).poll_read(task, buf.unfilled());
@@ -155,9 +159,9 @@ impl<T: Read + Unpin> Read for Gate<T> {
                 // What follows is not the library's, and nobody wakes it.
                 return Poll::Pending;
             }
-            match head(&this.read) {
+            match head(&this.read, this.looked) {
                 Some(Head { length, is_last }) => {
-                    this.head = length;
+                    (this.head, this.looked) = (length, 0);
                     this.progress.answered.store(is_last, Relaxed);
                 }
                 // Too long, or cut off: the library knows what to say to that.
@@ -208,11 +212,11 @@ struct Head {
     is_last: bool,
 }
 
-/// The head at the beginning, if it is whole. As the library does it, blank lines before it are passed over, and a line
-/// may end without CR.
-fn head(bytes: &[u8]) -> Option<Head> {
+/// The head at the beginning, if it is whole; it is known not to end before `looked`. As the library does it, blank lines
+/// before it are passed over, and a line may end without CR.
+fn head(bytes: &[u8], looked: usize) -> Option<Head> {
     let start = bytes.iter().position(|byte| !BLANK.contains(byte))?;
-    let mut at = start;
+    let mut at = start.max(looked);
     let length = loop {
         at += memchr::memchr(b'\n', bytes.get(at..)?)? + 1;
         match bytes.get(at..)? {
@@ -232,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_head_ends_with_a_blank_line() {
-        let length = |bytes: &str| head(bytes.as_bytes()).map(|head| (head.length, head.is_last));
+        let length = |bytes: &str| head(bytes.as_bytes(), 0).map(|head| (head.length, head.is_last));
         let ok = "HTTP/1.1 200 OK\r\nx: y\r\n\r\n";
         assert_eq!(length(&format!("{ok}body\r\n\r\n")), Some((ok.len(), true)));
         assert_eq!(length("HTTP/1.1 200 OK\nx: y\n\nbody"), Some((22, true)));
@@ -241,6 +245,8 @@ mod tests {
         assert_eq!(length("HTTP/1.1 101 Other\r\n\r\n"), Some((22, true)));
         for at in 0..ok.len() {
             assert_eq!(length(&ok[..at]), None, "cut at {at}");
+            let looked = at.saturating_sub(BLANK.len());
+            assert_eq!(head(ok.as_bytes(), looked).map(|head| head.length), Some(ok.len()), "looked at to {at}");
         }
     }
 }

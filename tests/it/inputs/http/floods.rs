@@ -70,7 +70,8 @@ async fn h46_made_resets_are_told_to_go_away() {
     let said = raw.flood_reading(pieces, Duration::from_secs(5)).await;
     assert_eq!(said.goaway(), Some(CALM), "{:?}", said.frames.len());
     others_are_served(&rig.proxy, &mut other).await;
-    rig.grew_at_most(16 * MIB);
+    // A thousand streams may be open by then, each with a connection to its upstream.
+    rig.grew_at_most(32 * MIB);
 }
 
 #[tokio::test]

@@ -37,9 +37,9 @@ const STEPS: [u8; 256] = {
     let mut lead = 0xC0;
     while lead < 256 {
         table[lead] = match lead {
-            ..0xE0 => 2,
-            ..0xF0 => 3,
-            _ => 4,
+            0xF0.. => 4,
+            0xE0..0xF0 => 3,
+            _ => 2,
         };
         lead += 1;
     }

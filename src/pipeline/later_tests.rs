@@ -249,8 +249,8 @@ fn drain(pipeline: &mut Pipeline, passed: &mut Passed) {
 /// Also within a BOM, and between a CR and its LF.
 #[test]
 fn broken_at_every_byte_it_is_read_as_it_would_have_been() {
-    for eol in ["\n", "\r\n", "\r"] {
-        let stream = format!("\u{feff}{CARD}: comment\n\n\n{CARD}{END}{CARD}").replace('\n', eol);
+    for (eol, end) in [("\n", ""), ("\n", END), ("\r\n", ""), ("\r\n", END), ("\r", ""), ("\r", END)] {
+        let stream = format!("\u{feff}{CARD}: comment\n\n\n{CARD}{end}{CARD}").replace('\n', eol);
         for at in 0..=stream.len() {
             let (one, two) = stream.as_bytes().split_at(at);
             let pass = |later_from| {
@@ -258,7 +258,7 @@ fn broken_at_every_byte_it_is_read_as_it_would_have_been() {
                     pass(Kind::Doubao, Inject::Final, later_from, &[one, two], super::End::Clean, 1 << 20);
                 (passed.out(), passed.record, passed.tally)
             };
-            assert_eq!(pass(0), pass(usize::MAX), "{eol:?} at {at}");
+            assert_eq!(pass(0), pass(usize::MAX), "{eol:?}, {end:?}, at {at}");
         }
     }
 }

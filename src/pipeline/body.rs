@@ -145,8 +145,6 @@ where
     bytes_in: u64,
     bytes_out: u64,
     reported: bool,
-    /// Bytes that are not read yet were given time to leave.
-    stepped_back: bool,
 }
 
 impl<B, K> TapBody<B, K>
@@ -179,7 +177,6 @@ where
             bytes_in: 0,
             bytes_out: 0,
             reported: false,
-            stepped_back: false,
         }
     }
 
@@ -354,15 +351,8 @@ where
                 continue;
             }
             if this.pipeline.is_behind() {
-                // What was handed out is written when nothing more comes: first that, then its reading.
-                if std::mem::replace(&mut this.stepped_back, true) {
-                    this.catch_up();
-                    continue;
-                }
-                task.waker().wake_by_ref();
-                if let Some(comment) = ready!(this.poll_clocks(task)) {
-                    return Poll::Ready(Some(Ok(this.out(comment))));
-                }
+                // What was handed out has been written.
+                this.catch_up();
                 continue;
             }
             let Some(upstream) = &mut this.upstream else {
@@ -387,7 +377,6 @@ where
                         // them on does not ask again.
                         let last = this.upstream.as_ref().is_some_and(Body::is_end_stream);
                         this.pipeline.push(data);
-                        this.stepped_back = false;
                         if !this.pipeline.is_behind()
                             && let Some(tap) = this.pipeline.tap()
                         {

@@ -20,6 +20,8 @@ pub(super) struct Behind {
     frames: Bytes,
     /// The grammar's state before `frames`.
     splitter: Splitter,
+    /// The rest of their chunk waits for them, as the answer may end with it.
+    rest: bool,
 }
 
 impl Pipeline {
@@ -28,12 +30,17 @@ impl Pipeline {
         !self.behind.frames.is_empty() || !self.behind.carried.is_empty()
     }
 
+    /// Does the rest of its chunk wait for it?
+    pub(super) fn is_halfway(&self) -> bool {
+        self.behind.rest
+    }
+
     /// Reads what was passed on.
     pub fn catch_up(&mut self) {
         if !self.is_behind() {
             return;
         }
-        let Behind { carried, frames, mut splitter } = std::mem::take(&mut self.behind);
+        let Behind { carried, frames, mut splitter, rest } = std::mem::take(&mut self.behind);
         if !carried.is_empty() {
             self.read_late(&carried);
         }
@@ -42,13 +49,15 @@ impl Pipeline {
             && let Some(cut) = splitter.advance(left)
         {
             let (Cut::Frame(len) | Cut::Glue(len)) = cut;
-            let (frame, rest) = left.split_at(len);
+            let (frame, after) = left.split_at(len);
             if matches!(cut, Cut::Frame(_)) {
                 self.read_late(frame);
             }
-            left = rest;
+            left = after;
         }
-        if self.tap.is_none() {
+        if rest {
+            self.run();
+        } else if self.tap.is_none() {
             // Nothing is held for a tap that was lost.
             self.pass_all();
         }
@@ -59,7 +68,8 @@ impl Pipeline {
         debug_assert!(!ends || self.phase != Phase::Due, "an answer's end was passed on unread");
     }
 
-    /// Takes the whole frames of the chunk as if they were read; `false`: they are to be read first.
+    /// Takes the whole frames of the chunk as if they were read, up to one that may end the answer; `false`: they are
+    /// to be read first.
     pub(super) fn overtakes(&mut self) -> bool {
         let Some(tap) = &self.tap else { return false };
         let held = self.hold.len();
@@ -81,8 +91,19 @@ impl Pipeline {
             at += len;
         }
         let may_end = |frames: &[u8]| self.phase == Phase::Due && tap.may_end(frames);
+        let mut rest = false;
         if may_end(self.chunk.get(from..at).unwrap_or_default()) {
-            return false;
+            (rest, at, splitter) = (true, from, before);
+            let mut next = before;
+            while let Some(Cut::Frame(len) | Cut::Glue(len)) = next.advance(self.chunk.get(at..).unwrap_or_default())
+                && !may_end(self.chunk.get(at..at + len).unwrap_or_default())
+            {
+                at += len;
+                splitter = next;
+            }
+            if at == self.at {
+                return false;
+            }
         }
         if from > self.at {
             if !self.hold.add(self.chunk.get(self.at..from).unwrap_or_default()) {
@@ -100,8 +121,14 @@ impl Pipeline {
         }
         self.behind.frames = self.chunk.slice(from..at);
         self.behind.splitter = before;
+        self.behind.rest = rest;
         self.splitter = splitter;
         self.at = at;
+        if rest {
+            self.emit_chunk_to(at);
+        } else {
+            self.keep_rest();
+        }
         true
     }
 }

@@ -212,6 +212,9 @@ impl Pipeline {
 
     /// The next output, if there is one now.
     pub fn take(&mut self) -> Option<Out> {
+        if self.out.is_empty() && self.is_halfway() {
+            self.catch_up();
+        }
         self.out.pop_front()
     }
 
@@ -386,7 +389,7 @@ impl Pipeline {
             return self.run_framed();
         }
         if self.overtakes() {
-            return self.keep_rest();
+            return;
         }
         while self.tap.is_some() {
             let Some(cut) = self.splitter.advance(self.chunk.get(self.at..).unwrap_or_default()) else {

@@ -17,8 +17,8 @@ use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 
 use super::MAX_BUFFER;
 
-/// At once read of what is mostly a head and the first events.
-const READ: usize = 4096;
+/// Mostly a head and the first events.
+const READ: usize = 16 * 1024;
 const BLANK: &[u8] = b"\r\n";
 
 /// How far request and answer are. Shared by the gate, the request's body, and whoever waits for the answer.

@@ -65,6 +65,8 @@ pub struct Watch {
     /// Whom those who watch ask; nobody before the body is with its client.
     teller: Option<Weak<dyn Teller>>,
     told_revision: u64,
+    /// With this one those who watch were told, or there were none.
+    known_revision: u64,
     told_at: Option<Instant>,
     citations: usize,
     /// Those of them that the upstream named.
@@ -85,6 +87,7 @@ impl Watch {
             in_flight: None,
             teller: None,
             told_revision: 0,
+            known_revision: 0,
             told_at: None,
             citations: 0,
             extracted: 0,
@@ -161,8 +164,18 @@ impl Keeper for Watch {
             return;
         }
         if let Some(in_flight) = &self.in_flight {
-            let news = in_flight.is_watched() && tap.seen().ledger.revision() != self.told_revision;
-            if news && self.told_at.is_none_or(|at| at.elapsed() >= TELL_EVERY) {
+            let revision = tap.seen().ledger.revision();
+            // Most of what comes is text, which changes nothing.
+            if revision == self.known_revision {
+                return;
+            }
+            let watched = in_flight.is_watched();
+            if watched && self.told_at.is_some_and(|at| at.elapsed() < TELL_EVERY) {
+                return;
+            }
+            // Whoever comes to watch later asks first.
+            self.known_revision = revision;
+            if watched {
                 self.tell(tap);
             }
         } else if let Some(id) = tap.message_id() {

@@ -27,15 +27,18 @@
 //! # The data's path
 //!
 //! ```text
-//! client -> server/relay -> upstream (hyper) -> pipeline/body (the one poll_frame)
+//! client -> server/relay -> upstream/wire ---> pipeline/body (the one poll_frame)
 //!                                                 |  Bytes
 //!                                              sse/splitter      whole frames, slices of those bytes
 //!                                              provider adapter  frame -> signals
 //!                                              citation/ledger   dedupe, number, score
 //!                                              pipeline          when; profile: how it looks
 //!                                                 |  the original bytes + our frame
-//!                                              client            (aside: store, metrics, log)
+//!                                              server/carry      the client (aside: store, metrics, log)
 //! ```
+//!
+//! hyper reads and writes the heads of requests and answers, and all of h2. Past the heads a stream over HTTP/1.1 is ours:
+//! `upstream/wire` takes the upstream's chunks apart, `server/carry` makes the client's.
 //!
 //! `sse`, `citation`, `marker`, `provider`, `profile` and `pipeline` but for its `body` are functions
 //! of bytes and values: they name no runtime, so they are tested and replayed as such.

@@ -47,11 +47,7 @@ impl Drop for Busy {
 impl Workers {
     pub fn start(count: usize) -> io::Result<Self> {
         let stop = CancellationToken::new();
-        let cores = cores();
-        // As many as there are cores: each has one, where its streams' memory stays warm and waking it costs least.
-        let core = |number| cores.get(number).filter(|_| cores.len() == count).copied();
-        let start = |number| Worker::start(number, core(number), stop.clone());
-        let each = (0..count.max(1)).map(start).collect::<io::Result<_>>()?;
+        let each = (0..count.max(1)).map(|number| Worker::start(number, stop.clone())).collect::<io::Result<_>>()?;
         Ok(Self { each, _stop: stop.drop_guard() })
     }
 
@@ -62,12 +58,11 @@ impl Workers {
 }
 
 impl Worker {
-    fn start(number: usize, core: Option<usize>, stop: CancellationToken) -> io::Result<Self> {
+    fn start(number: usize, stop: CancellationToken) -> io::Result<Self> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         thread::Builder::new().name(format!("citetap-{number}")).spawn(move || {
             HERE.set(number);
-            core.map(stay_on);
             runtime.block_on(stop.cancelled());
             // Not waited for: what still runs elsewhere is nobody's any more.
             runtime.shutdown_background();
@@ -88,55 +83,5 @@ impl Worker {
             connection.await;
             drop(busy);
         });
-    }
-}
-
-/// The cores that this process may use.
-#[cfg(target_os = "linux")]
-fn cores() -> Vec<usize> {
-    use rustix::thread::{CpuSet, sched_getaffinity};
-    let usable = sched_getaffinity(None).unwrap_or_default();
-    (0..CpuSet::MAX_CPU).filter(|core| usable.is_set(*core)).collect()
-}
-
-/// This thread runs there from now on. Refused, it runs where it did.
-#[cfg(target_os = "linux")]
-fn stay_on(core: usize) {
-    let mut only = rustix::thread::CpuSet::new();
-    only.set(core);
-    let _ = rustix::thread::sched_setaffinity(None, &only);
-}
-
-#[cfg(not(target_os = "linux"))]
-fn cores() -> Vec<usize> {
-    Vec::new()
-}
-
-#[cfg(not(target_os = "linux"))]
-fn stay_on(_: usize) {}
-
-#[cfg(all(test, target_os = "linux"))]
-mod tests {
-    use super::*;
-
-    /// The cores on which each worker may run.
-    fn allowed(count: usize) -> Vec<Vec<usize>> {
-        let workers = Workers::start(count).unwrap();
-        let (tell, told) = std::sync::mpsc::channel();
-        for worker in &workers.each {
-            let tell = tell.clone();
-            worker.serve(async move { tell.send(cores()).unwrap() });
-        }
-        drop(tell);
-        let mut allowed: Vec<_> = told.into_iter().collect();
-        allowed.sort();
-        allowed
-    }
-
-    #[test]
-    fn as_many_workers_as_cores_have_one_each_and_others_have_all() {
-        let all = cores();
-        assert_eq!(allowed(all.len()), all.iter().map(|core| vec![*core]).collect::<Vec<_>>());
-        assert_eq!(allowed(all.len() + 1), vec![all.clone(); all.len() + 1]);
     }
 }

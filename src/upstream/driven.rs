@@ -165,7 +165,7 @@ impl Driver {
         if !parts.read_buf.is_empty() {
             ahead = [parts.read_buf, ahead].concat().into();
         }
-        Ok(Response::from_parts(head, Driven::Wire(Wire::new(io, framing, ahead, home))))
+        Ok(Response::from_parts(head, Driven::Wire(Box::new(Wire::new(io, framing, ahead, home)))))
     }
 
     /// `None`: it speaks h2.
@@ -250,7 +250,8 @@ fn is_quiet(io: &mut Io) -> bool {
 
 /// The body of an answer over HTTP/1.1.
 pub enum Driven<B: Sendable> {
-    Wire(Wire),
+    /// Boxed: a connection with TLS is large.
+    Wire(Box<Wire>),
     Talking(Box<Talking<B>>),
 }
 
@@ -302,7 +303,7 @@ impl<B: Sendable> Body for Driven<B> {
 
     fn poll_frame(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self.get_mut() {
-            Self::Wire(wire) => Pin::new(wire).poll_frame(task).map_err(Into::into),
+            Self::Wire(wire) => Pin::new(&mut **wire).poll_frame(task).map_err(Into::into),
             Self::Talking(talking) => talking.poll_frame(task).map_err(Into::into),
         }
     }

@@ -107,7 +107,7 @@ async fn reach(config: &Config) -> Result<(), Failure> {
 }
 
 async fn try_store(config: &Config) -> Result<(), String> {
-    let store = store::open(&config.store).await.map_err(|error| error.to_string())?;
+    let store = store::open(&config.store, config.records.ttl).await.map_err(|error| error.to_string())?;
     let result = store.ping().await.map_err(|error| error.to_string());
     store.close().await;
     result

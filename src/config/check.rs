@@ -11,9 +11,10 @@ use std::{
 
 use http::HeaderName;
 use ipnet::IpNet;
+use url::Url;
 
 use super::{
-    Rate, StoreUrl,
+    EngineUrl, Rate, StoreUrl,
     suggest::nearest,
     value::{Entry, Value},
 };
@@ -35,7 +36,7 @@ const DURATION: &str = r#"expected a duration such as "250ms", "5s", "10m" or "3
 const SIZE: &str = r#"expected a size such as "16KiB" or "10MiB", or a number of bytes"#;
 const RATE: &str =
     r#"expected a number of requests and a time, such as "20/s", "600/m", "10000/h" or "50000/d", or "off""#;
-const STORE: &str = r#"expected "sqlite:PATH" or "memory:""#;
+const STORE: &str = r#"expected "sqlite:PATH", "postgres://…", "redis://…" or "memory:""#;
 
 pub(super) fn duration(entry: &Entry, min: Duration) -> Checked<Duration> {
     let value = entry.text().and_then(parse_duration).ok_or(DURATION)?;
@@ -200,8 +201,11 @@ pub(super) fn store(entry: &Entry, cwd: &Path) -> Checked<StoreUrl> {
         return Ok(StoreUrl::Memory);
     }
     let scheme = text.split(':').next().unwrap_or_default().to_ascii_lowercase();
-    if matches!(scheme.as_str(), "postgres" | "postgresql" | "redis" | "rediss") {
-        return Err(format!("PostgreSQL and Redis are not in this version; {STORE}"));
+    if let Some(engine) = engine(&scheme) {
+        return match Url::parse(text) {
+            Ok(url) if !url.cannot_be_a_base() => Ok(engine(EngineUrl::new(url))),
+            _ => Err(format!("expected a URL such as {scheme}://user:password@host/0, its parts percent-encoded")),
+        };
     }
     let Some(path) = text.strip_prefix("sqlite:") else {
         return Err(STORE.to_owned());
@@ -217,6 +221,15 @@ pub(super) fn store(entry: &Entry, cwd: &Path) -> Checked<StoreUrl> {
         return Err("expected a file name without parameters after sqlite:".to_owned());
     }
     Ok(StoreUrl::Sqlite(cwd.join(path)))
+}
+
+/// The engines that are servers of their own, by the scheme of their URL.
+fn engine(scheme: &str) -> Option<fn(EngineUrl) -> StoreUrl> {
+    match scheme {
+        "postgres" | "postgresql" => Some(StoreUrl::Postgres),
+        "redis" | "rediss" | "redis+unix" => Some(StoreUrl::Redis),
+        _ => None,
+    }
 }
 
 /// A lone level is a word and typos in it are caught; a filter is whatever the subscriber can parse.

@@ -75,6 +75,29 @@ pub struct Config {
 pub enum StoreUrl {
     Memory,
     Sqlite(std::path::PathBuf),
+    Postgres(EngineUrl),
+    Redis(EngineUrl),
+}
+
+/// Where a server of the operator's is, and the password for it: shown to nobody.
+#[derive(Clone, PartialEq, Eq)]
+pub struct EngineUrl(Url);
+
+impl EngineUrl {
+    pub fn new(url: Url) -> Self {
+        Self(url)
+    }
+
+    /// For the engine's driver alone.
+    pub fn reveal(&self) -> &Url {
+        &self.0
+    }
+}
+
+impl fmt::Debug for EngineUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.scheme())
+    }
 }
 
 /// Who may ask. `Open` on an address beyond loopback is refused unless it was said (`auth = "none"`).

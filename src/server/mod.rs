@@ -98,7 +98,7 @@ pub struct App {
 impl App {
     /// Opens the store and starts its writer.
     pub async fn open(config: Config) -> Result<Arc<Self>, StoreError> {
-        let store = store::open(&config.store).await?;
+        let store = store::open(&config.store, config.records.ttl).await?;
         let client = Client::new(config.timeouts.connect);
         Ok(Self::new(config, store, client))
     }

@@ -1,5 +1,6 @@
 //! Where records are kept: one trait, one writer, several engines.
 
+pub mod bus;
 pub mod memory;
 pub mod sqlite;
 pub mod task;
@@ -12,11 +13,12 @@ mod terms;
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, future::Future, pin::Pin, sync::Arc};
+use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use crate::{citation::record::Record, config::StoreUrl};
 use task::{Advance, Advanced, Progress};
 
+pub use bus::{Bus, Ear};
 pub use memory::MemoryStore;
 pub use sqlite::SqliteStore;
 pub use stats::{Counts, DayStats, STATS_DAYS_MAX, STATS_TOP_MAX, Site, SiteStats, StatsFilter, StatsReport, day_of};
@@ -115,6 +117,10 @@ pub trait Store: Send + Sync + 'static {
     fn sweep(&self, before_ms: i64) -> Fut<'_, Result<u64, StoreError>>;
     /// Can it read and write right now?
     fn ping(&self) -> Fut<'_, Result<(), StoreError>>;
+    /// Where replicas that share this engine talk. `None`: nobody shares it.
+    fn bus(&self) -> Option<Arc<dyn Bus>> {
+        None
+    }
     /// Flush and close.
     fn close(&self) -> Fut<'_, ()>;
 }
@@ -133,11 +139,16 @@ pub enum StoreError {
     Closed,
 }
 
-/// Opens the engine that the configuration names, ready to read and write.
-pub async fn open(url: &StoreUrl) -> Result<Arc<dyn Store>, StoreError> {
+/// Opens the engine that the configuration names, ready to read and write. `ttl` is what a record lives, for engines that
+/// end it themselves. A server that cannot be reached is no error: it is tried again when it is needed. One that answers
+/// and refuses us is.
+pub async fn open(url: &StoreUrl, ttl: Option<Duration>) -> Result<Arc<dyn Store>, StoreError> {
+    let _ = ttl;
     Ok(match url {
         StoreUrl::Memory => Arc::new(MemoryStore::new()),
         StoreUrl::Sqlite(path) => Arc::new(SqliteStore::open(path).await?),
+        StoreUrl::Postgres(_) => return Err(StoreError::Engine("postgres: not in this version".to_owned())),
+        StoreUrl::Redis(_) => return Err(StoreError::Engine("redis: not in this version".to_owned())),
     })
 }
 

@@ -156,19 +156,30 @@ fn workers() {
 fn store() {
     let path = |text: &str| match ok(&format!("store = {text:?}")).store {
         StoreUrl::Sqlite(path) => path,
-        StoreUrl::Memory => PathBuf::new(),
+        _ => PathBuf::new(),
     };
     assert_eq!(path("memory:"), PathBuf::new());
     assert_eq!(path("sqlite:a.db"), PathBuf::from("/srv/app/a.db"));
     assert_eq!(path("sqlite://a.db"), PathBuf::from("/srv/app/a.db"));
     assert_eq!(path("sqlite:/data/引用.db"), PathBuf::from("/data/引用.db"));
     assert_eq!(path("sqlite:///data/a.db"), PathBuf::from("/data/a.db"));
+    for text in ["postgres://citetap:hunter2@db/citetap", "postgresql:///citetap?host=/run/postgresql"] {
+        let store = ok(&format!("store = {text:?}")).store;
+        assert!(matches!(&store, StoreUrl::Postgres(url) if url.reveal().as_str() == text));
+        assert!(!format!("{store:?}").contains("hunter2"));
+    }
+    for text in ["redis://h", "rediss://:hunter2@h:6380/1", "redis+unix:///run/redis.sock"] {
+        assert!(matches!(ok(&format!("store = {text:?}")).store, StoreUrl::Redis(_)));
+    }
     assert_eq!(
-        error("store = \"postgres://citetap:hunter2@db/citetap\""),
-        "citetap.toml:1:9: store = \"postgres://•••@db/citetap\": PostgreSQL and Redis are not in this version; expected \"sqlite:PATH\" or \"memory:\""
+        error("store = \"postgres:citetap\""),
+        "citetap.toml:1:9: store = \"postgres:citetap\": expected a URL such as postgres://user:password@host/0, its parts percent-encoded"
     );
-    assert!(error("store = \"redis://h\"").contains("are not in this version"));
-    assert!(error("store = \"memory\"").ends_with("expected \"sqlite:PATH\" or \"memory:\""));
+    assert!(!error("store = \"postgres://citetap:hunter2@[db/citetap\"").contains("hunter2"));
+    assert!(
+        error("store = \"memory\"")
+            .ends_with("expected \"sqlite:PATH\", \"postgres://…\", \"redis://…\" or \"memory:\"")
+    );
     assert!(error("store = \"sqlite::memory:\"").ends_with("a store in memory is written \"memory:\""));
     assert!(error("store = \"sqlite:\"").ends_with("expected a file name after sqlite:"));
     assert!(error("store = \"sqlite:a.db?mode=rwc\"").ends_with("without parameters after sqlite:"));

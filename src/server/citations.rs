@@ -105,24 +105,52 @@ async fn one(
             .min(MAX_WAIT),
         None => Duration::ZERO,
     };
-    // In flight comes first: a record of an earlier stream of the same id is not what is asked for.
-    if let Some(mut watched) = in_flight_of(&app, &tenant, &id, query.provider.as_deref()).await {
-        let in_time = tokio::time::timeout(wait, watched.done()).await.is_ok();
-        let (last, _) = watched.now();
-        // What is stored is asked for there, though a search may still add to it.
-        if !in_time && !last.stored {
-            return Ok(formats::in_flight(&last, wanted, &app.config.rules));
-        }
-        let stored = app.store.get(&tenant, &id, Some(&last.provider)).await.map_err(store_problem)?;
-        // A store that failed leaves what was seen, which says itself that it is not stored; a record of an
-        // earlier stream is not what was waited for.
-        let stored = stored.map(|entry| entry.record).filter(|record| record.nonce == last.nonce);
-        return Ok(formats::answer(&stored.unwrap_or_else(|| (*last).clone()), wanted, &app.config.rules, &headers));
+    let mut watched = match find(&app, &tenant, &id, query.provider.as_deref(), !wait.is_zero()).await? {
+        Found::Stored(record) => return Ok(formats::answer(&record, wanted, &app.config.rules, &headers)),
+        Found::InFlight(watched) => watched,
+    };
+    let in_time = tokio::time::timeout(wait, watched.done()).await.is_ok();
+    let (last, _) = watched.now();
+    // What is stored is asked for there, though a search may still add to it.
+    if !in_time && !last.stored {
+        return Ok(formats::in_flight(&last, wanted, &app.config.rules));
     }
-    match app.store.get(&tenant, &id, query.provider.as_deref()).await.map_err(store_problem)? {
-        Some(entry) => Ok(formats::answer(&entry.record, wanted, &app.config.rules, &headers)),
-        None => Err(Problem::not_found()),
+    let stored = app.store.get(&tenant, &id, Some(&last.provider)).await.map_err(store_problem)?;
+    // A store that failed leaves what was seen, which says itself that it is not stored; a record of an
+    // earlier stream is not what was waited for.
+    let stored = stored.map(|entry| entry.record).filter(|record| record.nonce == last.nonce);
+    Ok(formats::answer(&stored.unwrap_or_else(|| (*last).clone()), wanted, &app.config.rules, &headers))
+}
+
+/// Where a message is found.
+enum Found {
+    InFlight(Watched),
+    Stored(Box<Record>),
+}
+
+/// In flight comes first: a record of an earlier stream of the same id is not what is asked for. Other replicas come
+/// before the store only for those who wait or watch, as that takes a word to all of them.
+async fn find(app: &App, tenant: &str, id: &str, provider: Option<&str>, follows: bool) -> Result<Found, Problem> {
+    let stored = async || {
+        let entry = app.store.get(tenant, id, provider).await.map_err(store_problem)?;
+        Ok(entry.map(|entry| Found::Stored(Box::new(entry.record))))
+    };
+    if let Some(watched) = in_flight_of(app, tenant, id, provider).await {
+        return Ok(Found::InFlight(watched));
     }
+    if !follows && let Some(found) = stored().await? {
+        return Ok(found);
+    }
+    let elsewhere = match &app.peers {
+        Some(peers) => peers.find(tenant, id).await,
+        None => false,
+    };
+    if elsewhere && let Some(watched) = in_flight_of(app, tenant, id, provider).await {
+        return Ok(Found::InFlight(watched));
+    }
+    // It may have ended while it was looked for.
+    let found = if follows || elsewhere { stored().await? } else { None };
+    found.ok_or_else(Problem::not_found)
 }
 
 /// The message, if it is in flight, and of this provider where one is asked for.
@@ -137,11 +165,10 @@ pub(super) async fn known(app: &App, tenant: &str, id: &str, provider: Option<&s
     if !is_plain_id(id) {
         return Err(Problem::bad_id());
     }
-    if let Some(mut watched) = in_flight_of(app, tenant, id, provider).await {
-        return Ok((*watched.now().0).clone());
-    }
-    let entry = app.store.get(tenant, id, provider).await.map_err(store_problem)?;
-    entry.map(|entry| entry.record).ok_or_else(Problem::not_found)
+    Ok(match find(app, tenant, id, provider, false).await? {
+        Found::InFlight(mut watched) => (*watched.now().0).clone(),
+        Found::Stored(record) => *record,
+    })
 }
 
 pub(super) fn plain_json(status: StatusCode, body: Vec<u8>) -> Response {
@@ -238,6 +265,9 @@ async fn forget(
         Ok(Ok(0)) => Err(Problem::not_found()),
         Ok(Ok(_)) => {
             app.live.forget(&tenant, &id, provider.as_deref());
+            if let Some(peers) = &app.peers {
+                peers.forget(&tenant, &id, provider.as_deref()).await;
+            }
             Ok(StatusCode::NO_CONTENT)
         }
         _ => Err(Problem::store("the store did not confirm that the record is gone")),
@@ -254,12 +284,9 @@ async fn events(
     let app = app(&state)?;
     let id = checked(id)?;
     let provider = read(query)?.provider;
-    let body = match in_flight_of(&app, &tenant, &id, provider.as_deref()).await {
-        Some(watched) => Body::from_stream(follow(watched)),
-        None => {
-            let stored = app.store.get(&tenant, &id, provider.as_deref()).await.map_err(store_problem)?;
-            Body::from(event(&stored.ok_or_else(Problem::not_found)?.record))
-        }
+    let body = match find(&app, &tenant, &id, provider.as_deref(), true).await? {
+        Found::InFlight(watched) => Body::from_stream(follow(watched)),
+        Found::Stored(record) => Body::from(event(&record)),
     };
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),

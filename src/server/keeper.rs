@@ -10,7 +10,7 @@ use std::{
 use super::{
     App,
     faults::{self, Of},
-    live::{InFlight, Teller},
+    live::{InFlight, Nobody, Teller},
     records::{Owner, Put, Records},
 };
 use crate::{
@@ -25,13 +25,6 @@ use crate::{
 
 /// How often those who watch are told of a list that grows.
 const TELL_EVERY: Duration = Duration::from_millis(100);
-
-/// Has nothing to say.
-struct Nobody;
-
-impl Teller for Nobody {
-    fn tell(&self) {}
-}
 
 /// A place among the streams that may be open; given back when dropped.
 pub struct Place(Arc<App>);

@@ -83,6 +83,9 @@ pub async fn run(listener: TcpListener, app: Arc<App>, signals: Signals) {
     chores.spawn(async move { watched.stalls.watch(watched.config.timeouts.client_stall).await });
     let swept = Arc::clone(&app);
     chores.spawn(async move { swept.client.sweep().await });
+    if let Some(peers) = &app.peers {
+        chores.spawn(Arc::clone(peers).run());
+    }
     let delay = app.config.timeouts.drain_delay;
     let closing = async {
         signals.drain.cancelled().await;
@@ -127,6 +130,9 @@ pub async fn run(listener: TcpListener, app: Arc<App>, signals: Signals) {
                 app.cut.cancel();
                 tokio::time::sleep(LAST_BYTES).await;
             } => {}
+        }
+        if let Some(peers) = &app.peers {
+            peers.leave().await;
         }
         chores.abort_all();
         // A client that takes nothing never asks its stream for the end; what the stream saw is stored all the same.

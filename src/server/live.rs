@@ -26,11 +26,20 @@ pub trait Teller: Send + Sync {
     fn tell(&self);
 }
 
-/// Tenant and message id. Bounded by the caps on streams and on searches beside them.
-type Key = (String, String);
+/// Has nothing to say.
+pub struct Nobody;
+
+impl Teller for Nobody {
+    fn tell(&self) {}
+}
+
+/// Tenant and message id. Bounded by the caps on streams, on searches beside them, and on what other replicas are asked.
+pub type Key = (String, String);
 
 struct Message {
     sender: watch::Sender<State>,
+    /// Relayed by this replica; others are known from hearsay.
+    own: bool,
     teller: Weak<dyn Teller>,
 }
 
@@ -61,8 +70,26 @@ impl Live {
     pub fn begin(&self, tenant: &str, id: String, record: Option<Record>, teller: Weak<dyn Teller>) -> InFlight {
         let key = (tenant.to_owned(), id);
         let (sender, _) = watch::channel(State { record: record.map(Arc::new), done: false });
-        self.lock().insert(key.clone(), Message { sender: sender.clone(), teller });
+        self.lock().insert(key.clone(), Message { sender: sender.clone(), own: true, teller });
         InFlight { live: self.clone(), key, sender }
+    }
+
+    /// A message that another replica relays, as told by it. `None`: there is one here.
+    pub fn mirror(&self, tenant: &str, id: &str, record: Record, done: bool) -> Option<InFlight> {
+        let key = (tenant.to_owned(), id.to_owned());
+        let (sender, _) = watch::channel(State { record: Some(Arc::new(record)), done });
+        let mut messages = self.lock();
+        if messages.contains_key(&key) {
+            return None;
+        }
+        messages.insert(key.clone(), Message { sender: sender.clone(), own: false, teller: Weak::<Nobody>::new() });
+        drop(messages);
+        Some(InFlight { live: self.clone(), key, sender })
+    }
+
+    /// Does this replica relay it?
+    pub fn is_own(&self, key: &Key) -> bool {
+        self.lock().get(key).is_some_and(|message| message.own)
     }
 
     /// A record was deleted: it is not found here either. One that is not stored yet was not meant.

@@ -19,6 +19,7 @@ mod negotiate;
 mod normalize;
 mod ops;
 mod outgoing;
+mod peers;
 pub mod problem;
 mod rate;
 mod records;
@@ -51,6 +52,7 @@ pub use body::AnyBody;
 pub use listen::{Signals, run};
 use live::Live;
 use outgoing::Outgoing;
+use peers::Peers;
 use problem::Problem;
 
 use crate::{
@@ -92,6 +94,8 @@ pub struct App {
     /// Copies of requests whose query is searched for.
     copies: Arc<Budget>,
     supplementing: Semaphore,
+    /// `None` where nobody shares the store.
+    peers: Option<Arc<Peers>>,
     api: axum::Router,
 }
 
@@ -106,11 +110,14 @@ impl App {
     pub fn new(config: Config, store: Arc<dyn Store>, client: Client<Outgoing>) -> Arc<Self> {
         let writer = Writer::spawn(Arc::clone(&store), config.records.queue);
         let metrics = Metrics::new(writer.clone(), store.name());
+        let live = Live::default();
+        let peers = store.bus().map(|bus| Peers::new(bus, live.clone(), writer.clone()));
         Arc::new_cyclic(|app| Self {
             routes: RwLock::new(Arc::new(config.routes.clone())),
             budget: Budget::new(config.limits.held_total),
             client: client.for_workers(config.workers),
-            live: Live::default(),
+            live,
+            peers,
             faults: faults::Faults::default(),
             stalls: stalled::Stalls::default(),
             rates: rate::Rates::new(&config),

@@ -148,6 +148,12 @@ impl Writer {
         receiver.await.unwrap_or(Err(StoreError::Closed))
     }
 
+    /// A record was deleted elsewhere: one that still waits to be stored must not bring it back.
+    pub fn give_up(&self, tenant: String, id: String, provider: Option<String>) {
+        // A queue that is full is one of puts: what it holds was not there to be deleted.
+        let _ = self.queue.try_send(Job::GiveUp { tenant, id, provider });
+    }
+
     /// Commits how far a consumer has read: durable when it answers, and done also when the asker has left. Not tried
     /// again if it fails: the consumer does that. Takes its turn in the queue, so give it a time limit.
     pub async fn advance(&self, advance: Advance) -> Result<Advanced, StoreError> {

@@ -47,6 +47,7 @@ pub(super) enum Job {
     Put(Box<Entry>, Reply<()>),
     Amend(Box<Entry>, Reply<()>),
     Delete { tenant: String, id: String, provider: Option<String>, reply: Reply<u64> },
+    GiveUp { tenant: String, id: String, provider: Option<String> },
     Advance(Box<Advance>, Reply<Advanced>),
     Stop(oneshot::Sender<u64>),
 }
@@ -112,6 +113,10 @@ impl Task {
                 Job::Delete { tenant, id, provider, reply } => {
                     let done = self.delete(&tenant, &id, provider.as_deref()).await;
                     let _ = reply.send(done);
+                }
+                Job::GiveUp { tenant, id, provider } => {
+                    self.retry.forget(&tenant, &id, provider.as_deref());
+                    self.show_waiting();
                 }
                 Job::Advance(advance, reply) => {
                     let _ = reply.send(in_time(self.store.advance(&advance)).await);

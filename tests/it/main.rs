@@ -20,6 +20,7 @@ mod process;
 mod promises;
 mod promises_spoken;
 mod relay;
+mod replicas;
 mod secrets;
 mod serving;
 mod soak;

@@ -47,7 +47,7 @@ pub struct Heard {
 }
 
 impl Heard {
-    fn note(&self, records: impl IntoIterator<Item = Record>) {
+    pub fn note(&self, records: impl IntoIterator<Item = Record>) {
         let at = Instant::now();
         let stored = records.into_iter().filter(|record| record.stored);
         self.told.lock().unwrap().extend(stored.map(|record| Told { record, at }));
@@ -85,7 +85,7 @@ async fn h1(addr: SocketAddr, mut chance: Chance, heard: &Heard) -> Option<()> {
         for _ in 0..chance.within(1..6) {
             heard.streams.fetch_add(1, Relaxed);
             let answer = client.try_send(ask(&mut chance)).await.ok()?;
-            let (records, whole) = read(answer).await;
+            let (records, whole) = read_stream(answer).await;
             let of = records.first().map(|record| record.message_id.clone());
             heard.note(records);
             if !whole {
@@ -140,7 +140,7 @@ async fn h2(addr: SocketAddr, mut chance: Chance, heard: Arc<Heard>) -> Option<(
             };
             let heard = Arc::clone(&heard);
             reading.spawn(async move {
-                heard.note(read(answer).await.0);
+                heard.note(read_stream(answer).await.0);
             });
         }
         reading.join_next().await;
@@ -148,7 +148,7 @@ async fn h2(addr: SocketAddr, mut chance: Chance, heard: Arc<Heard>) -> Option<(
 }
 
 /// Reads to whatever end: the records in whole frames, and whether the end was a clean one.
-async fn read(mut answer: Answer) -> (Vec<Record>, bool) {
+pub async fn read_stream(mut answer: Answer) -> (Vec<Record>, bool) {
     let mut bytes = Vec::new();
     let clean = loop {
         match answer.piece().await {

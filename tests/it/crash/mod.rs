@@ -1,8 +1,8 @@
 //! `kill -9` in any instant: nothing that was delivered as stored is lost (P5).
 
-mod book;
-mod load;
-mod streams;
+pub mod book;
+pub mod load;
+pub mod streams;
 
 use std::{
     io::{IsTerminal as _, Write as _},

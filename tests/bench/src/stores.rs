@@ -1,0 +1,229 @@
+//! What each engine takes and gives per second, one after the other in every round, and what a record weighs in it.
+//! `tests/bench/stores` runs it beside engines of its own.
+
+use std::{
+    process::{Command, ExitCode},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use citetap::{
+    citation::Record,
+    config,
+    store::{self, Entry, Filter, Store},
+};
+use serde_json::json;
+
+/// A record of ten web pages, as Doubao sends them.
+const MODEL: &str = include_str!("../../fixtures/doubao/seed.citations.json");
+/// Records in a batch: what a busy replica's writer finds waiting.
+const BATCH: usize = 64;
+/// Those who read at once.
+const READERS: usize = 4;
+/// Records of one conversation.
+const OF_A_CONVERSATION: u64 = 10;
+
+/// What one engine did in one round, per second.
+#[derive(Default, Clone)]
+struct Round {
+    batched: f64,
+    one_by_one: f64,
+    gets: f64,
+    pages: f64,
+}
+
+struct Engine {
+    name: &'static str,
+    store: Arc<dyn Store>,
+    /// Records that it has.
+    count: Arc<AtomicU64>,
+    weigh: Box<dyn Fn() -> Option<u64>>,
+    empty: u64,
+    rounds: Vec<Round>,
+}
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let (rounds, seconds) = (number(args.next(), 5.0).max(1.0), number(args.next(), 2.0));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let done = runtime
+        .map_err(|error| error.to_string())
+        .and_then(|runtime| runtime.block_on(run(rounds as usize, Duration::from_secs_f64(seconds))));
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("citetap-stores: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn number(text: Option<String>, default: f64) -> f64 {
+    text.and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+async fn run(rounds: usize, time: Duration) -> Result<(), String> {
+    let model: Record = serde_json::from_str(MODEL).map_err(|error| error.to_string())?;
+    let dir = std::env::temp_dir().join(format!("citetap-stores-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).map_err(|error| error.to_string())?;
+    let mut engines = engines(&dir).await?;
+    for round in 0..rounds {
+        for engine in &mut engines {
+            eprintln!("round {} of {rounds}: {}", round + 1, engine.name);
+            let measured = measure(engine, &model, time).await?;
+            engine.rounds.push(measured);
+        }
+    }
+    let report: Vec<_> = engines.iter().map(|engine| told(engine)).collect();
+    println!(
+        "{}",
+        json!({ "model_bytes": serde_json::to_string(&model).map_or(0, |text| text.len()), "engines": report })
+    );
+    for engine in &engines {
+        engine.store.close().await;
+    }
+    let _ = std::fs::remove_dir_all(&dir);
+    Ok(())
+}
+
+/// All that are there: those that are servers, by what `tests/engines` says.
+async fn engines(dir: &std::path::Path) -> Result<Vec<Engine>, String> {
+    let file = dir.join("stores.db");
+    let mut found = vec![
+        ("memory", "memory:".to_owned(), Box::new(|| None) as Box<dyn Fn() -> Option<u64>>),
+        (
+            "sqlite",
+            format!("sqlite:{}", file.display()),
+            Box::new(move || std::fs::metadata(&file).ok().map(|of| of.len())),
+        ),
+    ];
+    if let Ok(url) = std::env::var("CITETAP_TEST_POSTGRES") {
+        let asked = url.clone();
+        found.push((
+            "postgres",
+            url,
+            Box::new(move || {
+                let query = "SELECT pg_database_size(current_database())";
+                said(Command::new("psql").args(["-d", &asked, "-Atc", query])).parse().ok()
+            }),
+        ));
+    }
+    if let Ok(url) = std::env::var("CITETAP_TEST_REDIS") {
+        let asked = url.clone();
+        found.push((
+            "redis",
+            url,
+            Box::new(move || {
+                let told = said(Command::new("redis-cli").args(["-u", &asked, "info", "memory"]));
+                told.lines().find_map(|line| line.strip_prefix("used_memory:"))?.trim().parse().ok()
+            }),
+        ));
+    }
+    let mut engines = Vec::new();
+    for (name, url, weigh) in found {
+        let toml =
+            format!("store = {url:?}\n[[routes]]\nname = \"r\"\nprefix = \"/\"\nupstream = \"http://localhost\"\n");
+        let config = config::from_toml(&toml, dir).map_err(|errors| errors.to_string())?.config;
+        let store = store::open(&config.store, None).await.map_err(|error| error.to_string())?;
+        store.ping().await.map_err(|error| format!("{name}: {error}"))?;
+        let empty = weigh().unwrap_or(0);
+        engines.push(Engine { name, store, count: Arc::default(), weigh, empty, rounds: Vec::new() });
+    }
+    Ok(engines)
+}
+
+fn said(command: &mut Command) -> String {
+    command.output().map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+async fn measure(engine: &Engine, model: &Record, time: Duration) -> Result<Round, String> {
+    Ok(Round {
+        batched: put(engine, model, BATCH, time).await?,
+        one_by_one: put(engine, model, 1, time).await?,
+        gets: read(engine, time, |store, n| {
+            Box::pin(async move { store.get("default", &id(n), None).await.map(|found| found.is_some()) })
+        })
+        .await?,
+        pages: read(engine, time, |store, n| {
+            Box::pin(async move {
+                let conversation = Some(format!("c{}", n / OF_A_CONVERSATION));
+                let filter = Filter { conversation, ..Filter::default() };
+                store.list("default", &filter).await.map(|page| !page.entries.is_empty())
+            })
+        })
+        .await?,
+    })
+}
+
+fn id(n: u64) -> String {
+    format!("{:017}", 30_000_000_000_000_000 + n)
+}
+
+async fn put(engine: &Engine, model: &Record, batch: usize, time: Duration) -> Result<f64, String> {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_millis());
+    let (began, mut written) = (Instant::now(), 0);
+    while began.elapsed() < time {
+        let entries: Vec<Entry> = (0..batch)
+            .map(|_| {
+                let n = engine.count.fetch_add(1, Relaxed);
+                let mut record = model.clone();
+                record.message_id = id(n);
+                record.conversation_id = Some(format!("c{}", n / OF_A_CONVERSATION));
+                Entry { tenant: "default".to_owned(), created_ms: now as i64 + n as i64 % 1000, record }
+            })
+            .collect();
+        engine.store.put(&entries).await.map_err(|error| format!("{}: {error}", engine.name))?;
+        written += batch;
+    }
+    Ok(written as f64 / began.elapsed().as_secs_f64())
+}
+
+type Asking = std::pin::Pin<Box<dyn Future<Output = Result<bool, store::StoreError>> + Send>>;
+
+async fn read(engine: &Engine, time: Duration, ask: fn(Arc<dyn Store>, u64) -> Asking) -> Result<f64, String> {
+    let began = Instant::now();
+    // The memory store forgets its first records.
+    let there = engine.count.load(Relaxed);
+    let first = there.saturating_sub(store::memory::MAX_RECORDS as u64 / 8);
+    let readers: Vec<_> = (0..READERS as u64)
+        .map(|reader| {
+            let store = Arc::clone(&engine.store);
+            tokio::spawn(async move {
+                let (mut n, mut done) = (reader, 0_u64);
+                while began.elapsed() < time {
+                    // A stride that meets every record before it meets one again.
+                    n = n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    let found = ask(Arc::clone(&store), first + (n >> 33) % (there - first)).await;
+                    if !found.map_err(|error| error.to_string())? {
+                        return Err("a record is not found".to_owned());
+                    }
+                    done += 1;
+                }
+                Ok(done)
+            })
+        })
+        .collect();
+    let mut all = 0;
+    for reader in readers {
+        all += reader.await.map_err(|error| error.to_string())?.map_err(|error| format!("{}: {error}", engine.name))?;
+    }
+    Ok(all as f64 / began.elapsed().as_secs_f64())
+}
+
+fn told(engine: &Engine) -> serde_json::Value {
+    let median = |of: fn(&Round) -> f64| {
+        let mut all: Vec<f64> = engine.rounds.iter().map(of).collect();
+        all.sort_by(f64::total_cmp);
+        all[all.len() / 2].round()
+    };
+    let count = engine.count.load(Relaxed);
+    let bytes = (engine.weigh)().map(|now| now.saturating_sub(engine.empty) / count.max(1));
+    json!({
+        "engine": engine.name, "records": count, "bytes_per_record": bytes,
+        "writes_in_batches": median(|round| round.batched), "writes_one_by_one": median(|round| round.one_by_one),
+        "reads": median(|round| round.gets), "pages": median(|round| round.pages),
+    })
+}

@@ -77,7 +77,7 @@ async fn run(rounds: usize, time: Duration) -> Result<(), String> {
             engine.rounds.push(measured);
         }
     }
-    let report: Vec<_> = engines.iter().map(|engine| told(engine)).collect();
+    let report: Vec<_> = engines.iter().map(told).collect();
     println!(
         "{}",
         json!({ "model_bytes": serde_json::to_string(&model).map_or(0, |text| text.len()), "engines": report })

@@ -16,8 +16,9 @@ macro_rules! needle {
 }
 pub(super) use needle;
 
-/// Has a frame one of these event names?
+/// Has a frame one of these event names? A stream may begin with a byte order mark, which belongs to no line.
 pub fn named(frames: &[u8], names: &[&[u8]]) -> bool {
+    let frames = frames.strip_prefix("\u{feff}".as_bytes()).unwrap_or(frames);
     Lines(frames).any(|line| matches!(field(line), (b"event", name) if names.contains(&name)))
 }
 

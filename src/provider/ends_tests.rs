@@ -183,6 +183,16 @@ fn every_way_to_end_is_told() {
     }
 }
 
+/// The mark at a stream's beginning is no frame, and comes with the first ones.
+#[test]
+fn a_name_behind_a_byte_order_mark_is_told() {
+    for (kind, frame) in
+        [(Kind::Doubao, "event: SSE_REPLY_END\ndata: {}\n\n"), (Kind::Tencent, "event:finish\ndata:{}\n\n")]
+    {
+        assert!(may_end(kind, &format!("\u{feff}{frame}")), "{frame}");
+    }
+}
+
 /// Otherwise nothing would ever be passed on first.
 #[test]
 fn most_frames_of_every_capture_cannot_end_the_answer() {

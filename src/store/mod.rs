@@ -2,13 +2,16 @@
 
 pub mod bus;
 pub mod memory;
+pub mod postgres;
 pub mod sqlite;
 pub mod task;
 pub mod writer;
 
 mod cursor;
+mod packed;
 mod page;
 mod stats;
+mod sums;
 mod terms;
 #[cfg(test)]
 mod tests;
@@ -20,6 +23,7 @@ use task::{Advance, Advanced, Progress};
 
 pub use bus::{Bus, Ear};
 pub use memory::MemoryStore;
+pub use postgres::PostgresStore;
 pub use sqlite::SqliteStore;
 pub use stats::{Counts, DayStats, STATS_DAYS_MAX, STATS_TOP_MAX, Site, SiteStats, StatsFilter, StatsReport, day_of};
 pub use writer::{Writer, WriterStats};
@@ -143,11 +147,10 @@ pub enum StoreError {
 /// end it themselves. A server that cannot be reached is no error: it is tried again when it is needed. One that answers
 /// and refuses us is.
 pub async fn open(url: &StoreUrl, ttl: Option<Duration>) -> Result<Arc<dyn Store>, StoreError> {
-    let _ = ttl;
     Ok(match url {
         StoreUrl::Memory => Arc::new(MemoryStore::new()),
         StoreUrl::Sqlite(path) => Arc::new(SqliteStore::open(path).await?),
-        StoreUrl::Postgres(_) => return Err(StoreError::Engine("postgres: not in this version".to_owned())),
+        StoreUrl::Postgres(url) => Arc::new(PostgresStore::open(url, ttl).await?),
         StoreUrl::Redis(_) => return Err(StoreError::Engine("redis: not in this version".to_owned())),
     })
 }

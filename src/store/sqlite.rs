@@ -29,11 +29,12 @@ use self::{
     daily::{Before, COUNTED},
     error::engine,
     report::Reader,
-    row::{NewRow, read},
+    row::read,
     schema::{FileId, file_id},
 };
 use super::{
     Cursor, Entry, Filter, Fut, Page, StatsFilter, StatsReport, Store, StoreError,
+    packed::Packed,
     page::Pager,
     stats::Sums,
     task::{Advance, Advanced, Progress},
@@ -162,13 +163,13 @@ impl Store for SqliteStore {
     fn put<'a>(&'a self, entries: &'a [Entry]) -> Fut<'a, Result<(), StoreError>> {
         Box::pin(async move {
             // Before the lock: making text of large records takes longer than writing it.
-            let rows = entries.iter().map(NewRow::new).collect::<Result<Vec<_>, _>>()?;
+            let rows = entries.iter().map(|entry| Packed::new("sqlite", entry)).collect::<Result<Vec<_>, _>>()?;
             self.write(async |tx: &mut Transaction<'_, Sqlite>| {
                 let mut before = Before::read(tx, &rows).await.map_err(engine)?;
                 let mut sums = Sums::default();
                 for row in rows {
                     let known = before.replace(&row, &mut sums);
-                    row.upsert(tx, known).await.map_err(engine)?;
+                    row::upsert(row, tx, known).await.map_err(engine)?;
                 }
                 daily::apply(tx, &sums).await.map_err(engine)
             })

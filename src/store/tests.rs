@@ -1,6 +1,7 @@
 //! What every engine must do, run over each of them.
 
 mod lists;
+pub(crate) mod server;
 mod stats;
 mod tasks;
 
@@ -77,6 +78,11 @@ macro_rules! conformance {
             let folder = tempfile::tempdir().unwrap();
             let store = super::SqliteStore::open(&folder.path().join("s.db")).await.unwrap();
             let store: std::sync::Arc<dyn super::Store> = std::sync::Arc::new(store);
+            super::$case(std::sync::Arc::clone(&store)).await;
+            store.close().await;
+        })+ }
+        mod postgres { $(#[tokio::test] async fn $case() {
+            let store: std::sync::Arc<dyn super::Store> = std::sync::Arc::new(super::server::postgres().await);
             super::$case(std::sync::Arc::clone(&store)).await;
             store.close().await;
         })+ }

@@ -9,8 +9,10 @@ use sqlx::{
     sqlite::{SqliteArguments, SqliteRow},
 };
 
-use super::row::{NewRow, OwnedBody};
-use crate::store::stats::{Slot, Sums, Tally};
+use crate::store::{
+    packed::{OwnedBody, Packed},
+    stats::{Slot, Sums, Tally},
+};
 
 /// Keys in one question for what they count; a statement takes 32,766 values.
 const KEYS_STEP: usize = 256;
@@ -26,7 +28,7 @@ pub(super) struct Before<'a> {
 }
 
 impl<'a> Before<'a> {
-    pub(super) async fn read(tx: &mut Transaction<'_, Sqlite>, rows: &[NewRow<'a>]) -> Result<Self, sqlx::Error> {
+    pub(super) async fn read(tx: &mut Transaction<'_, Sqlite>, rows: &[Packed<'a>]) -> Result<Self, sqlx::Error> {
         let mut known = HashMap::new();
         for rows in rows.chunks(KEYS_STEP) {
             let mut query = QueryBuilder::new("WITH asked (at, t, p, i) AS (");
@@ -53,10 +55,10 @@ impl<'a> Before<'a> {
     }
 
     /// Counts a row in the place of what its key counted before. Says whether there was such a record.
-    pub(super) fn replace(&mut self, row: &NewRow<'a>, sums: &mut Sums) -> bool {
+    pub(super) fn replace(&mut self, row: &Packed<'a>, sums: &mut Sums) -> bool {
         let (tenant, provider, _) = row.key();
-        sums.add(tenant, row.created_ms(), provider, row.tally(), 1);
-        let before = self.known.insert(row.key(), (row.created_ms(), row.tally().clone()));
+        sums.add(tenant, row.entry.created_ms, provider, &row.tally, 1);
+        let before = self.known.insert(row.key(), (row.entry.created_ms, row.tally.clone()));
         if let Some((created_ms, tally)) = &before {
             sums.add(tenant, *created_ms, provider, tally, -1);
         }

@@ -67,7 +67,7 @@ async fn a_file_from_before_the_sums_is_counted_once_and_counts_down_again() {
     // As the version before left it.
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&old).create_if_missing(true);
     let mut conn = options.connect().await.unwrap();
-    sqlx::raw_sql(include_str!("../migrations/0001_records.sql")).execute(&mut conn).await.unwrap();
+    sqlx::raw_sql(include_str!("../migrations/sqlite/0001_records.sql")).execute(&mut conn).await.unwrap();
     sqlx::raw_sql("PRAGMA application_id = 0x63697470; PRAGMA user_version = 1").execute(&mut conn).await.unwrap();
     for one in &entries {
         let body = serde_json::json!({"tenant": "t", "record": one.record}).to_string();
@@ -168,11 +168,11 @@ async fn sums_are_found_by_their_keys() {
 
 /// How the store wrote a record before there were sums.
 async fn put_without_sums(store: &SqliteStore, entries: &[Entry]) {
-    let rows: Vec<_> = entries.iter().map(|entry| NewRow::new(entry).unwrap()).collect();
+    let rows: Vec<_> = entries.iter().map(|entry| Packed::new("sqlite", entry).unwrap()).collect();
     store
         .write(async |tx: &mut Transaction<'_, Sqlite>| {
             for row in rows {
-                row.upsert(tx, true).await.map_err(engine)?;
+                row::upsert(row, tx, true).await.map_err(engine)?;
             }
             Ok(())
         })

@@ -1,19 +1,13 @@
-//! The sums of a period, read without its records.
-//!
-//! Its first sites are found without reading all of them. With `least`, a sum that enough sites are known to reach, a
-//! site that reaches it too has a day with at least `least / days` citations: only those can be among the first, and an
-//! index has them. (Cao and Wang, "Efficient top-K query calculation in distributed networks", PODC 2004.)
+//! The sums of a period, read without its records. How its first sites are found: [`crate::store::sums`].
 
 use std::collections::HashMap;
 
-use sqlx::{Row as _, SqliteConnection, sqlite::SqliteRow};
+use sqlx::{Row as _, SqliteConnection};
 
-use crate::store::stats::{self, Counts, DayStats, STATS_TOP_MAX, SiteStats, StatsFilter, StatsReport};
-
-/// Fewer citations on a day are not in the index of those days: as in its migration.
-const HEAD: i64 = 8;
-/// With more candidates it is faster to add up all sites.
-const CANDIDATES_MAX: usize = 2000;
+use crate::store::{
+    stats::{self, STATS_TOP_MAX, StatsFilter, StatsReport},
+    sums::{CANDIDATES_MAX, count, day, floor, site},
+};
 
 /// The slots of a filter: `?1` is the tenant, `?2` and `?3` the days, `?4` the provider or NULL.
 macro_rules! of_slots {
@@ -116,11 +110,7 @@ impl Reader<'_> {
         let least = self.asking(LEAST).bind(count(top)).fetch_optional(&mut *self.conn).await?;
         let Some(least) = least else { return Ok(None) };
         let least: i64 = least.try_get("least")?;
-        // Rounded up: whoever reaches the sum has a day with so many.
-        let floor = least / count(slots) + i64::from(least % count(slots) > 0);
-        if floor < HEAD {
-            return Ok(None);
-        }
+        let Some(floor) = floor(least, slots) else { return Ok(None) };
         let query = self.asking(CANDIDATES).bind(floor).bind(count(CANDIDATES_MAX + 1));
         let found = query.fetch_all(&mut *self.conn).await?;
         let found = found.iter().map(|row| row.try_get("domain")).collect::<Result<Vec<String>, _>>()?;
@@ -135,32 +125,4 @@ impl Reader<'_> {
             .bind(days.end)
             .bind(self.filter.provider.clone())
     }
-}
-
-fn count(n: usize) -> i64 {
-    i64::try_from(n).unwrap_or(i64::MAX)
-}
-
-fn day(row: &SqliteRow) -> Result<DayStats, sqlx::Error> {
-    let counts = Counts {
-        messages: row.try_get("messages")?,
-        with_sources: row.try_get("with_sources")?,
-        citations: row.try_get("citations")?,
-        cited: row.try_get("cited")?,
-        supplemental: row.try_get("supplemental")?,
-        filtered: row.try_get("filtered")?,
-        failed: row.try_get("failed")?,
-        duplicates: row.try_get("duplicates")?,
-        dangling_markers: row.try_get("dangling_markers")?,
-    };
-    Ok(DayStats { day: row.try_get("day")?, provider: row.try_get("provider")?, counts, sites: Vec::new() })
-}
-
-fn site(row: &SqliteRow) -> Result<SiteStats, sqlx::Error> {
-    let site = stats::Site {
-        messages: row.try_get("messages")?,
-        citations: row.try_get("citations")?,
-        cited: row.try_get("cited")?,
-    };
-    Ok(SiteStats { domain: row.try_get("domain")?, site })
 }

@@ -24,9 +24,9 @@ pub(super) const APPLICATION_ID: i32 = 0x6369_7470;
 
 /// Applied in order; a file's `user_version` says how many it has. Never edit one that was released.
 pub(super) const MIGRATIONS: [Migration; 3] = [
-    Migration { sql: include_str!("../migrations/0001_records.sql"), fill: Fill::Nothing },
-    Migration { sql: include_str!("../migrations/0002_tasks.sql"), fill: Fill::Nothing },
-    Migration { sql: include_str!("../migrations/0003_daily.sql"), fill: Fill::Daily },
+    Migration { sql: include_str!("../migrations/sqlite/0001_records.sql"), fill: Fill::Nothing },
+    Migration { sql: include_str!("../migrations/sqlite/0002_tasks.sql"), fill: Fill::Nothing },
+    Migration { sql: include_str!("../migrations/sqlite/0003_daily.sql"), fill: Fill::Daily },
 ];
 
 pub(super) struct Migration {

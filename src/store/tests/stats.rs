@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use proptest::{collection::vec, prelude::*};
 
-use super::entry;
+use super::{entry, server};
 use crate::{
     citation::record::{Origin, Status},
     store::{
@@ -198,6 +198,20 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         runtime().block_on(async {
             let store = SqliteStore::open(&folder.path().join("s.db")).await.unwrap();
+            let agrees = agrees_after_each(&store, &ops).await;
+            store.close().await;
+            agrees
+        })?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 8, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn sums_in_postgres_are_those_of_the_records(ops in vec(op(), 1..12)) {
+        runtime().block_on(async {
+            let store = server::postgres().await;
             let agrees = agrees_after_each(&store, &ops).await;
             store.close().await;
             agrees

@@ -9,7 +9,7 @@ use std::{
 };
 
 use self::{
-    index::{Held, Index, Wanted},
+    index::{Held, Index},
     progress::MAX_SOURCES,
 };
 use super::{
@@ -17,6 +17,7 @@ use super::{
     page::Pager,
     stats::{self, Sums},
     task::{Advance, Advanced, Progress},
+    wanted::Wanted,
 };
 
 /// Beyond this many records the oldest go.
@@ -82,7 +83,7 @@ impl Store for MemoryStore {
             let wanted = Wanted::new(filter);
             let mut pager = Pager::new(filter);
             let inner = self.read()?;
-            for held in inner.newest(tenant, filter).filter(|held| wanted.matches(held)) {
+            for held in inner.newest(tenant, filter).filter(|held| held.is(&wanted)) {
                 if pager.is_over() {
                     break;
                 }

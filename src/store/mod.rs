@@ -3,6 +3,7 @@
 pub mod bus;
 pub mod memory;
 pub mod postgres;
+pub mod redis;
 pub mod sqlite;
 pub mod task;
 pub mod writer;
@@ -15,12 +16,14 @@ mod sums;
 mod terms;
 #[cfg(test)]
 mod tests;
+mod wanted;
 
 use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use crate::{citation::record::Record, config::StoreUrl};
 use task::{Advance, Advanced, Progress};
 
+pub use self::redis::RedisStore;
 pub use bus::{Bus, Ear};
 pub use memory::MemoryStore;
 pub use postgres::PostgresStore;
@@ -78,7 +81,8 @@ pub struct Page {
     pub next: Option<Cursor>,
 }
 
-/// What every engine promises. `put` is one transaction: all or nothing, durable when it returns.
+/// What every engine promises. `put` is one transaction: all or nothing, durable when it returns. One that answers
+/// [`StoreError::Volatile`] has put all, and the engine may forget it in a crash.
 pub trait Store: Send + Sync + 'static {
     /// `sqlite`, `memory`, …: a metric label.
     fn name(&self) -> &'static str;
@@ -125,6 +129,10 @@ pub trait Store: Send + Sync + 'static {
     fn bus(&self) -> Option<Arc<dyn Bus>> {
         None
     }
+    /// What the operator should know about how the engine is set up, if there is something.
+    fn remark(&self) -> Option<String> {
+        None
+    }
     /// Flush and close.
     fn close(&self) -> Fut<'_, ()>;
 }
@@ -135,6 +143,8 @@ pub enum StoreError {
     Engine(String),
     /// What was read is not what was asked for: never served.
     Mismatch,
+    /// Done, but it is not known to be durable.
+    Volatile,
     /// There is no record any more that could be changed.
     Gone,
     /// The writer's queue is full.
@@ -151,7 +161,7 @@ pub async fn open(url: &StoreUrl, ttl: Option<Duration>) -> Result<Arc<dyn Store
         StoreUrl::Memory => Arc::new(MemoryStore::new()),
         StoreUrl::Sqlite(path) => Arc::new(SqliteStore::open(path).await?),
         StoreUrl::Postgres(url) => Arc::new(PostgresStore::open(url, ttl).await?),
-        StoreUrl::Redis(_) => return Err(StoreError::Engine("redis: not in this version".to_owned())),
+        StoreUrl::Redis(url) => Arc::new(RedisStore::open(url, ttl).await?),
     })
 }
 
@@ -160,6 +170,7 @@ impl fmt::Display for StoreError {
         match self {
             Self::Engine(what) => write!(f, "store: {what}"),
             Self::Mismatch => f.write_str("store: a record does not carry the key it was stored under"),
+            Self::Volatile => f.write_str("store: a crash of the engine can lose what it was given"),
             Self::Gone => f.write_str("store: the record is gone"),
             Self::Full => f.write_str("store: the write queue is full"),
             Self::Closed => f.write_str("store: closed"),

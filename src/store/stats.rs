@@ -109,7 +109,7 @@ impl Counts {
 impl Site {
     pub(super) const LEN: usize = 3;
 
-    fn add(&mut self, other: &Self, times: i64) {
+    pub(super) fn add(&mut self, other: &Self, times: i64) {
         *self = Self::from(sum((*self).into(), (*other).into(), times));
     }
 

@@ -5,7 +5,10 @@ pub(crate) mod server;
 mod stats;
 mod tasks;
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 use serde_json::{Map, json};
 
@@ -19,7 +22,10 @@ use self::{
     },
 };
 use super::*;
-use crate::citation::record::{Citation, CitationType, Origin, RecordType, Stats, Status};
+use crate::{
+    citation::record::{Citation, CitationType, Origin, RecordType, Stats, Status},
+    config::EngineUrl,
+};
 
 pub(crate) fn entry(tenant: &str, provider: &str, id: &str, created_ms: i64) -> Entry {
     let citation = Citation {
@@ -70,6 +76,18 @@ pub(crate) fn entry(tenant: &str, provider: &str, id: &str, created_ms: i64) -> 
     Entry { tenant: tenant.to_owned(), created_ms, record }
 }
 
+/// A store of its own on the server that the tests share.
+pub(crate) async fn redis_store(ttl: Option<Duration>) -> RedisStore {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let server =
+        std::env::var("CITETAP_TEST_REDIS").expect("no Redis server to test with: run this through tests/engines");
+    let mut url = url::Url::parse(&server).unwrap();
+    let number = COUNT.fetch_add(1, Relaxed);
+    let prefix = format!("test:{}:{number}:{}", std::process::id(), jiff::Timestamp::now().as_nanosecond());
+    url.query_pairs_mut().append_pair("prefix", &prefix).append_pair("durable", "memory");
+    RedisStore::open(&EngineUrl::new(url), ttl).await.unwrap()
+}
+
 /// One test per engine and case. A new engine is one more line here.
 macro_rules! conformance {
     ($($case:ident),+ $(,)?) => {
@@ -83,6 +101,18 @@ macro_rules! conformance {
         })+ }
         mod postgres { $(#[tokio::test] async fn $case() {
             let store: std::sync::Arc<dyn super::Store> = std::sync::Arc::new(super::server::postgres().await);
+            super::$case(std::sync::Arc::clone(&store)).await;
+            store.close().await;
+        })+ }
+        mod redis { $(#[tokio::test] async fn $case() {
+            let store: std::sync::Arc<dyn super::Store> = std::sync::Arc::new(super::redis_store(None).await);
+            super::$case(std::sync::Arc::clone(&store)).await;
+            store.close().await;
+        })+ }
+        /// With an end for every key, but after all time that the cases know.
+        mod redis_that_expires { $(#[tokio::test] async fn $case() {
+            let ttl = std::time::Duration::from_secs(100 * 366 * 24 * 60 * 60);
+            let store: std::sync::Arc<dyn super::Store> = std::sync::Arc::new(super::redis_store(Some(ttl)).await);
             super::$case(std::sync::Arc::clone(&store)).await;
             store.close().await;
         })+ }

@@ -1,6 +1,7 @@
 //! The records in their orders.
 
 use std::{
+    borrow::Cow,
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     ops::Bound,
@@ -10,7 +11,7 @@ use std::{
 use super::progress::Readers;
 use crate::{
     citation::bundle::task_id,
-    store::{Cursor, Entry, Filter, stats::Tally, terms},
+    store::{Cursor, Entry, Filter, stats::Tally, terms, wanted::Wanted},
 };
 
 /// Four orders over the same records. Keys share their text, so an index costs pointers only.
@@ -141,37 +142,14 @@ impl Held {
         Self { entry: entry.clone(), task, search, domains, tally: Tally::of(&entry.record), weight }
     }
 
+    pub(super) fn is(&self, wanted: &Wanted<'_>) -> bool {
+        wanted.matches(&self.entry, || Cow::Borrowed(&self.domains), || Cow::Borrowed(&self.search))
+    }
+
     pub(super) fn age(&self) -> Age {
         let entry = &self.entry;
         let [tenant, provider, id] =
             [&entry.tenant, &entry.record.provider, &entry.record.message_id].map(|text| Arc::from(text.as_str()));
         (entry.created_ms, tenant, provider, id)
-    }
-}
-
-/// A filter with its texts in the spelling they are compared in.
-pub(super) struct Wanted<'a> {
-    filter: &'a Filter,
-    domain: Option<String>,
-    q: Option<String>,
-}
-
-impl<'a> Wanted<'a> {
-    pub(super) fn new(filter: &'a Filter) -> Self {
-        Self {
-            filter,
-            domain: filter.domain.as_deref().map(terms::asked_domain),
-            q: filter.q.as_deref().map(str::to_lowercase),
-        }
-    }
-
-    pub(super) fn matches(&self, held: &Held) -> bool {
-        let (filter, record) = (self.filter, &held.entry.record);
-        filter.since_ms.is_none_or(|since| held.entry.created_ms >= since)
-            && filter.until_ms.is_none_or(|until| held.entry.created_ms < until)
-            && filter.provider.as_ref().is_none_or(|provider| record.provider == *provider)
-            && filter.conversation.as_ref().is_none_or(|asked| record.conversation_id.as_ref() == Some(asked))
-            && self.domain.as_ref().is_none_or(|domain| held.domains.contains(domain))
-            && self.q.as_ref().is_none_or(|q| held.search.contains(q.as_str()))
     }
 }

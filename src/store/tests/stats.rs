@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use proptest::{collection::vec, prelude::*};
 
-use super::{entry, server};
+use super::{entry, redis_store, server};
 use crate::{
     citation::record::{Origin, Status},
     store::{
@@ -202,6 +202,11 @@ proptest! {
             store.close().await;
             agrees
         })?;
+    }
+
+    #[test]
+    fn sums_in_redis_are_those_of_the_records(ops in vec(op(), 1..12)) {
+        runtime().block_on(async { agrees_after_each(&redis_store(None).await, &ops).await })?;
     }
 }
 

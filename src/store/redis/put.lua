@@ -1,0 +1,53 @@
+-- ARGV[3], ARGV[4]: where members begin (newest first) or end (oldest first) whose records are gone for sure; empty where
+-- none ever goes. Then five for each record: its name, what it is indexed by, its value, until when it and until when its
+-- day's sums are kept.
+local gone_down, gone_up = ARGV[3], ARGV[4]
+
+local function index(key, place, at)
+  redis.call('ZADD', key, 0, place)
+  keep(key, at)
+  -- Whatever nobody sweeps goes here, so that no set grows for ever.
+  if gone_down ~= '' then
+    redis.call('ZREMRANGEBYLEX', key, '[' .. gone_down, '+')
+  end
+end
+
+local function index_task(task, step, at)
+  local key, readers = base .. 't:' .. task, base .. 'q:' .. task
+  redis.call('ZADD', key, 0, step)
+  keep(key, at)
+  if gone_up ~= '' then
+    redis.call('ZREMRANGEBYLEX', key, '-', '(' .. gone_up)
+  end
+  local consumers = redis.call('HKEYS', readers)
+  for _, consumer in ipairs(consumers) do
+    keep(base .. 'x:' .. task .. '\0\1' .. consumer, at)
+  end
+  if #consumers > 0 then
+    keep(readers, at)
+  end
+end
+
+for n = 5, #ARGV, 5 do
+  local name, meta, at = ARGV[n], cjson.decode(ARGV[n + 1]), tonumber(ARGV[n + 3])
+  local key, place = base .. 'r:' .. name, meta.o .. name
+  local old = take_out(name)
+  redis.call('HSET', key, 'm', ARGV[n + 1], 'b', ARGV[n + 2])
+  if at > 0 then
+    redis.call('PEXPIREAT', key, ARGV[n + 3])
+  end
+  index(base .. 'n', place, at)
+  index(base .. 'i:' .. meta.i, place, at)
+  if meta.v then
+    index(base .. 'v:' .. meta.v, place, at)
+  end
+  for _, domain in ipairs(meta.d) do
+    index(base .. 'd:' .. domain, place, at)
+  end
+  index_task(meta.k, meta.a .. name, at)
+  count(meta, 1, tonumber(ARGV[n + 4]))
+  -- Now: a record that only changed has not left its task.
+  if old then
+    left(old.k)
+  end
+end

@@ -1,0 +1,38 @@
+//! What a filter asks for, matched record by record.
+
+use std::{borrow::Cow, collections::BTreeSet};
+
+use super::{Entry, Filter, terms};
+
+/// A filter with its texts in the spelling they are compared in.
+pub(super) struct Wanted<'a> {
+    filter: &'a Filter,
+    domain: Option<String>,
+    q: Option<String>,
+}
+
+impl<'a> Wanted<'a> {
+    pub(super) fn new(filter: &'a Filter) -> Self {
+        Self {
+            filter,
+            domain: filter.domain.as_deref().map(terms::asked_domain),
+            q: filter.q.as_deref().map(str::to_lowercase),
+        }
+    }
+
+    /// The entry's domains and its text are those of [`terms`], and asked for only where they matter.
+    pub(super) fn matches<'e>(
+        &self,
+        entry: &Entry,
+        domains: impl FnOnce() -> Cow<'e, BTreeSet<String>>,
+        search: impl FnOnce() -> Cow<'e, str>,
+    ) -> bool {
+        let (filter, record) = (self.filter, &entry.record);
+        filter.since_ms.is_none_or(|since| entry.created_ms >= since)
+            && filter.until_ms.is_none_or(|until| entry.created_ms < until)
+            && filter.provider.as_ref().is_none_or(|provider| record.provider == *provider)
+            && filter.conversation.as_ref().is_none_or(|asked| record.conversation_id.as_ref() == Some(asked))
+            && self.domain.as_ref().is_none_or(|domain| domains().contains(domain))
+            && self.q.as_ref().is_none_or(|q| search().contains(q.as_str()))
+    }
+}

@@ -149,7 +149,7 @@ impl Task {
         let outcome = self.commit(&entries).await;
         self.set_health(&outcome.engine);
         for ((entry, reply), result) in entries.into_iter().zip(replies).zip(outcome.results) {
-            if result.is_ok() {
+            if is_kept(&result) {
                 count(&self.stats.committed, 1);
                 self.retry.supersede(&entry);
             } else {
@@ -207,7 +207,7 @@ impl Task {
         }
         let mut failed = 0;
         for ((entry, refusals), result) in entries.into_iter().zip(refusals).zip(outcome.results) {
-            if result.is_ok() {
+            if is_kept(&result) {
                 count(&self.stats.committed, 1);
                 count(&self.stats.retried, 1);
                 continue;
@@ -233,9 +233,9 @@ impl Task {
 
     /// All at once; if that fails though the engine is up, each alone, so that one bad entry does not sink the others.
     async fn commit(&self, entries: &[Entry]) -> Outcome {
-        let Err(error) = self.put(entries).await else {
-            let results = vec![Ok(()); entries.len()];
-            return Outcome { results, engine: Ok(()), engine_up: true };
+        let error = match self.put(entries).await {
+            Err(error) if error != StoreError::Volatile => error,
+            kept => return Outcome { results: vec![kept; entries.len()], engine: Ok(()), engine_up: true },
         };
         // Against an engine that is down, each entry alone would wait for its own timeout.
         if in_time(self.store.ping()).await.is_err() {
@@ -247,20 +247,23 @@ impl Task {
         for entry in entries {
             let result =
                 if in_a_row < FAILURES_IN_A_ROW { self.put(slice::from_ref(entry)).await } else { Err(error.clone()) };
-            in_a_row = if result.is_ok() { 0 } else { in_a_row + 1 };
+            in_a_row = if is_kept(&result) { 0 } else { in_a_row + 1 };
             results.push(result);
         }
-        let engine = if results.iter().any(Result::is_ok) { Ok(()) } else { Err(error) };
+        let engine = if results.iter().any(is_kept) { Ok(()) } else { Err(error) };
         Outcome { results, engine, engine_up: true }
     }
 
     async fn put(&self, entries: &[Entry]) -> Result<(), StoreError> {
         let start = Instant::now();
-        in_time(self.store.put(entries)).await?;
+        let result = in_time(self.store.put(entries)).await;
+        if !is_kept(&result) {
+            return result;
+        }
         let micros = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.stats.last_commit_micros.store(micros, Relaxed);
         count(&self.stats.commits, 1);
-        Ok(())
+        result
     }
 
     /// Logs changes only: an outage is two lines, however many entries it costs.
@@ -282,6 +285,11 @@ async fn in_time<T>(call: Fut<'_, Result<T, StoreError>>) -> Result<T, StoreErro
     timeout(ENGINE_TIMEOUT, call)
         .await
         .unwrap_or_else(|_| Err(StoreError::Engine("the engine does not answer".to_owned())))
+}
+
+/// The engine has it. Where it may lose it again nobody is told that it is stored, and to try again would not help.
+fn is_kept(result: &Result<(), StoreError>) -> bool {
+    matches!(result, Ok(()) | Err(StoreError::Volatile))
 }
 
 fn count(counter: &AtomicU64, by: u64) {

@@ -18,6 +18,8 @@ struct Faulty {
     down: AtomicBool,
     /// The next put fails, and only that.
     hiccup: AtomicBool,
+    /// What is put may be lost in a crash.
+    volatile: AtomicBool,
     puts: AtomicUsize,
     gate: Semaphore,
 }
@@ -29,6 +31,7 @@ impl Faulty {
             inner: MemoryStore::new(),
             down: AtomicBool::new(false),
             hiccup: AtomicBool::new(false),
+            volatile: AtomicBool::new(false),
             puts: AtomicUsize::new(0),
             gate,
         })
@@ -65,7 +68,8 @@ impl Store for Faulty {
             if entries.iter().any(|entry| entry.record.message_id == "bad") {
                 return Err(StoreError::Engine("bad entry".to_owned()));
             }
-            self.inner.put(entries).await
+            self.inner.put(entries).await?;
+            if self.volatile.load(SeqCst) { Err(StoreError::Volatile) } else { Ok(()) }
         })
     }
 
@@ -391,4 +395,25 @@ async fn a_commit_of_a_cursor_outlives_its_request_and_comes_after_the_puts_befo
     assert!(matches!(writer.advance(advance.clone()).await, Err(StoreError::Engine(_))));
     writer.clone().shutdown().await;
     assert_eq!(writer.advance(advance).await, Err(StoreError::Closed));
+}
+
+#[tokio::test]
+async fn what_may_be_lost_is_no_outage_and_not_called_stored() {
+    let store = Faulty::new();
+    store.volatile.store(true, SeqCst);
+    let writer = Writer::spawn(Arc::clone(&store) as Arc<dyn Store>, 8);
+    let told = writer.put(entry("t", "p", "1", 1)).unwrap();
+    assert_eq!(told.await.unwrap(), Err(StoreError::Volatile));
+    // Refused, and then made good by a later try: kept, so that it need not be tried once more.
+    store.down.store(true, SeqCst);
+    assert!(writer.put(entry("t", "p", "2", 1)).unwrap().await.unwrap().is_err());
+    store.down.store(false, SeqCst);
+    while writer.stats().waiting.load(Relaxed) > 0 {
+        sleep(Duration::from_millis(20)).await;
+    }
+    assert!(store.has("1").await && store.has("2").await && writer.healthy());
+    let stats = Arc::clone(writer.stats());
+    assert_eq!(writer.shutdown().await, 0);
+    let count = |counter: &AtomicU64| counter.load(Relaxed);
+    assert_eq!((count(&stats.committed), count(&stats.failed), count(&stats.retried)), (2, 1, 1));
 }

@@ -47,7 +47,7 @@ const READ: Duration = Duration::from_secs(5);
 const WRITE: Duration = Duration::from_secs(10);
 /// How long the server may take to say that a write is on disk, or at its replicas.
 const SETTLE: Duration = Duration::from_secs(3);
-/// What is past its time is kept so much longer, for a sweep to take it out of the sums.
+/// Sweeps come more often.
 const GRACE_MS: i64 = 24 * 60 * 60 * 1000;
 /// Changes that one script makes, about, and bytes that it takes: the server does nothing else meanwhile.
 const WORK_MAX: usize = 20_000;
@@ -65,6 +65,8 @@ const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 pub struct RedisStore {
     address: Address,
     ttl_ms: Option<i64>,
+    /// What is past its time is kept so much longer, for a sweep to take it out of the sums.
+    grace_ms: i64,
     /// Also what is said to others: it does not wait for a disk.
     reads: Arc<Link>,
     writes: Link,
@@ -79,7 +81,7 @@ impl RedisStore {
         let reads = Arc::new(Link::new(address.client.clone()));
         let writes = Link::new(address.client.clone());
         let ttl_ms = ttl.map(|ttl| i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX));
-        let store = Self { address, ttl_ms, reads, writes, remark: Mutex::default() };
+        let store = Self { address, ttl_ms, grace_ms: GRACE_MS, reads, writes, remark: Mutex::default() };
         match store.writes.server().await {
             Ok(server) => store.note(&server),
             Err(Failure::Refused(error)) => return Err(error),
@@ -101,8 +103,12 @@ impl RedisStore {
 
     /// Until when a key is kept whose records were created at the latest then; 0 is for ever.
     fn until(&self, created_ms: i64) -> i64 {
-        let until = |ttl| created_ms.saturating_add(ttl).saturating_add(GRACE_MS).clamp(1, EXPIRY_MAX);
+        let until = |ttl| created_ms.saturating_add(ttl).saturating_add(self.grace_ms).clamp(1, EXPIRY_MAX);
         self.ttl_ms.map_or(0, until)
+    }
+
+    fn slack(&self) -> i64 {
+        self.grace_ms / 24
     }
 
     /// Says what the operator should know, when it has changed.
@@ -161,10 +167,10 @@ impl RedisStore {
         let Some(first) = values.first() else { return Ok(()) };
         let (keys, now) = (self.keys(&first.entry.tenant), now());
         let mut call = PUT.key(keys.newest());
-        call.arg(&keys.base).arg(now);
+        call.arg(&keys.base).arg(now).arg(self.slack());
         match self.ttl_ms {
             Some(ttl) => {
-                let gone = now.saturating_sub(ttl).saturating_sub(GRACE_MS);
+                let gone = now.saturating_sub(ttl).saturating_sub(self.grace_ms);
                 call.arg(keys::down(gone)).arg(keys::up(gone));
             }
             None => drop(call.arg("").arg("")),
@@ -181,7 +187,8 @@ impl RedisStore {
     /// So that sweeps find it.
     async fn note_tenant(&self, conn: &mut MultiplexedConnection, tenant: &str) -> Result<(), Trouble> {
         let mut call = NOTE.key(keys::tenants(&self.address.prefix));
-        Ok(call.arg(tenant).arg(now()).arg(self.until(now())).invoke_async(conn).await?)
+        call.arg("").arg(now()).arg(self.slack()).arg(tenant).arg(self.until(now()));
+        Ok(call.invoke_async(conn).await?)
     }
 
     async fn sweep_tenant(&self, tenant: &str, before_ms: i64) -> Result<u64, StoreError> {
@@ -190,7 +197,7 @@ impl RedisStore {
         loop {
             let step = self.writes.call(WRITE, async |conn, _| {
                 let mut call = SWEEP.key(keys.newest());
-                call.arg(&keys.base).arg(now()).arg(keys::down(last)).arg(SWEEP_STEP).arg(WORK_MAX);
+                call.arg(&keys.base).arg(now()).arg(self.slack()).arg(keys::down(last)).arg(SWEEP_STEP).arg(WORK_MAX);
                 let step: (u64, u64) = call.invoke_async(conn).await?;
                 Ok(step)
             });
@@ -263,10 +270,14 @@ impl Store for RedisStore {
 
     fn list<'a>(&'a self, tenant: &'a str, filter: &'a Filter) -> Fut<'a, Result<Page, StoreError>> {
         Box::pin(async move {
-            let (keys, pager, wanted) = (self.keys(tenant), Pager::new(filter), Wanted::new(filter));
-            let Some(stretch) = Stretch::of_list(&keys, filter, self.live()) else { return Ok(pager.finish()) };
+            let (keys, wanted) = (self.keys(tenant), Wanted::new(filter));
+            let Some(stretch) = Stretch::of_list(&keys, filter, self.live()) else {
+                return Ok(Pager::new(filter).finish());
+            };
             let matches = |entry: &Entry| Ok(list::wanted(&wanted, entry));
-            let page = self.reads.call(READ, async |conn, _| stretch.page(conn, (&keys, tenant), pager, matches).await);
+            let page = self
+                .reads
+                .call(READ, async |conn, _| stretch.page(conn, (&keys, tenant), Pager::new(filter), matches).await);
             page.await
         })
     }
@@ -289,7 +300,7 @@ impl Store for RedisStore {
             let live = self.live().map_or_else(String::new, keys::down);
             let written = self.write(async |conn| {
                 let mut call = DELETE.key(keys.newest());
-                call.arg(&keys.base).arg(now()).arg(id).arg(keys::beginning(provider)).arg(live);
+                call.arg(&keys.base).arg(now()).arg(self.slack()).arg(id).arg(keys::beginning(provider)).arg(&live);
                 let gone: u64 = call.invoke_async(conn).await?;
                 Ok(gone)
             });
@@ -306,10 +317,12 @@ impl Store for RedisStore {
         limit: usize,
     ) -> Fut<'a, Result<Page, StoreError>> {
         Box::pin(async move {
-            let (keys, pager) = (self.keys(tenant), Pager::of(limit));
+            let keys = self.keys(tenant);
             let stretch = Stretch::of_task(&keys, task, after, self.live());
             let matches = |entry: &Entry| list::is_of_task(entry, task);
-            let page = self.reads.call(READ, async |conn, _| stretch.page(conn, (&keys, tenant), pager, matches).await);
+            let page = self
+                .reads
+                .call(READ, async |conn, _| stretch.page(conn, (&keys, tenant), Pager::of(limit), matches).await);
             page.await
         })
     }

@@ -1,4 +1,5 @@
 -- What put, delete and sweep share. Every key of a tenant begins with ARGV[1]; ARGV[2] is the time now, in milliseconds.
+-- Keys that many records share get ARGV[3] more time than they need, so that few of those records have to prolong it.
 --
 -- r:<name>          a record: `b` is its value, `m` what it is indexed and counted by. A name is a provider and an id
 -- n i:<id> v:<conversation> d:<domain>
@@ -7,9 +8,7 @@
 -- c:<day>           what a day adds up to, by provider
 -- s:<day>:<provider> the same by site
 -- q:<task>          where its consumers stand; x:<task>\0\1<consumer> what each has consumed
-local base, now = ARGV[1], tonumber(ARGV[2])
--- Keys that many records share get so much more time than they need, so that few of those records have to prolong it.
-local SLACK = 3600000
+local base, now, slack = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
 -- Keeps a key at least until `at`; 0 is for ever.
 local function keep(key, at)
@@ -20,7 +19,7 @@ local function keep(key, at)
   at = math.max(at, now)
   local left = redis.call('PTTL', key)
   if left < 0 or left < at - now then
-    redis.call('PEXPIREAT', key, string.format('%.0f', at + SLACK))
+    redis.call('PEXPIREAT', key, string.format('%.0f', at + slack))
   end
 end
 

@@ -1,7 +1,7 @@
--- ARGV[3]: the id. ARGV[4]: what its names begin with, or nothing. ARGV[5]: the last place that is not past its time yet,
+-- ARGV[4]: the id. ARGV[5]: what its names begin with, or nothing. ARGV[6]: the last place that is not past its time yet,
 -- or nothing. Returns how many went that could be read before.
-local places = base .. 'i:' .. ARGV[3]
-local begin, live, gone = ARGV[4], ARGV[5], 0
+local places = base .. 'i:' .. ARGV[4]
+local begin, live, gone = ARGV[5], ARGV[6], 0
 for _, place in ipairs(redis.call('ZRANGE', places, 0, -1)) do
   local name = string.sub(place, 17)
   if string.sub(name, 1, #begin) == begin then

@@ -1,6 +1,6 @@
 //! What Redis says, in our words. Its own text is never passed on: it can quote a command, and with that anybody's text.
 
-use std::io;
+use std::{error::Error, io, sync::Arc};
 
 use redis::{ErrorKind, RedisError};
 
@@ -96,8 +96,9 @@ fn io_error(error: &RedisError) -> String {
     if error.is_timeout() {
         return "the server does not answer in time".to_owned();
     }
-    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<io::Error>());
-    match source.map(io::Error::kind) {
+    // The driver's source is its own pointer to the error.
+    let source = error.source().and_then(|source| source.downcast_ref::<Arc<dyn Error + Send + Sync>>());
+    match source.and_then(|source| source.downcast_ref()).map(io::Error::kind) {
         Some(io::ErrorKind::ConnectionRefused) => "nothing listens at that address".to_owned(),
         Some(io::ErrorKind::NotFound) => "there is no socket at that path".to_owned(),
         Some(io::ErrorKind::InvalidData) => {

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redis::{AsyncConnectionConfig, Client, RedisError, aio::MultiplexedConnection};
+use redis::{AsyncConnectionConfig, Client, RedisError, aio::MultiplexedConnection, cmd};
 use tokio::{sync::Mutex, time::timeout};
 
 use super::{
@@ -21,6 +21,9 @@ use crate::store::StoreError;
 const CONNECT: Duration = Duration::from_secs(3);
 /// So long after a failure nobody tries again: all who wait get its answer.
 const PAUSE: Duration = Duration::from_millis(250);
+/// A connection that was not used for so long is asked whether it is still there, and has so long to answer.
+const IDLE: Duration = Duration::from_millis(250);
+const ALIVE: Duration = Duration::from_secs(1);
 /// The server's settings are looked at so often.
 const SETTINGS: Duration = Duration::from_secs(30);
 /// Calls that may be under way in one connection; further ones wait.
@@ -46,6 +49,21 @@ struct Up {
     conn: MultiplexedConnection,
     server: Server,
     read: Instant,
+    used: Instant,
+}
+
+impl Up {
+    /// Whoever has heard nothing of a connection for a while does not know that it is one: servers restart, and what is
+    /// in between forgets those who are silent.
+    async fn still(mut self) -> Option<Self> {
+        if self.read.elapsed() > SETTINGS {
+            self.server = timeout(ALIVE, Server::read(&mut self.conn)).await.ok()?.ok()?;
+            self.read = Instant::now();
+        } else if self.used.elapsed() > IDLE {
+            timeout(ALIVE, cmd("PING").query_async::<()>(&mut self.conn)).await.ok()?.ok()?;
+        }
+        Some(self)
+    }
 }
 
 /// Why a connection was not made.
@@ -120,13 +138,14 @@ impl Link {
         }
         let usable = state.turn > self.broken.load(Relaxed);
         let up = match state.up.take().filter(|_| usable) {
-            Some(up) if up.read.elapsed() < SETTINGS => up,
-            Some(mut up) => match timeout(CONNECT, Server::read(&mut up.conn)).await {
-                Ok(Ok(server)) => Up { server, read: Instant::now(), ..up },
-                _ => self.connect(&mut state).await?,
-            },
+            Some(up) => up.still().await,
+            None => None,
+        };
+        let mut up = match up {
+            Some(up) => up,
             None => self.connect(&mut state).await?,
         };
+        up.used = Instant::now();
         state.up = Some(up.clone());
         Ok((state.turn, up))
     }
@@ -139,7 +158,8 @@ impl Link {
             let config = config.set_concurrency_limit(CALLS);
             let mut conn = self.client.get_multiplexed_async_connection_with_config(&config).await?;
             let server = Server::read(&mut conn).await?;
-            Ok::<_, RedisError>(Up { conn, server, read: Instant::now() })
+            let now = Instant::now();
+            Ok::<_, RedisError>(Up { conn, server, read: now, used: now })
         });
         let failure = match connected.await {
             Ok(Ok(up)) => match up.server.check() {

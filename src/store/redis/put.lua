@@ -1,7 +1,7 @@
--- ARGV[3], ARGV[4]: where members begin (newest first) or end (oldest first) whose records are gone for sure; empty where
+-- ARGV[4], ARGV[5]: where members begin (newest first) or end (oldest first) whose records are gone for sure; empty where
 -- none ever goes. Then five for each record: its name, what it is indexed by, its value, until when it and until when its
 -- day's sums are kept.
-local gone_down, gone_up = ARGV[3], ARGV[4]
+local gone_down, gone_up = ARGV[4], ARGV[5]
 
 local function index(key, place, at)
   redis.call('ZADD', key, 0, place)
@@ -28,7 +28,7 @@ local function index_task(task, step, at)
   end
 end
 
-for n = 5, #ARGV, 5 do
+for n = 6, #ARGV, 5 do
   local name, meta, at = ARGV[n], cjson.decode(ARGV[n + 1]), tonumber(ARGV[n + 3])
   local key, place = base .. 'r:' .. name, meta.o .. name
   local old = take_out(name)

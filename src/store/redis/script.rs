@@ -16,4 +16,4 @@ script!(SWEEP, "common.lua", "sweep.lua");
 script!(PAGE, "page.lua");
 script!(NEWEST, "newest.lua");
 script!(ADVANCE, "advance.lua");
-script!(NOTE, "note.lua");
+script!(NOTE, "common.lua", "note.lua");

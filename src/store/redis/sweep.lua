@@ -1,8 +1,8 @@
--- ARGV[3]: the first place that goes. ARGV[4]: members in one step; ARGV[5]: changes in one step, about. Returns how many
+-- ARGV[4]: the first place that goes. ARGV[5]: members in one step; ARGV[6]: changes in one step, about. Returns how many
 -- members went, and how many of them had a record still.
 local newest = base .. 'n'
 local seen, gone, work = 0, 0, 0
-for _, place in ipairs(redis.call('ZRANGEBYLEX', newest, '[' .. ARGV[3], '+', 'LIMIT', 0, ARGV[4])) do
+for _, place in ipairs(redis.call('ZRANGEBYLEX', newest, '[' .. ARGV[4], '+', 'LIMIT', 0, ARGV[5])) do
   local meta = take_out(string.sub(place, 17))
   seen = seen + 1
   if meta then
@@ -13,7 +13,7 @@ for _, place in ipairs(redis.call('ZRANGEBYLEX', newest, '[' .. ARGV[3], '+', 'L
     -- It expired, and its sums will.
     redis.call('ZREM', newest, place)
   end
-  if work >= tonumber(ARGV[5]) then
+  if work >= tonumber(ARGV[6]) then
     break
   end
 end

@@ -1,0 +1,132 @@
+//! Servers that are away, hang, refuse us, or are full.
+
+use std::time::Instant;
+
+use super::*;
+
+async fn refused(server: &Private, parameters: &str) -> String {
+    match RedisStore::open(&server.url(parameters), None).await {
+        Ok(_) => panic!("{parameters} was let in"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_us_is_an_error_at_once() {
+    let secret = "hunter2hunter2";
+    let server = Private::start(&["--requirepass", secret]).await;
+    for parameters in ["", "pass=wrong-hunter2", "user=nobody&pass=hunter2hunter2"] {
+        let error = refused(&server, parameters).await;
+        assert_eq!(error, "store: redis: the server refuses the user name or password", "{parameters}");
+    }
+    let error = refused(&server, &format!("pass={secret}&db=99")).await;
+    assert!(error.contains("no database of that number") && !error.contains(secret), "{error}");
+    let store = server.store(&format!("pass={secret}&db=3&durable=memory")).await;
+    store.put(&[entry("t", "p", "1", 1)]).await.unwrap();
+    assert!(!format!("{:?}", store.address).contains(secret));
+
+    // A password that changes while we run.
+    run::<()>(&store, &["CONFIG", "SET", "requirepass", "another"]).await;
+    run::<()>(&store, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no"]).await;
+    let error = loop {
+        let error = store.put(&[entry("t", "p", "2", 1)]).await.unwrap_err().to_string();
+        if !error.contains("connection") {
+            break error;
+        }
+    };
+    assert!(error.contains("refuses the user name or password"), "{error}");
+    let client = Client::open(server.url("pass=another").reveal().as_str()).unwrap();
+    let mut conn = client.get_multiplexed_async_connection().await.unwrap();
+    cmd("CONFIG").arg(&["SET", "requirepass", secret]).query_async::<()>(&mut conn).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    store.put(&[entry("t", "p", "2", 1)]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_is_found_when_it_comes() {
+    let mut server = Private::start(&[]).await;
+    server.kill();
+    let _ = std::fs::remove_file(server.socket());
+    let store = server.store("durable=memory").await;
+    let began = Instant::now();
+    let error = store.get("t", "1", None).await.unwrap_err().to_string();
+    assert_eq!(error, "store: redis: there is no socket at that path");
+    assert!(store.ping().await.is_err() && store.put(&[entry("t", "p", "1", 1)]).await.is_err());
+    assert!(store.bus().unwrap().listen().await.is_err());
+    assert!(began.elapsed() < Duration::from_secs(2));
+    server.restart(&[]).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    store.ping().await.unwrap();
+    store.put(&[entry("t", "p", "1", 1)]).await.unwrap();
+    // A server that forgot our scripts, too.
+    run::<()>(&store, &["SCRIPT", "FLUSH"]).await;
+    store.put(&[entry("t", "p", "1", 1)]).await.unwrap();
+    assert!(store.get("t", "1", None).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_holds_nobody_up_for_long() {
+    let server = Private::start(&[]).await;
+    let store = Arc::new(server.store("durable=memory").await);
+    store.put(&[entry("t", "p", "1", 1)]).await.unwrap();
+    server.signal(Signal::STOP);
+    let began = Instant::now();
+    let calls: Vec<_> = (0..300)
+        .map(|n| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move {
+                match n % 3 {
+                    0 => store.get("t", "1", None).await.map(drop),
+                    1 => store.list("t", &Filter::default()).await.map(drop),
+                    _ => store.ping().await,
+                }
+            })
+        })
+        .collect();
+    for call in calls {
+        let error = call.await.unwrap().unwrap_err().to_string();
+        assert_eq!(error, "store: redis: the server does not answer in time");
+    }
+    assert!(began.elapsed() < READ + Duration::from_secs(2), "{:?}", began.elapsed());
+    server.signal(Signal::CONT);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(store.get("t", "1", None).await.unwrap().is_some());
+    store.put(&[entry("t", "p", "2", 1)]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_full_server_says_so_and_keeps_what_it_has() {
+    let server = Private::start(&["--maxmemory", "4mb", "--maxmemory-policy", "noeviction"]).await;
+    let store = server.store("durable=memory").await;
+    let large = |n: i64| {
+        let mut large = entry("t", "p", &n.to_string(), n);
+        large.record.summary = Some("x".repeat(100_000));
+        large
+    };
+    let mut stored = 0;
+    let error = loop {
+        match store.put(&[large(stored)]).await {
+            Ok(()) => stored += 1,
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(error.contains("memory is full; raise its maxmemory"), "{error}");
+    assert!(stored > 5);
+    let page = store.list("t", &Filter { limit: 1000, ..Filter::default() }).await.unwrap();
+    assert_eq!(page.entries.len() as i64, stored, "nothing of the one that was refused is there");
+    let filter = StatsFilter { days: 0..1, ..StatsFilter::default() };
+    assert_eq!(store.stats("t", &filter).await.unwrap().days[0].counts.messages, stored);
+    // What makes room is allowed.
+    assert_eq!(store.delete("t", "0", None).await.unwrap(), 1);
+    assert_eq!(store.sweep(3).await.unwrap(), 2);
+    store.put(&[large(stored)]).await.unwrap();
+}
+
+/// A key of somebody else's where ours should be.
+#[tokio::test]
+async fn a_foreign_key_is_told() {
+    let store = redis_store(None).await;
+    run::<()>(&store, &["SET", &store.keys("t").newest(), "theirs"]).await;
+    let error = store.put(&[entry("t", "p", "1", 1)]).await.unwrap_err().to_string();
+    assert!(error.contains("somebody else's; set another ?prefix="), "{error}");
+}

@@ -1,7 +1,8 @@
 //! The URL of a server, and what its parameters say.
 
+use memchr::memmem;
 use percent_encoding::percent_decode_str;
-use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _, RedisConnectionInfo};
+use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _, RedisConnectionInfo, TlsCertificates};
 use url::Url;
 
 use crate::store::StoreError;
@@ -10,6 +11,8 @@ const PORT: u16 = 6379;
 const PREFIX: &str = "citetap";
 const PREFIX_MAX: usize = 64;
 const REPLICAS_MAX: usize = 32;
+
+const NO_CERTIFICATE: &str = "the file that ca names has no certificate";
 
 /// When a record counts as stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +36,7 @@ pub(super) struct Address {
 }
 
 impl Address {
+    /// Reads the file of certificates, too, if one is named.
     pub(super) fn parse(url: &Url) -> Result<Self, StoreError> {
         let unix = url.scheme() == "redis+unix";
         let mut redis = RedisConnectionInfo::default().set_lib_name("citetap", crate::VERSION);
@@ -42,7 +46,7 @@ impl Address {
         if let Some(password) = url.password() {
             redis = redis.set_password(decoded(password)?);
         }
-        let (mut prefix, mut durable, mut replicas) = (PREFIX.to_owned(), Durable::Check, 0);
+        let (mut prefix, mut durable, mut replicas, mut ca) = (PREFIX.to_owned(), Durable::Check, 0, None);
         for (key, value) in url.query_pairs() {
             match &*key {
                 "prefix" => prefix = checked_prefix(&value)?,
@@ -51,14 +55,22 @@ impl Address {
                     let number = value.parse().ok().filter(|number| *number <= REPLICAS_MAX);
                     replicas = number.ok_or_else(|| refused("replicas is a number from 0 to 32"))?;
                 }
+                "ca" if url.scheme() == "rediss" => {
+                    let pem = std::fs::read(&*value).map_err(|_| refused("the file that ca names cannot be read"))?;
+                    if memmem::find(&pem, b"-----BEGIN CERTIFICATE-----").is_none() {
+                        return Err(refused(NO_CERTIFICATE));
+                    }
+                    ca = Some(TlsCertificates { client_tls: None, root_cert: Some(pem) });
+                }
                 // A path has no room for these.
                 "db" if unix => redis = redis.set_db(database(&value)?),
                 "user" if unix => redis = redis.set_username(&value),
                 "pass" if unix => redis = redis.set_password(&value),
                 _ => {
-                    let known =
-                        "known parameters are prefix, durable and replicas, of redis+unix also db, user and pass";
-                    return Err(refused(&format!("{known}, and another one was given")));
+                    return Err(refused(
+                        "its parameters can be prefix, durable and replicas, of rediss also ca, and of redis+unix also db, \
+                         user and pass",
+                    ));
                 }
             }
         }
@@ -81,7 +93,11 @@ impl Address {
         };
         let unusable = |_| refused("the driver does not take it");
         let info: ConnectionInfo = addr.into_connection_info().map_err(unusable)?.set_redis_settings(redis);
-        Ok(Self { client: Client::open(info).map_err(unusable)?, prefix, durable, replicas })
+        let client = match ca {
+            Some(ca) => Client::build_with_tls(info, ca).map_err(|_| refused(NO_CERTIFICATE))?,
+            None => Client::open(info).map_err(unusable)?,
+        };
+        Ok(Self { client, prefix, durable, replicas })
     }
 }
 
@@ -153,7 +169,9 @@ mod tests {
             ("redis://:hunter2@h?prefix=", "prefix has"),
             ("redis://:hunter2@h?durable=yes", "durable is"),
             ("redis://:hunter2@h?replicas=99", "replicas is"),
-            ("redis://:hunter2@h?pass=hunter2", "known parameters"),
+            ("redis://:hunter2@h?pass=hunter2", "its parameters can be"),
+            ("redis://:hunter2@h?ca=a.pem", "its parameters can be"),
+            ("rediss://:hunter2@h?ca=/nowhere/a.pem", "cannot be read"),
             ("redis://:%ff@h", "not UTF-8"),
             ("redis:///0", "names no host"),
         ] {

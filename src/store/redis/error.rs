@@ -24,6 +24,7 @@ pub(super) fn unreadable() -> StoreError {
 pub(super) fn refuses(error: &RedisError) -> bool {
     match error.kind() {
         ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig => true,
+        _ if is_crowded(error) => false,
         _ => matches!(code(error).as_str(), "NOAUTH" | "WRONGPASS" | "NOPERM" | "ERR" | "DENIED"),
     }
 }
@@ -58,8 +59,8 @@ fn what(error: &RedisError) -> String {
     match code.as_str() {
         "NOAUTH" | "WRONGPASS" => PASSWORD,
         "NOPERM" => {
-            "this user may not run the commands or use the keys; grant it +@all -@admin and +config|get +info, \
-             ~PREFIX:* and &PREFIX:*"
+            "this user may not run a command or use a key; grant it +@all -@dangerous +info +config|get, ~citetap:* \
+             and &citetap:*, or the ?prefix= of the store's URL instead of citetap"
         }
         "DENIED" => "the server is in protected mode; give it a password, or bind it to an address of its own",
         "LOADING" => "the server is reading its data from disk",
@@ -78,9 +79,7 @@ fn what(error: &RedisError) -> String {
         "ERR" if error.detail().is_some_and(|detail| detail.contains("DB index")) => {
             "there is no database of that number; name another after the host, such as /0"
         }
-        "ERR" if error.detail().is_some_and(|detail| detail.contains("max number of clients")) => {
-            "the server has as many clients as it takes"
-        }
+        "ERR" if is_crowded(error) => "the server has as many clients as it takes",
         // A code cannot hold anybody's text.
         code if !code.is_empty() && code.len() <= 16 && code.bytes().all(|byte| byte.is_ascii_uppercase()) => {
             return format!("the server failed ({code})");
@@ -88,6 +87,10 @@ fn what(error: &RedisError) -> String {
         _ => "the driver failed",
     }
     .to_owned()
+}
+
+fn is_crowded(error: &RedisError) -> bool {
+    error.detail().is_some_and(|detail| detail.contains("max number of clients"))
 }
 
 const PASSWORD: &str = "the server refuses the user name or password";

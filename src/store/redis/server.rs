@@ -57,7 +57,8 @@ impl Server {
         let sync = match () {
             () if off => Sync::Never,
             () if always && set("appendonly") == Some("yes") => Sync::Answered,
-            () if version >= WAITAOF => Sync::Asked,
+            // Whoever never syncs has nothing to say about it.
+            () if version >= WAITAOF && set("appendfsync") != Some("no") => Sync::Asked,
             () => Sync::Never,
         };
         Self {
@@ -139,6 +140,7 @@ mod tests {
             ("7.0.15", Some(aof("always", "no")), Sync::Answered),
             ("7.0.15", None, Sync::Never),
             ("7.2.0", Some(off), Sync::Never),
+            ("7.2.0", Some(aof("no", "no")), Sync::Never),
             ("7.2.0", Some(aof("everysec", "no")), Sync::Asked),
             ("8.0.1", Some(aof("always", "yes")), Sync::Asked),
             ("8.0.1", Some(aof("always", "no")), Sync::Answered),

@@ -245,3 +245,68 @@ fn a_batch_is_cut_where_one_script_would_be_too_long() {
     assert_eq!(lens, [2, 2, 1, 1, 1]);
     assert_eq!(portions(&[]).count(), 0);
 }
+
+/// What a record of ten sources takes in the server, beyond its own text, and how long batches of them take.
+#[tokio::test]
+#[ignore = "a measurement"]
+async fn what_a_record_costs() {
+    let server = Private::start(&["--appendonly", "yes", "--appendfsync", "always"]).await;
+    let store = RedisStore::open(&server.url(""), Some(Duration::from_secs(30 * 86_400))).await.unwrap();
+    let memory = async || -> u64 {
+        let info: String = run(&store, &["INFO", "memory"]).await;
+        info.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap().parse().unwrap()
+    };
+    const RECORDS: i64 = 20_000;
+    for batch in [256_usize, 1] {
+        let (mut bytes, mut took, before) = (0, Duration::ZERO, memory().await);
+        let count = if batch == 1 { 1000 } else { RECORDS };
+        for start in (0..count).step_by(batch) {
+            let records: Vec<_> = (start..(start + batch as i64).min(count))
+                .map(|n| {
+                    let mut one = entry("t", "doubao", &format!("{batch}-{:016}", n * 977), now() - count + n);
+                    one.record.conversation_id = Some(format!("c{}", n / 5));
+                    let like = one.record.citations[0].clone();
+                    one.record.citations = (0..10)
+                        .map(|at| {
+                            let mut citation = like.clone();
+                            citation.hostname = Some(format!("www.site{}.example", (n * 31 + at * at * 7) % 5000));
+                            citation.content = Some("资料".repeat(60));
+                            citation
+                        })
+                        .collect();
+                    one
+                })
+                .collect();
+            bytes += records.iter().map(|one| Value::new(one).unwrap().body.len()).sum::<usize>();
+            let began = std::time::Instant::now();
+            store.put(&records).await.unwrap();
+            took += began.elapsed();
+        }
+        let per = |total: u64| total / count.unsigned_abs();
+        eprintln!(
+            "batches of {batch}: {} bytes of text, {} bytes in the server, {} us each",
+            per(bytes as u64),
+            per(memory().await - before),
+            took.as_micros() / count.unsigned_abs() as u128
+        );
+    }
+    let began = std::time::Instant::now();
+    let page = store.list("t", &Filter::default()).await.unwrap();
+    eprintln!("a page of {} in {:?}", page.entries.len(), began.elapsed());
+    let filter =
+        StatsFilter { days: day_of(now()) - 30..day_of(now()) + 1, top: 100, by_day: true, ..StatsFilter::default() };
+    let began = std::time::Instant::now();
+    let report = store.stats("t", &filter).await.unwrap();
+    eprintln!("sums of {} sites in {:?}", report.sites.len(), began.elapsed());
+    let began = std::time::Instant::now();
+    let none = store.list("t", &Filter { q: Some("nowhere".to_owned()), ..Filter::default() }).await.unwrap();
+    eprintln!(
+        "a text that nothing has: {} found, more: {}, in {:?}",
+        none.entries.len(),
+        none.next.is_some(),
+        began.elapsed()
+    );
+    let began = std::time::Instant::now();
+    let gone = store.sweep(i64::MAX).await.unwrap();
+    eprintln!("{gone} swept in {:?}; left {} keys", began.elapsed(), keys_of(&store).await.len());
+}

@@ -21,6 +21,7 @@ async fn stored_is_said_where_the_write_is_on_disk() {
         (&["--appendonly", "no"], "durable=memory", yes, ""),
         (&["--appendonly", "yes", "--appendfsync", "everysec"], "", asked, "appendfsync always"),
         (&["--appendonly", "yes", "--appendfsync", "everysec"], "durable=memory", yes, ""),
+        (&["--appendonly", "yes", "--appendfsync", "no"], "", no, "appendfsync always"),
         (&ALWAYS, "", yes, ""),
         (&rewrite, "", asked, "appendfsync always"),
         (&hidden, "", asked, ""),

@@ -130,3 +130,72 @@ async fn a_foreign_key_is_told() {
     let error = store.put(&[entry("t", "p", "1", 1)]).await.unwrap_err().to_string();
     assert!(error.contains("somebody else's; set another ?prefix="), "{error}");
 }
+
+/// A user of its own, with no more than the documentation asks for.
+#[tokio::test]
+async fn what_a_user_must_be_allowed() {
+    let server = Private::start(&["--appendonly", "yes", "--appendfsync", "always"]).await;
+    let mut conn = server.conn().await;
+    let allowed =
+        ["SETUSER", "some", "on", ">pw", "~citetap:*", "&citetap:*", "+@all", "-@dangerous", "+info", "+config|get"];
+    cmd("ACL").arg(&allowed).query_async::<()>(&mut conn).await.unwrap();
+    let store = server.store("user=some&pass=pw").await;
+    assert_eq!(store.remark(), None);
+    store.ping().await.unwrap();
+    let mut one = entry("t", "p", "1", 1);
+    one.record.task_id = Some("task".to_owned());
+    store.put(&[one]).await.unwrap();
+    assert!(matches!(store.advance(&at_work("task")).await, Ok(Advanced::Moved(_))));
+    assert!(store.progress("t", "task", "c").await.unwrap().is_some());
+    assert!(store.get("t", "1", None).await.unwrap().is_some());
+    let filter = StatsFilter { days: 0..1, top: 1, by_day: true, ..StatsFilter::default() };
+    assert_eq!(store.stats("t", &filter).await.unwrap().sites.len(), 1);
+    let mut ear = store.bus().unwrap().listen().await.unwrap();
+    store.bus().unwrap().say("{}").await.unwrap();
+    assert_eq!(ear.hear().await.unwrap(), "{}");
+    assert_eq!(store.sweep(2).await.unwrap(), 1);
+    // Elsewhere it may do nothing.
+    let elsewhere = server.store("user=some&pass=pw&prefix=other").await;
+    let error = elsewhere.put(&[entry("t", "p", "1", 1)]).await.unwrap_err().to_string();
+    assert!(error.contains("this user may not"), "{error}");
+    cmd("ACL").arg(&["SETUSER", "some", "-info"]).query_async::<()>(&mut conn).await.unwrap();
+    assert!(refused(&server, "user=some&pass=pw").await.contains("+info"));
+}
+
+fn pem(what: &str, der: &[u8]) -> String {
+    let text = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, der);
+    let lines: Vec<_> = text.as_bytes().chunks(64).map(String::from_utf8_lossy).collect();
+    format!("-----BEGIN {what}-----\n{}\n-----END {what}-----\n", lines.join("\n"))
+}
+
+#[tokio::test]
+async fn a_server_with_tls_has_to_show_a_certificate_that_we_trust() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    std::fs::write(path("cert"), pem("CERTIFICATE", made.cert.der())).unwrap();
+    std::fs::write(path("key"), pem("PRIVATE KEY", &made.signing_key.serialize_der())).unwrap();
+    let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    std::fs::write(path("other"), pem("CERTIFICATE", other.cert.der())).unwrap();
+    std::fs::write(path("none"), "no certificate").unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let (cert, key) = (path("cert"), path("key"));
+    let tls = ["--tls-port", &port, "--tls-cert-file", &cert, "--tls-key-file", &key, "--tls-auth-clients", "no"];
+    let _server = Private::start(&[&["--bind", "127.0.0.1"], &tls[..]].concat()).await;
+    let open = async |ca: &str| {
+        let url = format!("rediss://localhost:{port}/0?durable=memory{ca}");
+        RedisStore::open(&EngineUrl::new(Url::parse(&url).unwrap()), None).await
+    };
+    let trusted = open(&format!("&ca={}", path("cert"))).await.unwrap();
+    trusted.put(&[entry("t", "p", "1", 1)]).await.unwrap();
+    let mut ear = trusted.bus().unwrap().listen().await.unwrap();
+    trusted.bus().unwrap().say("{}").await.unwrap();
+    assert_eq!(ear.hear().await.unwrap(), "{}");
+    for ca in [String::new(), format!("&ca={}", path("other"))] {
+        let stranger = open(&ca).await.unwrap();
+        let error = stranger.ping().await.unwrap_err().to_string();
+        assert_eq!(error, "store: redis: the TLS handshake failed; check the certificate and its authority", "{ca}");
+    }
+    let error = open(&format!("&ca={}", path("none"))).await.err().unwrap().to_string();
+    assert!(error.contains("has no certificate"), "{error}");
+}

@@ -35,7 +35,7 @@ use self::{
     bus::PostgresBus,
     change::Change,
     error::{Fault, said},
-    link::{Link, Use, in_time},
+    link::{Idle, Link, Use, in_time},
     parts::{Part, Plan, now_ms},
     report::Reader,
     schema::Place,
@@ -67,7 +67,7 @@ pub struct PostgresStore {
 }
 
 enum Slot {
-    Ready(PgConnection, Place),
+    Ready(Idle, Place),
     /// In use, or lost to a failure: the next write opens a new one.
     Empty,
     Closed,
@@ -88,7 +88,7 @@ impl Writing<'_> {
 
     async fn commit<T>(mut self, value: T) -> Result<T, Fault> {
         sqlx::raw_sql("COMMIT").execute(&mut self.conn).await?;
-        *self.slot = Slot::Ready(self.conn, self.place);
+        *self.slot = Slot::Ready(Idle::new(self.conn), self.place);
         Ok(value)
     }
 }
@@ -99,7 +99,7 @@ impl PostgresStore {
     pub async fn open(url: &EngineUrl, ttl: Option<Duration>) -> Result<Self, StoreError> {
         let link = Arc::new(Link::new(url).map_err(Fault::refusal)?);
         let slot = match link.connect(Use::Write).await {
-            Ok((conn, place)) => Slot::Ready(conn, place),
+            Ok((conn, place)) => Slot::Ready(Idle::new(conn), place),
             Err(fault) if fault.is_absence() => {
                 let error = StoreError::from(fault);
                 tracing::warn!(%error, "the store cannot be reached, and is asked again");
@@ -122,7 +122,7 @@ impl PostgresStore {
     async fn writing(&self, created_ms: &[i64]) -> Result<Writing<'_>, Fault> {
         let mut slot = self.writer.lock().await;
         let idle = match std::mem::replace(&mut *slot, Slot::Empty) {
-            Slot::Ready(conn, place) => Some((conn, place)),
+            Slot::Ready(mut idle, place) => idle.is_there().await.then_some((idle.conn, place)),
             Slot::Empty => None,
             Slot::Closed => {
                 *slot = Slot::Closed;
@@ -132,7 +132,7 @@ impl PostgresStore {
         if let Some((mut conn, place)) = idle {
             match self.begin(&mut conn, &place, created_ms).await {
                 Ok(()) => return Ok(Writing { slot, conn, place, shard: self.shard }),
-                // One that was idle may have been ended since. Nothing was asked of it yet, so it can be another.
+                // Nothing was asked of it yet, so it can be another.
                 Err(fault) if fault.is_absence() => {}
                 Err(fault) => return Err(fault),
             }
@@ -357,8 +357,8 @@ impl Store for PostgresStore {
         Box::pin(async move {
             self.link.close().await;
             let slot = std::mem::replace(&mut *self.writer.lock().await, Slot::Closed);
-            if let Slot::Ready(conn, _) = slot {
-                let _ = timeout(Duration::from_secs(1), conn.close()).await;
+            if let Slot::Ready(idle, _) = slot {
+                let _ = timeout(Duration::from_secs(1), idle.conn.close()).await;
             }
         })
     }

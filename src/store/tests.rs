@@ -2,6 +2,7 @@
 
 mod lists;
 pub(crate) mod server;
+mod shifted;
 mod stats;
 mod tasks;
 
@@ -99,6 +100,11 @@ macro_rules! conformance {
             super::$case(std::sync::Arc::clone(&store)).await;
             store.close().await;
         })+ }
+        mod postgres_days { $(#[tokio::test] async fn $case() {
+            let store: std::sync::Arc<dyn super::Store> = std::sync::Arc::new(super::shifted::Shifted::new().await);
+            super::$case(std::sync::Arc::clone(&store)).await;
+            store.close().await;
+        })+ }
         mod postgres { $(#[tokio::test] async fn $case() {
             let store: std::sync::Arc<dyn super::Store> = std::sync::Arc::new(super::server::postgres().await);
             super::$case(std::sync::Arc::clone(&store)).await;
@@ -133,6 +139,7 @@ conformance!(
     sweeps,
     many_writers_at_once,
     large_records,
+    a_clock_that_steps,
     a_closed_store_says_so,
     a_tasks_records_oldest_first,
     a_cursor_moves_on_and_never_back,
@@ -276,6 +283,29 @@ async fn large_records(store: Arc<dyn Store>) {
     );
     let page = store.list("t", &Filter { limit: 20, ..Filter::default() }).await.unwrap();
     assert!(page.entries.len() < 20 && page.next.is_some(), "a page ends at its weight");
+}
+
+/// Whatever its clock says of a record, the last one written is the one that is there, and the only one.
+async fn a_clock_that_steps(store: Arc<dyn Store>) {
+    const DAY: i64 = 86_400_000;
+    let times = [5, 5 * DAY, 0, i64::MAX, -1, 4 * DAY, i64::MIN, 2 * DAY, 2 * DAY - 1, 40 * DAY, 3 * DAY];
+    for (step, ms) in times.into_iter().enumerate() {
+        let mut one = entry("t", "p", "same", ms);
+        one.record.summary = Some(format!("step {step}"));
+        store.put(&[entry("t", "p", &step.to_string(), ms), one]).await.unwrap();
+        let summary = store.get("t", "same", None).await.unwrap().unwrap().record.summary;
+        assert_eq!(summary, Some(format!("step {step}")));
+    }
+    let same = ids(&store, "t", Filter::default()).await;
+    assert_eq!(same.iter().filter(|id| *id == "same").count(), 1);
+    let mut others: Vec<_> = (0..times.len()).collect();
+    others.sort_by_key(|at| std::cmp::Reverse(times[*at]));
+    let others: Vec<_> = others.into_iter().map(|at| at.to_string()).collect();
+    assert_eq!(same.into_iter().filter(|id| id != "same").collect::<Vec<_>>(), others, "newest first, whenever");
+    // A sweep whose clock is ahead takes all, and what comes then is kept.
+    assert_eq!(store.sweep(i64::MAX).await.unwrap(), times.len() as u64, "all but the one that has no later");
+    store.put(&[entry("t", "p", "after", DAY)]).await.unwrap();
+    assert_eq!(store.get("t", "after", None).await.unwrap().unwrap().created_ms, DAY);
 }
 
 async fn a_closed_store_says_so(store: Arc<dyn Store>) {

@@ -41,7 +41,7 @@ impl From<Fault> for StoreError {
                 Error::Io(error) => error.kind().to_string(),
                 Error::Tls(_) => "TLS failed".to_owned(),
                 Error::ColumnDecode { .. } | Error::Decode(_) => "a stored row is not readable".to_owned(),
-                Error::Configuration(_) => "the URL has a parameter that cannot be read".to_owned(),
+                Error::Configuration(_) => "the URL has a parameter that is not known or cannot be read".to_owned(),
                 Error::Protocol(_) => "what answers is not PostgreSQL".to_owned(),
                 _ => "the driver failed".to_owned(),
             }),

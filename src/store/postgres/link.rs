@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use sqlx::{ConnectOptions as _, Connection as _, PgConnection, postgres::PgConnectOptions};
+use sqlx::{ConnectOptions as _, Connection as _, Error, PgConnection, postgres::PgConnectOptions};
 use tokio::{
     sync::{OnceCell, Semaphore, SemaphorePermit},
     time::{Instant, timeout},
@@ -31,6 +31,31 @@ pub(super) const CONNECT_WAIT: Duration = Duration::from_secs(5);
 
 /// A connection that was used a moment ago is not asked first whether it is still there.
 const FRESH: Duration = Duration::from_secs(1);
+/// Until one that was idle has answered.
+const PING_WAIT: Duration = Duration::from_secs(2);
+/// Lists alone have 64 forms.
+const STATEMENTS: usize = 256;
+/// What a URL can have after its question mark, but for `options[…]`. The driver logs others with their value.
+const PARAMETERS: [&str; 18] = [
+    "application_name",
+    "dbname",
+    "host",
+    "hostaddr",
+    "options",
+    "password",
+    "port",
+    "ssl-ca",
+    "ssl-cert",
+    "ssl-key",
+    "ssl-mode",
+    "ssl-root-cert",
+    "sslcert",
+    "sslkey",
+    "sslmode",
+    "sslrootcert",
+    "statement-cache-capacity",
+    "user",
+];
 
 /// Plans must not hang on statistics, which a day's tables have none of when it begins, nor be made anew for every call:
 /// whatever is asked here is found by an index. What a server's configuration says of commits is not less than durable.
@@ -62,9 +87,21 @@ pub(super) struct Link {
     gone: CancellationToken,
 }
 
-struct Idle {
-    conn: PgConnection,
+/// A connection that nobody uses.
+pub(super) struct Idle {
+    pub(super) conn: PgConnection,
     since: Instant,
+}
+
+impl Idle {
+    pub(super) fn new(conn: PgConnection) -> Self {
+        Self { conn, since: Instant::now() }
+    }
+
+    /// The server may have ended it, or be gone without a word.
+    pub(super) async fn is_there(&mut self) -> bool {
+        self.since.elapsed() < FRESH || timeout(PING_WAIT, self.conn.ping()).await.is_ok_and(|pong| pong.is_ok())
+    }
 }
 
 pub(super) struct Reading<'a> {
@@ -81,7 +118,12 @@ pub(super) enum Use {
 
 impl Link {
     pub(super) fn new(url: &EngineUrl) -> Result<Self, Fault> {
+        let known = |name: &str| PARAMETERS.contains(&name) || name.starts_with("options[");
+        if !url.reveal().query_pairs().all(|(name, _)| known(&name)) {
+            return Err(Error::Configuration("unknown".into()).into());
+        }
         let options = PgConnectOptions::from_url(url.reveal())?.disable_statement_logging();
+        let options = options.statement_cache_capacity(STATEMENTS);
         let named = options.get_application_name().is_some();
         let options = if named { options } else { options.application_name("citetap") };
         Ok(Self {
@@ -128,10 +170,12 @@ impl Link {
     /// A connection to read by, when it is our turn. One that was idle may have been ended since.
     pub(super) async fn reading(&self) -> Result<Reading<'_>, Fault> {
         let turn = self.turns.acquire().await.map_err(|_| StoreError::Closed)?;
-        while let Some(Idle { mut conn, since }) = self.take() {
-            if since.elapsed() < FRESH || conn.ping().await.is_ok() {
-                return Ok(Reading { link: self, conn, _turn: turn });
+        if let Some(mut idle) = self.take() {
+            if idle.is_there().await {
+                return Ok(Reading { link: self, conn: idle.conn, _turn: turn });
             }
+            // What ended this one ended the others as well.
+            self.free().clear();
         }
         let (conn, _) = self.connect(Use::Read).await?;
         Ok(Reading { link: self, conn, _turn: turn })
@@ -159,7 +203,7 @@ impl Reading<'_> {
     /// All that was asked was answered: others may use it. Dropped instead, it is closed.
     pub(super) fn done(self) {
         if !self.link.is_closed() {
-            self.link.free().push(Idle { conn: self.conn, since: Instant::now() });
+            self.link.free().push(Idle::new(self.conn));
         }
     }
 }

@@ -87,7 +87,9 @@ pub(super) async fn prepare(conn: &mut PgConnection) -> Result<Place, Fault> {
 
 /// How many migrations the schema has had.
 async fn version(conn: &mut PgConnection) -> Result<usize, Fault> {
-    let query = "SELECT to_regclass(quote_ident(current_schema()) || '.citetap_meta') IS NOT NULL";
+    // Not to_regclass(): in a transaction that has waited for a lock, that still knows what was before.
+    let query = "SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                 WHERE n.nspname = current_schema() AND c.relname = 'citetap_meta')";
     let there: bool = sqlx::query_scalar(query).fetch_one(&mut *conn).await?;
     if !there {
         return Ok(0);

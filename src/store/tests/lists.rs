@@ -125,6 +125,10 @@ pub(super) async fn hostile_text_is_only_text(store: Arc<dyn Store>) {
         "\u{1f}",
         "*",
         "[a-z]",
+        // Half of a pair is no text, but its escape is.
+        "\\ud83e",
+        "\u{1}\u{2}\u{3}",
+        "\u{10ffff}\u{feff}",
     ];
     for (n, text) in texts.iter().enumerate() {
         let mut one = entry("t", text, text, n as i64);

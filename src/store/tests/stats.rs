@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use proptest::{collection::vec, prelude::*};
 
-use super::{entry, redis_store, server};
+use super::{entry, redis_store, server, shifted::Shifted};
 use crate::{
     citation::record::{Origin, Status},
     store::{
@@ -211,12 +211,22 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 8, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 5, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn sums_in_postgres_are_those_of_the_records(ops in vec(op(), 1..12)) {
         runtime().block_on(async {
             let store = server::postgres().await;
+            let agrees = agrees_after_each(&store, &ops).await;
+            store.close().await;
+            agrees
+        })?;
+    }
+
+    #[test]
+    fn sums_in_postgres_of_days_are_those_of_the_records(ops in vec(op(), 1..12)) {
+        runtime().block_on(async {
+            let store = Shifted::new().await;
             let agrees = agrees_after_each(&store, &ops).await;
             store.close().await;
             agrees

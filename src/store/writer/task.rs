@@ -58,6 +58,8 @@ pub(super) struct Task {
     stats: Arc<WriterStats>,
     retry: Retry,
     next_try: Instant,
+    /// The engine was asked, or has written: until then nobody knows how it is.
+    looked: bool,
 }
 
 /// What became of a batch, entry by entry.
@@ -71,14 +73,14 @@ struct Outcome {
 
 impl Task {
     pub(super) fn new(store: Arc<dyn Store>, queue: mpsc::Receiver<Job>, stats: Arc<WriterStats>) -> Self {
-        Self { store, queue, stats, retry: Retry::default(), next_try: Instant::now() }
+        Self { store, queue, stats, retry: Retry::default(), next_try: Instant::now(), looked: false }
     }
 
     pub(super) async fn run(mut self) {
         let mut stops = Vec::new();
         loop {
             // An unhealthy engine is looked at without traffic too: while we are not ready, none may come.
-            let ailing = !self.retry.is_empty() || self.stats.health().failure.is_some();
+            let ailing = !self.looked || !self.retry.is_empty() || self.stats.health().failure.is_some();
             tokio::select! {
                 job = self.queue.recv() => {
                     let Some(job) = job else { break };
@@ -147,6 +149,7 @@ impl Task {
             }
         }
         let outcome = self.commit(&entries).await;
+        self.looked = true;
         self.set_health(&outcome.engine);
         for ((entry, reply), result) in entries.into_iter().zip(replies).zip(outcome.results) {
             if is_kept(&result) {
@@ -182,6 +185,7 @@ impl Task {
     }
 
     async fn try_again(&mut self) {
+        self.looked = true;
         let _busy = self.stats.busy();
         if self.retry.is_empty() {
             let ping = in_time(self.store.ping()).await;

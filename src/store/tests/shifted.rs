@@ -1,0 +1,137 @@
+//! A store whose records are of these days, as far as it knows, and of around 1970, as far as its user does: what is written
+//! for any engine also tries what an engine does with days that are near.
+
+use super::server;
+use crate::store::{
+    Bus, Cursor, Entry, Filter, Fut, Page, PostgresStore, StatsFilter, StatsReport, Store, StoreError, day_of,
+    task::{Advance, Advanced, Progress},
+};
+
+const DAY_MS: i64 = 86_400_000;
+
+pub(crate) struct Shifted {
+    inner: PostgresStore,
+    days: i64,
+}
+
+impl Shifted {
+    /// The first of January 1970 is eight days ago.
+    pub(crate) async fn new() -> Self {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        Self { inner: server::postgres().await, days: day_of(now.as_millis() as i64) - 8 }
+    }
+
+    fn there(&self, ms: i64) -> i64 {
+        ms.saturating_add(self.days * DAY_MS)
+    }
+
+    fn back(&self, mut entry: Entry) -> Entry {
+        entry.created_ms = entry.created_ms.saturating_sub(self.days * DAY_MS);
+        entry
+    }
+
+    fn cursor_there(&self, cursor: &Cursor) -> Cursor {
+        Cursor { created_ms: self.there(cursor.created_ms), ..cursor.clone() }
+    }
+
+    fn page(&self, page: Page) -> Page {
+        let next = page.next.map(|next| Cursor { created_ms: next.created_ms - self.days * DAY_MS, ..next });
+        Page { entries: page.entries.into_iter().map(|entry| self.back(entry)).collect(), next }
+    }
+}
+
+impl Store for Shifted {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn put<'a>(&'a self, entries: &'a [Entry]) -> Fut<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let there = |entry: &Entry| Entry { created_ms: self.there(entry.created_ms), ..entry.clone() };
+            self.inner.put(&entries.iter().map(there).collect::<Vec<_>>()).await
+        })
+    }
+
+    fn get<'a>(
+        &'a self,
+        tenant: &'a str,
+        id: &'a str,
+        provider: Option<&'a str>,
+    ) -> Fut<'a, Result<Option<Entry>, StoreError>> {
+        Box::pin(async move { Ok(self.inner.get(tenant, id, provider).await?.map(|entry| self.back(entry))) })
+    }
+
+    fn list<'a>(&'a self, tenant: &'a str, filter: &'a Filter) -> Fut<'a, Result<Page, StoreError>> {
+        Box::pin(async move {
+            let there = Filter {
+                since_ms: filter.since_ms.map(|ms| self.there(ms)),
+                until_ms: filter.until_ms.map(|ms| self.there(ms)),
+                cursor: filter.cursor.as_ref().map(|cursor| self.cursor_there(cursor)),
+                ..filter.clone()
+            };
+            Ok(self.page(self.inner.list(tenant, &there).await?))
+        })
+    }
+
+    fn stats<'a>(&'a self, tenant: &'a str, filter: &'a StatsFilter) -> Fut<'a, Result<StatsReport, StoreError>> {
+        Box::pin(async move {
+            let days = filter.days.start.saturating_add(self.days)..filter.days.end.saturating_add(self.days);
+            let mut report = self.inner.stats(tenant, &StatsFilter { days, ..filter.clone() }).await?;
+            for day in &mut report.days {
+                day.day -= self.days;
+            }
+            Ok(report)
+        })
+    }
+
+    fn delete<'a>(
+        &'a self,
+        tenant: &'a str,
+        id: &'a str,
+        provider: Option<&'a str>,
+    ) -> Fut<'a, Result<u64, StoreError>> {
+        self.inner.delete(tenant, id, provider)
+    }
+
+    fn task<'a>(
+        &'a self,
+        tenant: &'a str,
+        task: &'a str,
+        after: Option<&'a Cursor>,
+        limit: usize,
+    ) -> Fut<'a, Result<Page, StoreError>> {
+        Box::pin(async move {
+            let after = after.map(|after| self.cursor_there(after));
+            Ok(self.page(self.inner.task(tenant, task, after.as_ref(), limit).await?))
+        })
+    }
+
+    fn progress<'a>(
+        &'a self,
+        tenant: &'a str,
+        task: &'a str,
+        consumer: &'a str,
+    ) -> Fut<'a, Result<Option<Progress>, StoreError>> {
+        self.inner.progress(tenant, task, consumer)
+    }
+
+    fn advance<'a>(&'a self, advance: &'a Advance) -> Fut<'a, Result<Advanced, StoreError>> {
+        self.inner.advance(advance)
+    }
+
+    fn sweep(&self, before_ms: i64) -> Fut<'_, Result<u64, StoreError>> {
+        self.inner.sweep(self.there(before_ms))
+    }
+
+    fn ping(&self) -> Fut<'_, Result<(), StoreError>> {
+        self.inner.ping()
+    }
+
+    fn bus(&self) -> Option<std::sync::Arc<dyn Bus>> {
+        self.inner.bus()
+    }
+
+    fn close(&self) -> Fut<'_, ()> {
+        self.inner.close()
+    }
+}

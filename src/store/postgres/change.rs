@@ -60,7 +60,7 @@ pub(super) fn slot(tenant: &str, text: &str) -> u16 {
     u16::from_le_bytes([a, b]) % SLOTS
 }
 
-/// A statement that removes rows from both kinds of tables, with their domains. `{table}` stands for the table of records.
+/// A statement that removes records from both kinds of tables, with their domains.
 macro_rules! removing {
     ($using:literal, $of:literal, $of_days:literal) => {
         concat!(
@@ -122,9 +122,9 @@ impl Change<'_> {
             sums.add(shard, &tenants[at], row.entry.created_ms, &providers[at], &row.tally, 1);
             new[usize::from(apart)].push(n, shard, row, [&tenants[at], &providers[at], &ids[at]]);
         }
-        let [days, apart] = new;
-        days.insert(self.conn, INSERT, INSERT_DOMAINS).await?;
-        apart.insert(self.conn, INSERT_APART, INSERT_DOMAINS_APART).await?;
+        for (rows, statements) in new.into_iter().zip(INSERT) {
+            rows.insert(self.conn, statements).await?;
+        }
 
         // A task that has lost a record, or whose record was moved back, has another newest one.
         let stays = |one: &&Gone| {
@@ -203,21 +203,33 @@ impl Layout {
     }
 }
 
-const INSERT: &str =
-    "INSERT INTO citetap_record (n, shard, tenant, provider, id, created_ms, conversation, task, body, search, tally)
-     SELECT * FROM unnest($1::bigint[], $2::smallint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[],
-     $8::text[], $9::text[], $10::text[], $11::text[])";
+macro_rules! inserting {
+    ($table:literal) => {
+        concat!(
+            "INSERT INTO ",
+            $table,
+            " (n, shard, tenant, provider, id, created_ms, conversation, task, body, search, tally)
+             SELECT * FROM unnest($1::bigint[], $2::smallint[], $3::text[], $4::text[], $5::text[], $6::bigint[],
+             $7::text[], $8::text[], $9::text[], $10::text[], $11::text[])"
+        )
+    };
+}
 
-const INSERT_APART: &str =
-    "INSERT INTO citetap_record_apart (n, shard, tenant, provider, id, created_ms, conversation, task, body, search, tally)
-     SELECT * FROM unnest($1::bigint[], $2::smallint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[],
-     $8::text[], $9::text[], $10::text[], $11::text[])";
+macro_rules! inserting_domains {
+    ($table:literal) => {
+        concat!(
+            "INSERT INTO ",
+            $table,
+            " (n, tenant, created_ms, domain) SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::text[])"
+        )
+    };
+}
 
-const INSERT_DOMAINS: &str = "INSERT INTO citetap_domain (n, tenant, created_ms, domain)
-     SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::text[])";
-
-const INSERT_DOMAINS_APART: &str = "INSERT INTO citetap_domain_apart (n, tenant, created_ms, domain)
-     SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::text[])";
+/// Records and their domains: into the days, and apart.
+const INSERT: [[&str; 2]; 2] = [
+    [inserting!("citetap_record"), inserting_domains!("citetap_domain")],
+    [inserting!("citetap_record_apart"), inserting_domains!("citetap_domain_apart")],
+];
 
 /// New rows of one kind of table, column by column.
 #[derive(Default)]
@@ -267,12 +279,8 @@ impl<'a> Rows<'a> {
         }
     }
 
-    async fn insert(
-        self,
-        conn: &mut PgConnection,
-        records: &'static str,
-        domains: &'static str,
-    ) -> Result<(), sqlx::Error> {
+    async fn insert(self, conn: &mut PgConnection, statements: [&'static str; 2]) -> Result<(), sqlx::Error> {
+        let [records, domains] = statements;
         if self.n.is_empty() {
             return Ok(());
         }

@@ -303,6 +303,22 @@ async fn what_the_server_refuses_is_told_with_what_to_do() {
 }
 
 #[tokio::test]
+async fn a_server_is_known_by_its_certificate() {
+    let url = postgres_url().await;
+    let authority = std::env::var("CITETAP_TEST_POSTGRES_CA").expect("run the tests by tests/engines");
+    let mut known = url.clone();
+    known.query_pairs_mut().append_pair("sslmode", "verify-full").append_pair("sslrootcert", &authority);
+    let store = open(&known).await;
+    let mut writing = store.writing(&[]).await.unwrap();
+    let query = sqlx::query_scalar("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()");
+    let encrypted: bool = query.fetch_one(&mut writing.conn).await.unwrap();
+    assert!(encrypted);
+    let mut unknown = url.clone();
+    unknown.query_pairs_mut().append_pair("sslmode", "verify-full");
+    assert!(refusal(&unknown).await.contains("certificate"));
+}
+
+#[tokio::test]
 async fn a_value_under_a_strange_key_is_never_served() {
     let url = postgres_url().await;
     let store = open(&url).await;

@@ -52,8 +52,9 @@ const GRACE_MS: i64 = 24 * 60 * 60 * 1000;
 /// Changes that one script makes, about, and bytes that it takes: the server does nothing else meanwhile.
 const WORK_MAX: usize = 20_000;
 const BYTES_MAX: usize = 32 << 20;
-/// Records that one step of a sweep removes.
-const SWEEP_STEP: usize = 500;
+/// Records that one step of a sweep removes, and changes that it makes, about: nobody waits for it.
+const SWEEP_STEP: usize = 100;
+const SWEEP_WORK: usize = 4000;
 /// Times beyond these, in milliseconds, are all the same to us: scripts count in floating point.
 const EXPIRY_MAX: i64 = 1 << 52;
 
@@ -168,13 +169,8 @@ impl RedisStore {
         let (keys, now) = (self.keys(&first.entry.tenant), now());
         let mut call = PUT.key(keys.newest());
         call.arg(&keys.base).arg(now).arg(self.slack());
-        match self.ttl_ms {
-            Some(ttl) => {
-                let gone = now.saturating_sub(ttl).saturating_sub(self.grace_ms);
-                call.arg(keys::down(gone)).arg(keys::up(gone));
-            }
-            None => drop(call.arg("").arg("")),
-        }
+        let gone = self.ttl_ms.map_or(i64::MIN, |ttl| now.saturating_sub(ttl).saturating_sub(self.grace_ms));
+        call.arg(keys::down(gone)).arg(keys::up(gone));
         for value in values {
             let created = value.entry.created_ms;
             let day_ends = day_of(created).saturating_add(1).saturating_mul(DAY_MS);
@@ -197,7 +193,7 @@ impl RedisStore {
         loop {
             let step = self.writes.call(WRITE, async |conn, _| {
                 let mut call = SWEEP.key(keys.newest());
-                call.arg(&keys.base).arg(now()).arg(self.slack()).arg(keys::down(last)).arg(SWEEP_STEP).arg(WORK_MAX);
+                call.arg(&keys.base).arg(now()).arg(self.slack()).arg(keys::down(last)).arg(SWEEP_STEP).arg(SWEEP_WORK);
                 let step: (u64, u64) = call.invoke_async(conn).await?;
                 Ok(step)
             });

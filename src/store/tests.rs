@@ -110,13 +110,8 @@ macro_rules! conformance {
             super::$case(std::sync::Arc::clone(&store)).await;
             store.close().await;
         })+ }
+        // With an end for every key, after all time that the cases know.
         mod redis { $(#[tokio::test] async fn $case() {
-            let store: std::sync::Arc<dyn super::Store> = std::sync::Arc::new(super::redis_store(None).await);
-            super::$case(std::sync::Arc::clone(&store)).await;
-            store.close().await;
-        })+ }
-        /// With an end for every key, but after all time that the cases know.
-        mod redis_that_expires { $(#[tokio::test] async fn $case() {
             let ttl = std::time::Duration::from_secs(100 * 366 * 24 * 60 * 60);
             let store: std::sync::Arc<dyn super::Store> = std::sync::Arc::new(super::redis_store(Some(ttl)).await);
             super::$case(std::sync::Arc::clone(&store)).await;

@@ -10,17 +10,19 @@
 -- q:<task>          where its consumers stand; x:<task>\0\1<consumer> what each has consumed
 local base, now, slack = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
--- Keeps a key at least until `at`; 0 is for ever.
+-- Keeps a key at least until `at`; 0 is for ever. Says whether that prolonged it, which is so now and then.
 local function keep(key, at)
   if at == 0 then
     redis.call('PERSIST', key)
-    return
+    return false
   end
   at = math.max(at, now)
   local left = redis.call('PTTL', key)
   if left < 0 or left < at - now then
     redis.call('PEXPIREAT', key, string.format('%.0f', at + slack))
+    return true
   end
+  return false
 end
 
 -- Adds numbers to those of a field. The first of them counts messages: without one the field goes. Says whether it stayed.

@@ -1,13 +1,11 @@
--- ARGV[4], ARGV[5]: where members begin (newest first) or end (oldest first) whose records are gone for sure; empty where
--- none ever goes. Then five for each record: its name, what it is indexed by, its value, until when it and until when its
+-- ARGV[4], ARGV[5]: where members begin (newest first) or end (oldest first) whose records are gone for sure. Then five for each record: its name, what it is indexed by, its value, until when it and until when its
 -- day's sums are kept.
 local gone_down, gone_up = ARGV[4], ARGV[5]
 
 local function index(key, place, at)
   redis.call('ZADD', key, 0, place)
-  keep(key, at)
   -- Whatever nobody sweeps goes here, so that no set grows for ever.
-  if gone_down ~= '' then
+  if keep(key, at) then
     redis.call('ZREMRANGEBYLEX', key, '[' .. gone_down, '+')
   end
 end
@@ -15,8 +13,7 @@ end
 local function index_task(task, step, at)
   local key, readers = base .. 't:' .. task, base .. 'q:' .. task
   redis.call('ZADD', key, 0, step)
-  keep(key, at)
-  if gone_up ~= '' then
+  if keep(key, at) then
     redis.call('ZREMRANGEBYLEX', key, '-', '(' .. gone_up)
   end
   local consumers = redis.call('HKEYS', readers)

@@ -231,16 +231,11 @@ async fn replicas_hear_each_other_until_the_connection_is_lost() {
 
 #[test]
 fn a_batch_is_cut_where_one_script_would_be_too_long() {
-    let mut wide = entry("t", "p", "1", 1);
-    let like = wide.record.citations[0].clone();
-    wide.record.citations = vec![like; 8000];
-    for (n, citation) in wide.record.citations.iter_mut().enumerate() {
-        citation.hostname = Some(format!("h{n}.test"));
-    }
-    let (small, mut heavy) = (entry("t", "p", "2", 1), entry("t", "p", "3", 1));
-    heavy.record.summary = Some("x".repeat(BYTES_MAX));
-    let entries = [&small, &wide, &wide, &small, &heavy, &heavy, &small];
-    let values: Vec<_> = entries.iter().map(|entry| Value::new(entry).unwrap()).collect();
+    let entry = entry("t", "p", "1", 1);
+    let value =
+        |work, bytes| Value { entry: &entry, name: String::new(), meta: String::new(), body: "x".repeat(bytes), work };
+    let (small, wide, heavy) = (|| value(9, 9), || value(WORK_MAX / 2, 9), || value(9, BYTES_MAX));
+    let values = [small(), wide(), wide(), small(), heavy(), heavy(), small()];
     let lens: Vec<_> = portions(&values).map(<[_]>::len).collect();
     assert_eq!(lens, [2, 2, 1, 1, 1]);
     assert_eq!(portions(&[]).count(), 0);
@@ -256,7 +251,7 @@ async fn what_a_record_costs() {
         let info: String = run(&store, &["INFO", "memory"]).await;
         info.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap().parse().unwrap()
     };
-    const RECORDS: i64 = 20_000;
+    const RECORDS: i64 = 10_000;
     for batch in [256_usize, 1] {
         let (mut bytes, mut took, before) = (0, Duration::ZERO, memory().await);
         let count = if batch == 1 { 1000 } else { RECORDS };
@@ -282,6 +277,10 @@ async fn what_a_record_costs() {
             store.put(&records).await.unwrap();
             took += began.elapsed();
         }
+        let stats: String = run(&store, &["INFO", "commandstats"]).await;
+        let script = stats.lines().find(|line| line.starts_with("cmdstat_evalsha")).unwrap();
+        run::<()>(&store, &["CONFIG", "RESETSTAT"]).await;
+        eprintln!("{script}");
         let per = |total: u64| total / count.unsigned_abs();
         eprintln!(
             "batches of {batch}: {} bytes of text, {} bytes in the server, {} us each",

@@ -203,15 +203,16 @@ proptest! {
             agrees
         })?;
     }
+}
+
+proptest! {
+    // Each step is several ways to a server.
+    #![proptest_config(ProptestConfig { cases: 6, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn sums_in_redis_are_those_of_the_records(ops in vec(op(), 1..12)) {
         runtime().block_on(async { agrees_after_each(&redis_store(None).await, &ops).await })?;
     }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 5, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn sums_in_postgres_are_those_of_the_records(ops in vec(op(), 1..12)) {

@@ -1,7 +1,8 @@
 //! Records in a Redis or Valkey server that several replicas may share.
 //!
-//! Each change is one script, over keys of one tenant, and leaves nothing half-done. Everything has an end of its own in
-//! the server (records, sets, sums, cursors), so that nothing stays for ever even if nobody sweeps.
+//! Each change is one script, over keys of one tenant, and leaves nothing half-done. A batch for several tenants, or one
+//! that would hold the server up, takes several: then each record of it is there whole or not at all. Everything has an
+//! end of its own in the server (records, sets, sums, cursors), so that nothing stays for ever even if nobody sweeps.
 
 mod address;
 mod bus;
@@ -50,7 +51,7 @@ const SETTLE: Duration = Duration::from_secs(3);
 /// Sweeps come more often.
 const GRACE_MS: i64 = 24 * 60 * 60 * 1000;
 /// Changes that one script makes, about, and bytes that it takes: the server does nothing else meanwhile.
-const WORK_MAX: usize = 20_000;
+const WORK_MAX: usize = 10_000;
 const BYTES_MAX: usize = 32 << 20;
 /// Records that one step of a sweep removes, and changes that it makes, about: nobody waits for it.
 const SWEEP_STEP: usize = 100;

@@ -65,6 +65,9 @@ pub struct Report {
     pub outcome: Outcome,
     pub bytes_in: u64,
     pub bytes_out: u64,
+    /// The longest that a piece was here before something of it, or in its place, went on. What waited for the rest of
+    /// its frame, for the store or for a search did not wait for us.
+    pub overhead: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,6 +147,9 @@ where
     outcome: Option<Outcome>,
     bytes_in: u64,
     bytes_out: u64,
+    overhead: Duration,
+    /// Nothing went out since the last bytes came in, nor was anything waited for.
+    fresh: bool,
     reported: bool,
 }
 
@@ -176,6 +182,8 @@ where
             outcome: None,
             bytes_in: 0,
             bytes_out: 0,
+            overhead: Duration::ZERO,
+            fresh: false,
             reported: false,
         }
     }
@@ -252,6 +260,9 @@ where
     fn out(&mut self, bytes: Bytes) -> Frame<Bytes> {
         self.bytes_out += bytes.len() as u64;
         self.last_out = Instant::now();
+        if std::mem::take(&mut self.fresh) {
+            self.overhead = self.overhead.max(self.last_out - self.last_in);
+        }
         Frame::data(bytes)
     }
 
@@ -309,7 +320,8 @@ where
     fn report(&mut self, outcome: Outcome) {
         if !self.reported {
             self.reported = true;
-            let report = Report { outcome, bytes_in: self.bytes_in, bytes_out: self.bytes_out };
+            let Self { bytes_in, bytes_out, overhead, .. } = *self;
+            let report = Report { outcome, bytes_in, bytes_out, overhead };
             self.keeper.ended(&report, &self.pipeline);
         }
     }
@@ -344,8 +356,14 @@ where
                     }
                     // Alone: of a DATA frame that is cut, an h2 client gets nothing.
                     Out::Event(bytes) => return Poll::Ready(Some(Ok(this.out(bytes)))),
-                    Out::Await => this.supplying = Some(this.keeper.supplement()),
-                    Out::Commit(record) => this.commit = Some(this.keeper.commit(record)),
+                    Out::Await => {
+                        this.fresh = false;
+                        this.supplying = Some(this.keeper.supplement());
+                    }
+                    Out::Commit(record) => {
+                        this.fresh = false;
+                        this.commit = Some(this.keeper.commit(record));
+                    }
                     Out::Store(record) => this.keeper.store(record),
                 }
                 continue;
@@ -373,6 +391,7 @@ where
                     Ok(data) => {
                         this.bytes_in += data.len() as u64;
                         this.last_in = Instant::now();
+                        this.fresh = true;
                         // Of a body whose length is known, the last bytes are known to be the last: whoever sends
                         // them on does not ask again.
                         let last = this.upstream.as_ref().is_some_and(Body::is_end_stream);
@@ -393,6 +412,7 @@ where
                 Poll::Ready(Some(Err(_))) => this.end(Outcome::UpstreamCut),
                 Poll::Ready(None) => this.end(Outcome::Complete),
                 Poll::Pending => {
+                    this.fresh = false;
                     if let Some(comment) = ready!(this.poll_clocks(task)) {
                         return Poll::Ready(Some(Ok(this.out(comment))));
                     }

@@ -5,10 +5,14 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use prometheus_client::metrics::{counter::Counter, family::Family};
 use uuid::Uuid;
 
 use super::problem::Problem;
-use crate::pipeline::{Tally, body::Outcome};
+use crate::{
+    pipeline::{Tally, body::Outcome},
+    telemetry::KindLabel,
+};
 
 /// Of all tenants; beyond it the oldest goes.
 pub const MAX_FAULTS: usize = 256;
@@ -66,9 +70,17 @@ pub struct Of<'a> {
 }
 
 #[derive(Debug, Default)]
-pub struct Faults(Mutex<VecDeque<Fault>>);
+pub struct Faults {
+    last: Mutex<VecDeque<Fault>>,
+    /// Of all that were ever noted.
+    count: Family<KindLabel, Counter>,
+}
 
 impl Faults {
+    pub fn new(count: Family<KindLabel, Counter>) -> Self {
+        Self { last: Mutex::default(), count }
+    }
+
     pub fn note(&self, of: Of<'_>, what: &'static str, status: u16) {
         let fault = Fault {
             at_ms: jiff::Timestamp::now().as_millisecond(),
@@ -79,6 +91,7 @@ impl Faults {
             status,
             request: of.request,
         };
+        self.count.get_or_create(&KindLabel { kind: what }).inc();
         let mut faults = self.lock();
         if faults.len() >= MAX_FAULTS {
             faults.pop_front();
@@ -106,7 +119,7 @@ impl Faults {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Fault>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -20,7 +20,9 @@ use crate::{
         body::{Commit, Keeper, Report, Supplying},
         tap::Tap,
     },
-    telemetry::{FrameLabels, InjectionLabels, OutcomeLabels, ProviderLabel, ReasonLabel, RouteLabel},
+    telemetry::{
+        FrameLabels, InjectionLabels, MessageLabels, OutcomeLabels, ProviderLabel, ReasonLabel, RouteLabel, StoredLabel,
+    },
 };
 
 /// How often those who watch are told of a list that grows.
@@ -64,6 +66,8 @@ pub struct Watch {
     citations: usize,
     /// Those of them that the upstream named.
     extracted: usize,
+    /// The answer names one of them.
+    cited: bool,
     /// The record has gone to the store: the message is in flight no more.
     settled: bool,
 }
@@ -84,6 +88,7 @@ impl Watch {
             told_at: None,
             citations: 0,
             extracted: 0,
+            cited: false,
             settled: false,
         }
     }
@@ -110,6 +115,7 @@ impl Watch {
         let Put { record, stored, follows } = self.records.put(record, told, watched.as_ref());
         self.citations = record.citations.len();
         self.extracted = record.citations.iter().filter(|citation| citation.origin == Origin::Upstream).count();
+        self.cited = record.citations.iter().any(|citation| citation.cited);
         async move {
             let stored = match stored {
                 Ok(stored) => matches!(tokio::time::timeout(limit, stored).await, Ok(Ok(Ok(())))),
@@ -137,6 +143,8 @@ impl Keeper for Watch {
         Box::pin(async move {
             let began = Instant::now();
             let stored = kept.await;
+            let label = StoredLabel { stored: if stored { "true" } else { "false" } };
+            app.metrics.commits.get_or_create(&label).inc();
             app.metrics.commit_wait.observe(began.elapsed().as_secs_f64());
             stored
         })
@@ -221,6 +229,20 @@ impl Keeper for Watch {
         }
         if tally.panicked {
             metrics.tap_skipped.get_or_create(&ReasonLabel { reason: "panic" }).inc();
+        }
+        if report.bytes_in > 0 && pipeline.tap().is_some() {
+            let labels = ProviderLabel { provider: provider.to_owned() };
+            metrics.overhead.get_or_create(&labels).observe(report.overhead.as_secs_f64());
+        }
+        if self.settled {
+            let sources = match self.citations {
+                0 => "none",
+                _ if self.cited => "cited",
+                _ => "uncited",
+            };
+            metrics.messages.get_or_create(&MessageLabels { provider: provider.to_owned(), sources }).inc();
+            let labels = ProviderLabel { provider: provider.to_owned() };
+            metrics.per_message.get_or_create(&labels).observe(self.citations as f64);
         }
         if self.extracted > 0 {
             let labels = ProviderLabel { provider: provider.to_owned() };

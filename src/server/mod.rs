@@ -58,9 +58,9 @@ use problem::Problem;
 use crate::{
     config::{Config, Route},
     pipeline::Budget,
-    store::{self, Store, StoreError, writer::Writer},
+    store::{self, Measured, Store, StoreError, writer::Writer},
     supplement::Tavily,
-    telemetry::Metrics,
+    telemetry::{Metrics, Operations},
     upstream::Client,
 };
 
@@ -108,8 +108,10 @@ impl App {
     }
 
     pub fn new(config: Config, store: Arc<dyn Store>, client: Client<Outgoing>) -> Arc<Self> {
+        let operations = Operations::new(store.name());
+        let store: Arc<dyn Store> = Measured::new(store, operations.clone());
         let writer = Writer::spawn(Arc::clone(&store), config.records.queue);
-        let metrics = Metrics::new(writer.clone(), store.name());
+        let metrics = Metrics::new(writer.clone(), &operations, config.limits.streams);
         let live = Live::default();
         let peers = store.bus().map(|bus| Peers::new(bus, live.clone(), writer.clone()));
         Arc::new_cyclic(|app| Self {
@@ -118,7 +120,7 @@ impl App {
             client: client.for_workers(config.workers),
             live,
             peers,
-            faults: faults::Faults::default(),
+            faults: faults::Faults::new(metrics.faults.clone()),
             stalls: stalled::Stalls::default(),
             rates: rate::Rates::new(&config),
             streams: AtomicUsize::new(0),
@@ -174,7 +176,7 @@ impl App {
             return Problem::refused(request.method().as_str()).response();
         }
         let path = request.uri().path();
-        if let Some(response) = ops::answer(&self, path, request.method()) {
+        if let Some(response) = ops::answer(&self, path, request.method(), request.headers()) {
             return response;
         }
         if is_api(path) || console::is_asked(&self, path) {
@@ -205,7 +207,7 @@ impl App {
 
     /// One request when there is little room: what operators ask, and nothing else.
     fn turn_away(&self, request: &Request<Incoming>) -> Response<AnyBody> {
-        ops::answer(self, request.uri().path(), request.method())
+        ops::answer(self, request.uri().path(), request.method(), request.headers())
             .unwrap_or_else(|| Problem::crowded().closing().response())
     }
 

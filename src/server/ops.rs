@@ -1,13 +1,16 @@
 //! What operators ask: is it up, is it ready, what is it, how is it doing.
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Response, header};
+use http::{HeaderMap, HeaderValue, Method, Response, header};
 use serde_json::json;
 
-use super::{AnyBody, App, problem::Problem};
+use super::{AnyBody, App, negotiate::weighed, problem::Problem};
+
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const CLASSIC: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Answers an operator's path; `None` for any other.
-pub fn answer(app: &App, path: &str, method: &Method) -> Option<Response<AnyBody>> {
+pub fn answer(app: &App, path: &str, method: &Method, headers: &HeaderMap) -> Option<Response<AnyBody>> {
     if !matches!(path, "/healthz" | "/readyz" | "/metrics" | "/version") {
         return None;
     }
@@ -21,12 +24,29 @@ pub fn answer(app: &App, path: &str, method: &Method) -> Option<Response<AnyBody
         "/readyz" => {
             ready(app).map_or_else(Problem::response, |()| text("text/plain; charset=utf-8", "ready\n".to_owned()))
         }
-        "/metrics" => text("application/openmetrics-text; version=1.0.0; charset=utf-8", app.metrics.text()),
+        "/metrics" => {
+            app.metrics.ready.set(i64::from(ready(app).is_ok()));
+            if wants_open_metrics(headers) {
+                text(OPEN_METRICS, app.metrics.open_metrics())
+            } else {
+                text(CLASSIC, app.metrics.classic())
+            }
+        }
         _ => {
             let version = json!({ "name": "citetap", "version": crate::VERSION, "commit": crate::COMMIT });
             text("application/json", version.to_string())
         }
     })
+}
+
+/// Only who names it gets it: everybody reads the older format.
+fn wants_open_metrics(headers: &HeaderMap) -> bool {
+    let weight = |names: &[&str]| {
+        let asked = weighed(headers, header::ACCEPT).filter(|(name, _)| names.contains(name));
+        asked.map(|(_, weight)| weight).max().unwrap_or_default()
+    };
+    let open = weight(&["application/openmetrics-text"]);
+    open > 0 && open >= weight(&["text/plain"])
 }
 
 fn ready(app: &App) -> Result<(), Problem> {

@@ -1,6 +1,7 @@
 //! Where records are kept: one trait, one writer, several engines.
 
 pub mod bus;
+pub mod measured;
 pub mod memory;
 pub mod postgres;
 pub mod redis;
@@ -25,6 +26,7 @@ use task::{Advance, Advanced, Progress};
 
 pub use self::redis::RedisStore;
 pub use bus::{Bus, Ear};
+pub use measured::Measured;
 pub use memory::MemoryStore;
 pub use postgres::PostgresStore;
 pub use sqlite::SqliteStore;

@@ -167,6 +167,11 @@ impl Writer {
         self.queue.max_capacity() - self.queue.capacity()
     }
 
+    /// Jobs that it takes.
+    pub fn limit(&self) -> usize {
+        self.queue.max_capacity()
+    }
+
     /// Why nothing is stored now: a failed commit, until the store works again; one that takes long; a task that is gone.
     pub fn trouble(&self) -> Option<StoreError> {
         if self.queue.is_closed() {

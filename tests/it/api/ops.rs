@@ -36,7 +36,7 @@ async fn draining_is_up_but_not_ready() {
 }
 
 /// The names that dashboards and alerts are written with.
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 29] = [
     "citetap_requests_total",
     "citetap_streams_ended_total",
     "citetap_upstream_time_to_first_byte_seconds_bucket",
@@ -52,15 +52,54 @@ const NAMES: [&str; 15] = [
     "citetap_store_queue_depth",
     "citetap_tasks",
     "citetap_build_info",
+    "citetap_relay_overhead_seconds_bucket",
+    "citetap_streams_limit",
+    "citetap_ready",
+    "citetap_messages_total",
+    "citetap_citations_per_message_sum",
+    "citetap_commits_total",
+    "citetap_store_operation_duration_seconds_bucket",
+    "citetap_store_records_total",
+    "citetap_store_dropped_total",
+    "citetap_store_up",
+    "process_cpu_seconds_total",
+    "process_max_fds",
+    "process_start_time_seconds",
+    "process_virtual_memory_bytes",
 ];
+
+/// What Prometheus sends, in two of its versions.
+const SCRAPES: [&str; 2] = [
+    "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+    "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,text/plain;version=0.0.4;q=0.2,*/*;q=0.1",
+];
+
+#[tokio::test]
+async fn metrics_are_openmetrics_for_who_names_it_and_prometheus_text_for_all_others() {
+    let (_upstream, proxy) = answering(&[]).await;
+    let plain = ["", "*/*", "text/html,*/*;q=0.8", "text/plain;version=0.0.4", "application/openmetrics-text;q=0"];
+    let heavier = ["application/openmetrics-text;q=0.3,text/plain;q=0.5"];
+    for accept in plain.into_iter().chain(heavier) {
+        let answer = ask(&proxy, Method::GET, "/metrics", &[("accept", accept)]).await;
+        assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"), "{accept}");
+        let text = answer.whole().await.text();
+        assert!(text.contains("# TYPE citetap_store_records_total counter\n"), "{accept}: {text}");
+        assert!(!text.contains("# EOF") && !text.contains("# UNIT"), "{accept}: {text}");
+    }
+    for accept in SCRAPES.into_iter().chain(["application/openmetrics-text"]) {
+        let answer = ask(&proxy, Method::GET, "/metrics", &[("accept", accept)]).await;
+        assert!(answer.header("content-type").unwrap().starts_with("application/openmetrics-text; version=1.0.0"));
+        let text = answer.whole().await.text();
+        assert!(text.contains("# TYPE citetap_store_records counter\n"), "{accept}: {text}");
+    }
+}
 
 #[tokio::test]
 async fn metrics_are_openmetrics_with_the_expected_names() {
     let (_upstream, proxy) = answering(&["m-1"]).await;
     streamed(&proxy, "m-1").await;
     proxy.get("/chat/nothing-here").await.whole().await;
-    let answer = proxy.get("/metrics").await;
-    assert!(answer.header("content-type").unwrap().starts_with("application/openmetrics-text; version=1.0.0"));
+    let answer = ask(&proxy, Method::GET, "/metrics", &[("accept", "application/openmetrics-text")]).await;
     let text = answer.whole().await.text();
     assert!(text.ends_with("# EOF\n") && text.matches("# EOF").count() == 1, "{text}");
 
@@ -75,7 +114,15 @@ async fn metrics_are_openmetrics_with_the_expected_names() {
         r#"citetap_citations_extracted_total{provider="tencent"} 2"#,
         r#"citetap_injections_total{provider="tencent",result="final"} 1"#,
         r#"citetap_store_operations_total{store="memory",op="put",result="ok"} 1"#,
+        r#"citetap_store_records_total{store="memory",result="ok"} 1"#,
+        r#"citetap_commits_total{stored="true"} 1"#,
+        r#"citetap_messages_total{provider="tencent",sources="cited"} 1"#,
+        r#"citetap_citations_per_message_sum{provider="tencent"} 2.0"#,
+        r#"citetap_relay_overhead_seconds_count{provider="tencent"} 1"#,
         "citetap_streams_in_flight 0",
+        "citetap_streams_limit 10000",
+        "citetap_ready 1",
+        "citetap_store_up 1.0",
     ] {
         assert!(text.lines().any(|one| one == line), "{line} in {text}");
     }

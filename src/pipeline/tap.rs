@@ -19,7 +19,7 @@ use crate::{
     },
     marker::{Source, Sources},
     profile::{Opening, Positions},
-    provider::{self, Adapter, Envelope, Kind, Signal, Sink},
+    provider::{self, Adapter, Envelope, Kind, Reason, Signal, Sink, Usage},
     sse::Event,
 };
 
@@ -59,6 +59,10 @@ pub struct Seen {
     /// Something of an assistant's message was seen.
     pub any: bool,
     pub finish: bool,
+    /// Why the answer ended.
+    pub reason: Option<Reason>,
+    /// What it cost, as said last.
+    pub usage: Option<Usage>,
     pub fault: bool,
 }
 
@@ -126,6 +130,10 @@ impl Tap {
     /// The id under which the message is found; `None` until it is known.
     pub fn message_id(&self) -> Option<String> {
         self.told.get().cloned().or_else(|| self.seen.message.as_deref().map(|id| path_id(id).0))
+    }
+
+    pub fn model(&self) -> Option<&str> {
+        self.seen.model.as_deref()
     }
 
     /// What the model is called until the upstream names it.
@@ -261,8 +269,11 @@ impl Sink for Seen {
                 self.any = true;
                 self.ledger.reference(&reference);
             }
-            Signal::Usage(_) => {}
-            Signal::Finish(_) => self.finish = true,
+            Signal::Usage(usage) => self.usage = Some(usage),
+            Signal::Finish(reason) => {
+                self.finish = true;
+                self.reason.get_or_insert(reason);
+            }
             Signal::Failed { id, position, code } => self.ledger.failed(id.as_deref(), position, code),
             // What fails after the finish does not unfinish the answer.
             Signal::Fault { .. } => self.fault |= !self.finish,

@@ -184,6 +184,10 @@ async fn chat(
         .map_err(|_| Problem::bad_request("the query is no query"))?;
     let task = relay::task_of(&mut head.headers);
     of_the_body(&mut head.headers, &mapping.to);
+    watch.chat = relay::begin(app, route, &Method::POST, &mut head.headers);
+    if let Some(chat) = &watch.chat {
+        let _ = chat.model().set(model.clone());
+    }
     upstream::request_headers(&mut head.headers, relay::is_trusted(app, peer.ip()), &route.request_headers);
     let mut outgoing = Request::new(Outgoing::Own(body));
     *outgoing.method_mut() = Method::POST;

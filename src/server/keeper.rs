@@ -11,17 +11,20 @@ use super::{
     App,
     faults::{self, Of},
     live::{InFlight, Nobody, Teller},
+    problem::Problem,
     records::{Owner, Put, Records},
 };
 use crate::{
     citation::{Record, record::Origin, supplement::Supply},
     pipeline::{
         Pipeline,
-        body::{Commit, Keeper, Report, Supplying},
+        body::{Commit, Keeper, Outcome, Report, Supplying},
         tap::Tap,
     },
     telemetry::{
-        FrameLabels, InjectionLabels, MessageLabels, OutcomeLabels, ProviderLabel, ReasonLabel, RouteLabel, StoredLabel,
+        FrameLabels, InjectionLabels, MessageLabels, OutcomeLabels, ProviderLabel, ReasonLabel, RouteLabel,
+        StoredLabel,
+        otel::{Chat, Ending},
     },
 };
 
@@ -56,6 +59,8 @@ pub struct Watch {
     pub status: u16,
     pub began: Instant,
     pub first_byte: Duration,
+    /// Where telemetry is exported.
+    pub chat: Option<Box<Chat>>,
     in_flight: Option<InFlight>,
     /// Whom those who watch ask; nobody before the body is with its client.
     teller: Option<Weak<dyn Teller>>,
@@ -81,6 +86,7 @@ impl Watch {
             status: 0,
             began,
             first_byte: Duration::ZERO,
+            chat: None,
             in_flight: None,
             teller: None,
             told_revision: 0,
@@ -101,6 +107,13 @@ impl Watch {
     pub fn of(&self) -> Of<'_> {
         let Owner { tenant, route, provider, .. } = &self.records.owner;
         Of { tenant, route: Some(route), provider: Some(provider.as_str()), request: Some(self.request) }
+    }
+
+    /// There is no answer.
+    pub fn failed(&mut self, problem: &Problem) {
+        if let Some(chat) = &mut self.chat {
+            chat.failed(problem.kind());
+        }
     }
 
     fn app(&self) -> &Arc<App> {
@@ -161,6 +174,9 @@ impl Keeper for Watch {
     }
 
     fn progress(&mut self, tap: &Tap) {
+        if let Some(chat) = &mut self.chat {
+            chat.chunk(tap);
+        }
         if self.settled || tap.seen().finish {
             return;
         }
@@ -260,6 +276,12 @@ impl Keeper for Watch {
             };
             metrics.injections.get_or_create(&InjectionLabels { provider: provider.to_owned(), result }).inc();
         }
+        if let Some(chat) = self.chat.take() {
+            let failed = report.outcome != Outcome::Complete;
+            let error = if failed { Some(outcome) } else { tally.fault.then_some("upstream_error") };
+            chat.ended(&Ending { tap: pipeline.tap(), error, citations: self.citations });
+        }
+        let of_route = &self.records.owner.route;
         tracing::info!(
             request = %self.request,
             route = of_route,

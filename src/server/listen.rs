@@ -56,6 +56,9 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 /// For the writer to flush when all streams are over.
 const FLUSH: Duration = Duration::from_secs(5);
 
+/// For a collector to take what is left.
+const LAST_TELEMETRY: Duration = Duration::from_secs(2);
+
 /// What the outside says to a running server.
 #[derive(Clone, Default)]
 pub struct Signals {
@@ -142,6 +145,9 @@ pub async fn run(listener: TcpListener, app: Arc<App>, signals: Signals) {
             tracing::warn!("the store did not flush in time");
         }
         let _ = tokio::time::timeout(LAST_WORDS, app.streams_over()).await;
+        if let Some(otel) = &app.otel {
+            otel.shutdown(LAST_TELEMETRY).await;
+        }
         tracing::info!("stopped");
     };
     tokio::select! {

@@ -15,6 +15,7 @@ mod heads;
 mod keeper;
 mod listen;
 mod live;
+mod model;
 mod negotiate;
 mod normalize;
 mod ops;
@@ -60,7 +61,7 @@ use crate::{
     pipeline::Budget,
     store::{self, Measured, Store, StoreError, writer::Writer},
     supplement::Tavily,
-    telemetry::{Metrics, Operations},
+    telemetry::{Metrics, Operations, otel::Otel},
     upstream::Client,
 };
 
@@ -71,6 +72,8 @@ pub struct App {
     pub store: Arc<dyn Store>,
     pub writer: Writer,
     pub metrics: Metrics,
+    /// `None` unless the environment asks for it.
+    otel: Option<Arc<Otel>>,
     client: Client<Outgoing>,
     live: Live,
     faults: faults::Faults,
@@ -104,10 +107,14 @@ impl App {
     pub async fn open(config: Config) -> Result<Arc<Self>, StoreError> {
         let store = store::open(&config.store, config.records.ttl).await?;
         let client = Client::new(config.timeouts.connect);
-        Ok(Self::new(config, store, client))
+        Ok(Self::with(config, store, client, Otel::from_env()))
     }
 
     pub fn new(config: Config, store: Arc<dyn Store>, client: Client<Outgoing>) -> Arc<Self> {
+        Self::with(config, store, client, None)
+    }
+
+    fn with(config: Config, store: Arc<dyn Store>, client: Client<Outgoing>, otel: Option<Arc<Otel>>) -> Arc<Self> {
         let operations = Operations::new(store.name());
         let store: Arc<dyn Store> = Measured::new(store, operations.clone());
         let writer = Writer::spawn(Arc::clone(&store), config.records.queue);
@@ -143,6 +150,7 @@ impl App {
             store,
             writer,
             metrics,
+            otel,
             config,
         })
     }

@@ -21,6 +21,7 @@ use super::{
     faults::Of,
     foreign,
     keeper::{Place, Watch},
+    model::Seeker,
     outgoing::{Answered, Outgoing},
     problem::Problem,
     records::{Owner, Records},
@@ -34,7 +35,10 @@ use crate::{
         Context, Pipeline, Settings, Supplement,
         body::{Clocks, TapBody},
     },
-    telemetry::{ReasonLabel, RequestLabels, RouteLabel},
+    telemetry::{
+        ReasonLabel, RequestLabels, RouteLabel,
+        otel::{Asked, Chat},
+    },
     upstream,
 };
 
@@ -78,10 +82,13 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: SocketAddr) 
 
     let task = task_of(&mut head.headers);
     let trusted = is_trusted(&app, peer.ip());
+    let chat = begin(&app, route, &head.method, &mut head.headers);
     upstream::request_headers(&mut head.headers, trusted, &route.request_headers);
     let over = Arc::new(AtomicBool::new(false));
     let (copy, search) = supplement::begin(&app, route).unzip();
-    let body = RequestBody { inner: body, left: limit, over: Arc::clone(&over), copy, read: head.extensions.remove() };
+    let model = chat.as_ref().map(|chat| Seeker::new(chat.model()));
+    let read = head.extensions.remove();
+    let body = RequestBody { inner: body, left: limit, over: Arc::clone(&over), copy, read, model };
     let mut outgoing = Request::new(Outgoing::Relayed(Box::new(body)));
     let head_only = head.method == Method::HEAD;
     *outgoing.method_mut() = head.method;
@@ -89,6 +96,7 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: SocketAddr) 
     *outgoing.headers_mut() = head.headers;
 
     let mut watch = watch(&app, place, tenant, route, search, began);
+    watch.chat = chat;
     let answer = send(&app, route, outgoing, &over, &mut watch).await?;
     let foreign = wants.manner.profile != Profile::Native && !head_only;
     let failed = answer.status().as_u16() >= 400;
@@ -114,6 +122,18 @@ pub(super) fn watch(
     Watch::new(place, Records::new(owner, search), uuid::Uuid::now_v7(), began)
 }
 
+/// Where telemetry is exported. Before the route's own rules for headers, which may forbid what it adds.
+pub(super) fn begin(app: &App, route: &Route, method: &Method, headers: &mut HeaderMap) -> Option<Box<Chat>> {
+    let asked = || Asked {
+        route: route.name.clone(),
+        provider: route.provider,
+        method: method.clone(),
+        host: route.upstream.host_str().unwrap_or_default().to_owned(),
+        port: route.upstream.port_or_known_default(),
+    };
+    app.otel.as_ref().map(|otel| otel.begin(asked(), headers))
+}
+
 /// Sends the request on and waits for the head of its answer. `over` says that the client sent too much.
 pub(super) async fn send(
     app: &App,
@@ -126,7 +146,11 @@ pub(super) async fn send(
     let first_byte = app.config.timeouts.first_byte;
     let answer = tokio::select! {
         answer = tokio::time::timeout(first_byte, app.client.send(outgoing)) => answer,
-        () = app.cut.cancelled() => return Err(app.faults.noted(watch.of(), Problem::draining())),
+        () = app.cut.cancelled() => {
+            let problem = Problem::draining();
+            watch.failed(&problem);
+            return Err(app.faults.noted(watch.of(), problem));
+        }
     };
     let answer = match answer {
         Ok(Ok(answer)) => Ok(answer),
@@ -139,10 +163,14 @@ pub(super) async fn send(
         let status = problem.status.as_u16();
         count(app, route, status);
         app.faults.problem(watch.of(), problem);
+        watch.failed(problem);
         tracing::warn!(request = %watch.request, route = route.name, status, why = problem.detail(), "upstream failed");
     })?;
     watch.first_byte = watch.began.elapsed();
     watch.status = answer.status().as_u16();
+    if let Some(chat) = &mut watch.chat {
+        chat.answered(watch.status);
+    }
     app.metrics
         .first_byte
         .get_or_create(&RouteLabel { route: route.name.clone() })
@@ -223,6 +251,11 @@ impl Answer {
             task,
             rules: Arc::clone(&app.config.rules),
         });
+        if readable == Some(Readable::Stream)
+            && let Some(chat) = &mut watch.chat
+        {
+            chat.streams();
+        }
         if let Some(readable) = readable {
             let changed = manner != Manner::default() || (readable == Readable::Stream && inject != Inject::Off);
             if changed {

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::supplement::BodyCopy;
+use super::{model::Seeker, supplement::BodyCopy};
 use crate::pipeline::body::BoxError;
 
 /// Whether a request was read to its end.
@@ -43,6 +43,8 @@ pub struct RequestBody {
     /// For a search of our own.
     pub(super) copy: Option<BodyCopy>,
     pub(super) read: Option<ReadToEnd>,
+    /// For telemetry that is exported.
+    pub(super) model: Option<Seeker>,
 }
 
 impl RequestBody {
@@ -52,6 +54,9 @@ impl RequestBody {
         let last = frame.is_none_or(|frame| frame.is_trailers() || self.inner.is_end_stream());
         if let Some(read) = self.read.as_ref().filter(|_| last) {
             read.tell();
+        }
+        if let (Some(seeker), Some(data)) = (&mut self.model, frame.and_then(Frame::data_ref)) {
+            seeker.look(data);
         }
         let Some(copy) = &mut self.copy else { return };
         if let Some(data) = frame.and_then(Frame::data_ref) {

@@ -3,6 +3,8 @@
 
 mod classic;
 mod metrics;
+#[cfg_attr(not(feature = "otel"), path = "otel_off.rs")]
+pub mod otel;
 mod process;
 mod store;
 

@@ -16,6 +16,8 @@ mod golden;
 mod inputs;
 mod markers;
 mod net;
+#[cfg(feature = "otel")]
+mod otel;
 mod process;
 mod promises;
 mod promises_spoken;

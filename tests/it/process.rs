@@ -19,7 +19,9 @@ pub fn citetap(dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_citetap"));
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
-        if text.starts_with("CITETAP") || text.starts_with("TAVILY") || matches!(&*text, "PORT" | "RUST_LOG") {
+        if ["CITETAP", "TAVILY", "OTEL_"].iter().any(|ours| text.starts_with(ours))
+            || matches!(&*text, "PORT" | "RUST_LOG")
+        {
             command.env_remove(name);
         }
     }

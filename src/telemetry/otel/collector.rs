@@ -1,0 +1,99 @@
+//! The way to the collector: the HTTP client that upstreams are asked with, on our own runtime.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use http_body_util::{BodyExt, Full, Limited};
+use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
+use tokio::{runtime::Handle, time::timeout};
+
+use crate::upstream::Client;
+
+const CONNECT: Duration = Duration::from_secs(5);
+/// Of an answer nobody needs more.
+const MAX_ANSWER: usize = 64 * 1024;
+
+pub struct Collector {
+    /// Of what it takes.
+    signal: &'static str,
+    client: Arc<Client<Full<Bytes>>>,
+    runtime: Handle,
+    timeout: Duration,
+    /// The last request failed: an outage is two lines in the log, however long it lasts.
+    failing: AtomicBool,
+}
+
+impl fmt::Debug for Collector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Collector").finish_non_exhaustive()
+    }
+}
+
+impl Collector {
+    pub fn new(signal: &'static str, runtime: Handle, timeout: Duration) -> Self {
+        let client = Arc::new(Client::new(CONNECT.min(timeout)));
+        Self { signal, client, runtime, timeout, failing: AtomicBool::new(false) }
+    }
+
+    fn note(&self, answer: &Result<Response<Bytes>, String>) {
+        let why = match answer {
+            Ok(answer) if answer.status().is_success() => None,
+            Ok(answer) => Some(format!("status {}", answer.status().as_u16())),
+            Err(why) => Some(why.clone()),
+        };
+        match (why, self.failing.load(Relaxed)) {
+            (Some(why), false) => {
+                self.failing.store(true, Relaxed);
+                tracing::warn!(
+                    signal = self.signal,
+                    why,
+                    "the collector takes no telemetry; chats go on, and what it misses is dropped"
+                );
+            }
+            (None, true) => {
+                self.failing.store(false, Relaxed);
+                tracing::warn!(signal = self.signal, "the collector takes telemetry again");
+            }
+            _ => {}
+        }
+    }
+}
+
+async fn send(client: &Client<Full<Bytes>>, request: Request<Bytes>) -> Result<Response<Bytes>, String> {
+    let answer = client.send(request.map(Full::new)).await.map_err(|fault| fault.to_string())?;
+    let (head, body) = answer.into_parts();
+    let body = Limited::new(body, MAX_ANSWER).collect().await;
+    let body = body.map_err(|_| "its answer broke off, or is no answer to this".to_owned())?;
+    Ok(Response::from_parts(head, body.to_bytes()))
+}
+
+impl HttpClient for Collector {
+    /// Asked from the SDK's threads, which have no runtime.
+    fn send_bytes<'s, 'a>(
+        &'s self,
+        request: Request<Bytes>,
+    ) -> Pin<Box<dyn Future<Output = Result<Response<Bytes>, HttpError>> + Send + 'a>>
+    where
+        's: 'a,
+        Self: 'a,
+    {
+        let (client, limit) = (Arc::clone(&self.client), self.timeout);
+        let sent = self.runtime.spawn(async move {
+            let answer = timeout(limit, send(&client, request)).await;
+            answer.unwrap_or_else(|_| Err("no answer in time".to_owned()))
+        });
+        Box::pin(async move {
+            let answer = sent.await.unwrap_or_else(|_| Err("citetap is stopping".to_owned()));
+            self.note(&answer);
+            answer.map_err(HttpError::from)
+        })
+    }
+}

@@ -22,7 +22,7 @@
 //! | [`store`] | where records and read cursors are kept |
 //! | [`replay`] | captures, and the scripted upstream that plays them |
 //! | [`workers`] | the threads that connections are served on |
-//! | [`telemetry`] | every metric and log name, once |
+//! | [`telemetry`] | metrics, logs and traces: every name, once |
 //!
 //! # The data's path
 //!

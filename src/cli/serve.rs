@@ -19,7 +19,8 @@ use crate::{
 #[command(after_help = "Examples:\n  \
     citetap serve --config citetap.toml\n  \
     CITETAP_UPSTREAM=https://lxapi.lexiangla.com CITETAP_PROVIDER=tencent citetap serve\n\n\
-    Signals: SIGTERM and SIGINT drain, a second one stops at once; SIGHUP reads the routes again.")]
+    Signals: SIGTERM and SIGINT drain, a second one stops at once; SIGHUP reads the routes again.\n\
+    Telemetry: OTEL_EXPORTER_OTLP_ENDPOINT and the other OTEL_* variables; /metrics is always there.")]
 pub struct Args {
     #[command(flatten)]
     flags: Flags,

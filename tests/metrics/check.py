@@ -140,13 +140,14 @@ class Serving:
         self.process.wait(PATIENCE)
 
 
-def listening(process):
-    """The port, from the log."""
+def listening(process, log=None):
+    """The port, from the log; what comes after it is kept in `log`, if there is one."""
+    log = [] if log is None else log
     for line in process.stdout:
         said = json.loads(line)
         if said.get("message") == "listening":
             port = int(said["listen"].rsplit(":", 1)[1])
-            threading.Thread(target=process.stdout.read, daemon=True).start()
+            threading.Thread(target=lambda: log.extend(process.stdout), daemon=True).start()
             return port
     raise SystemExit("citetap did not start")
 

@@ -29,7 +29,7 @@ fn is_error(span: &Span, kind: &str) -> Attributes {
 
 #[tokio::test]
 async fn every_end_of_an_answer_ends_its_span() {
-    let part = perplexity().slice(..9000);
+    let part = perplexity().slice(..3000);
     let cut = Script::sse_steps([Step::Send(part.clone()), Step::Abort]);
     let silent = Script::sse_steps([Step::Send(part), Step::Pause(FOR_EVER)]);
     let fails = std::fs::read(fixtures().join("openai/error-in-stream.sse")).unwrap();
@@ -121,7 +121,7 @@ async fn every_end_of_an_answer_ends_its_span() {
 async fn what_is_drained_is_flushed() {
     let upstream = Upstream::bind(vec![Scripted::new(
         "/",
-        Script::sse_steps([Step::Send(perplexity().slice(..9000)), Step::Pause(FOR_EVER)]),
+        Script::sse_steps([Step::Send(perplexity().slice(..3000)), Step::Pause(FOR_EVER)]),
     )]);
     let upstream = upstream.await.unwrap();
     let collector = Collector::start().await;

@@ -67,7 +67,7 @@ fn nanos(time: SystemTime) -> u64 {
 #[tokio::test]
 async fn a_chat_is_a_client_span_that_ends_with_its_stream() {
     let sse = perplexity();
-    let (most, last) = (sse.slice(..sse.len() - 1000), sse.slice(sse.len() - 1000..));
+    let (most, last) = (sse.slice(..sse.len() - 1500), sse.slice(sse.len() - 1500..));
     let pause = std::time::Duration::from_millis(300);
     let steps = vec![Step::Send(most), Step::Pause(pause), Step::Send(last)];
     let upstream = Upstream::bind(vec![Scripted::new("/", Script::sse_steps(steps))]).await.unwrap();
@@ -84,7 +84,7 @@ async fn a_chat_is_a_client_span_that_ends_with_its_stream() {
     let mut client = Client::h1(running.addr).await;
     let sent = [("traceparent", TRACEPARENT), ("tracestate", TRACESTATE), ("baggage", "a=b")];
     let mut answer = client.send(chat("chat", &sent)).await;
-    answer.until("\"completion_tokens\":300").await;
+    answer.until("\"completion_tokens\":2").await;
     let not_over = nanos(SystemTime::now());
     let whole = answer.whole().await;
     assert_eq!(whole.error, None);

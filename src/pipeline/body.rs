@@ -51,6 +51,8 @@ pub trait Keeper: Send + 'static {
     fn supplement(&mut self) -> Supplying;
     fn commit(&mut self, record: Box<Record>) -> Commit;
     fn store(&mut self, record: Box<Record>);
+    /// Bytes have come from the upstream; the tap has not seen them.
+    fn came(&mut self, tap: Option<&Tap>);
     /// After bytes from the upstream went through the tap.
     fn progress(&mut self, tap: &Tap);
     /// Somebody asks for what is known so far.
@@ -392,6 +394,7 @@ where
                         this.bytes_in += data.len() as u64;
                         this.last_in = Instant::now();
                         this.fresh = true;
+                        this.keeper.came(this.pipeline.tap());
                         // Of a body whose length is known, the last bytes are known to be the last: whoever sends
                         // them on does not ask again.
                         let last = this.upstream.as_ref().is_some_and(Body::is_end_stream);

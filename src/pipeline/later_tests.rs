@@ -104,6 +104,8 @@ impl Keeper for Counts {
 
     fn store(&mut self, _: Box<Record>) {}
 
+    fn came(&mut self, _: Option<&Tap>) {}
+
     fn progress(&mut self, tap: &Tap) {
         self.progress += 1;
         self.sources = tap.citable();

@@ -173,10 +173,13 @@ impl Keeper for Watch {
         }
     }
 
-    fn progress(&mut self, tap: &Tap) {
-        if let Some(chat) = &mut self.chat {
+    fn came(&mut self, tap: Option<&Tap>) {
+        if let (Some(chat), Some(tap)) = (&mut self.chat, tap) {
             chat.chunk(tap);
         }
+    }
+
+    fn progress(&mut self, tap: &Tap) {
         if self.settled || tap.seen().finish {
             return;
         }

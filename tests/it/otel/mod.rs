@@ -156,7 +156,7 @@ async fn is_measured(collector: &Collector) {
     assert_eq!(first.count, 1);
     assert!(first.sum < duration.sum, "{first:?}");
     let each = one("gen_ai.client.operation.time_per_output_chunk");
-    assert!(each.count >= 1 && each.sum >= 0.3, "the pause is between two: {each:?}");
+    assert!(each.count >= 1 && each.sum > 0.1, "the pause is between two: {each:?}");
     assert!(each.sum + first.sum <= duration.sum, "{each:?}");
     let mut tokens: Vec<_> = collector
         .points(name)

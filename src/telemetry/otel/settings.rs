@@ -31,18 +31,20 @@ pub const METRICS: Signal = Signal {
     timeout: "OTEL_EXPORTER_OTLP_METRICS_TIMEOUT",
 };
 
+type Variables = dyn Fn(&str) -> Option<String>;
+
 pub struct Settings {
-    variable: Box<dyn Fn(&str) -> Option<String>>,
+    variables: Box<Variables>,
 }
 
 impl Settings {
-    pub fn new(variable: impl Fn(&str) -> Option<String> + 'static) -> Self {
-        Self { variable: Box::new(variable) }
+    pub fn new(variables: impl Fn(&str) -> Option<String> + 'static) -> Self {
+        Self { variables: Box::new(variables) }
     }
 
     /// An empty one says nothing.
     pub fn get(&self, name: &str) -> Option<String> {
-        (self.variable)(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+        (self.variables)(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
     }
 
     /// The signal's own, else that of all.

@@ -46,9 +46,11 @@ impl Drop for Busy {
 
 impl Workers {
     pub fn start(count: usize) -> io::Result<Self> {
-        let stop = CancellationToken::new();
-        let each = (0..count.max(1)).map(|number| Worker::start(number, stop.clone())).collect::<io::Result<_>>()?;
-        Ok(Self { each, _stop: stop.drop_guard() })
+        // First of all: where one cannot start, those before it end.
+        let stop = CancellationToken::new().drop_guard();
+        let token = stop.token();
+        let each = (0..count.max(1)).map(|number| Worker::start(number, token.clone())).collect::<io::Result<_>>()?;
+        Ok(Self { each, _stop: stop })
     }
 
     /// The one with the fewest connections.

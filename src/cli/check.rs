@@ -12,7 +12,9 @@ use tokio::net::TcpStream;
 use super::{Failure, print, serve, table};
 use crate::{
     config::{Config, Flags, Loaded},
-    files, store,
+    files,
+    server::tls::Tls,
+    store,
 };
 
 /// Cells of a list in the table.
@@ -64,6 +66,17 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             "limits.streams = {streams} needs about {needed} open files, and there may be {there}: raise ulimit -Hn, or \
              lower it; beyond that new requests get 503"
         ));
+    }
+    if let Some(files) = &config.tls {
+        let (_, validity) = Tls::load(files).map_err(|error| Failure::Other(error.to_string()))?;
+        let now = jiff::Timestamp::now();
+        match validity.trouble(now) {
+            Some(trouble) if validity.is_over(now) => {
+                return Err(Failure::Other(format!("{}: {trouble}", files.cert.display())));
+            }
+            Some(trouble) => say(&trouble),
+            None => {}
+        }
     }
     if args.reach {
         return reach(&config).await;

@@ -2,14 +2,14 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use super::{Failure, print, serve};
+use super::{Failure, handed::Handed, print, serve};
 use crate::{
     config,
     replay::{
         Pace, Scripted, Upstream, demo_routes,
         history::{MAX_DAYS, history},
     },
-    server::{self, App, auth::SINGLE_TENANT},
+    server::{App, Side, auth::SINGLE_TENANT},
     store::{Entry, Filter, StoreError},
     telemetry::{self, LogTo},
 };
@@ -58,13 +58,15 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let toml = configuration(&args, &upstream.url());
     let loaded = config::from_toml(&toml, &std::env::current_dir()?)?;
     telemetry::init(&loaded.config.log, LogTo::Stderr);
-    let (listener, app) = serve::start(loaded.config).await?;
+    let serve::Started { doors, app, .. } = serve::start(loaded.config, Handed::default()).await?;
     let made_up = fill(&app, args.history).await.map_err(|error| Failure::Other(error.to_string()))?;
     let signals = serve::signals()?;
-    print(welcome(listener.local_addr()?, &args, made_up).as_bytes())?;
-    server::run(listener, app, signals).await;
+    // It listens on one address, which is one of TCP.
+    let listen = doors.addresses(Side::Whole)?.parse().unwrap_or(args.listen);
+    print(welcome(listen, &args, made_up).as_bytes())?;
+    let served = serve::serve(doors, app, signals).await;
     upstream.shutdown().await;
-    Ok(())
+    served
 }
 
 /// Puts made-up answers into a store that has none. Says how many.

@@ -1,24 +1,38 @@
 //! `citetap health`.
 
+mod local;
+
 use std::{
     io::{self, Write},
-    net::IpAddr,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::PathBuf,
     time::Duration,
 };
 
 use bytes::Bytes;
-use http::Request;
+use http::{Request, StatusCode};
 use http_body_util::Empty;
 
 use super::{Failure, serve};
-use crate::{config::Flags, upstream::Client};
+use crate::{
+    config::{Flags, Listen},
+    upstream::Client,
+};
+
+const DEFAULT: &str = "http://127.0.0.1:8787";
 
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  citetap health\n  citetap health --ready --url http://127.0.0.1:9000")]
+#[command(
+    after_help = "Examples:\n  citetap health\n  citetap health --ready --url http://127.0.0.1:9000\n  citetap health --url unix:/run/citetap.sock"
+)]
 pub struct Args {
-    /// Where it listens [default: as configured, else http://127.0.0.1:8787]
+    /// Where it listens, also unix:PATH [default: as configured, else http://127.0.0.1:8787]
     #[arg(long, value_name = "URL")]
     url: Option<String>,
+
+    /// The configuration file that it runs by [default: citetap.toml in the working directory, if there is one]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "url")]
+    config: Option<PathBuf>,
 
     /// Ask whether it is ready (/readyz), not only whether it is up (/healthz)
     #[arg(long)]
@@ -29,39 +43,86 @@ pub struct Args {
     timeout: f64,
 }
 
+/// Where to ask.
+enum Target {
+    Url(String),
+    Socket(PathBuf),
+    /// Our own certificate is for the name that clients know; it is asked here by its address.
+    OwnTls(SocketAddr),
+}
+
 pub async fn run(args: Args) -> Result<(), Failure> {
-    let base = match args.url {
-        Some(url) => url.trim_end_matches('/').to_owned(),
-        None => configured()?,
+    let target = match args.url {
+        Some(url) => match url.strip_prefix("unix:") {
+            Some(path) => Target::Socket(path.into()),
+            None => Target::Url(url.trim_end_matches('/').to_owned()),
+        },
+        None => configured(args.config)?,
     };
-    let url = format!("{base}{}", if args.ready { "/readyz" } else { "/healthz" });
+    let path = if args.ready { "/readyz" } else { "/healthz" };
     let limit = Duration::try_from_secs_f64(args.timeout)
         .map_err(|_| Failure::Other("--timeout is a number of seconds".to_owned()))?;
-    let request = Request::get(&url).body(Empty::<Bytes>::new());
-    let request =
-        request.map_err(|_| Failure::Other(format!("{url} is no URL such as http://127.0.0.1:8787/healthz")))?;
-    let answer = tokio::time::timeout(limit, Client::new(limit).send(request)).await;
+    let (shown, answer) = match &target {
+        Target::Url(base) => {
+            let url = format!("{base}{path}");
+            (url.clone(), tokio::time::timeout(limit, ask(&Client::new(limit), &url)).await)
+        }
+        Target::OwnTls(address) => {
+            let url = format!("https://{address}{path}");
+            let client = Client::with_tls(local::any_certificate(), limit);
+            (url.clone(), tokio::time::timeout(limit, ask(&client, &url)).await)
+        }
+        Target::Socket(socket) => {
+            let asked = tokio::time::timeout(limit, local::ask(socket, path)).await;
+            (format!("unix:{}{path}", socket.display()), asked)
+        }
+    };
     match answer {
-        Ok(Ok(response)) if response.status().is_success() => Ok(()),
-        Ok(Ok(response)) => Err(Failure::Other(format!("{url} answered {}", response.status()))),
-        Ok(Err(fault)) => Err(Failure::Other(format!("{url}: {fault}"))),
-        Err(_) => Err(Failure::Other(format!("{url} did not answer within {} s", args.timeout))),
+        Ok(Ok(status)) if status.is_success() => Ok(()),
+        Ok(Ok(status)) => Err(Failure::Other(format!("{shown} answered {status}"))),
+        Ok(Err(why)) => Err(Failure::Other(format!("{shown}: {why}"))),
+        Err(_) => Err(Failure::Other(format!("{shown} did not answer within {} s", args.timeout))),
     }
 }
 
+async fn ask(client: &Client<Empty<Bytes>>, url: &str) -> Result<StatusCode, String> {
+    let request = Request::get(url).body(Empty::<Bytes>::new());
+    let request = request.map_err(|_| "is no URL such as http://127.0.0.1:8787/healthz".to_owned())?;
+    client.send(request).await.map(|response| response.status()).map_err(|fault| fault.to_string())
+}
+
 /// The address of this machine's citetap: what it would listen on, reached from here.
-fn configured() -> Result<String, Failure> {
-    let cwd = std::env::current_dir()?;
-    // Where nothing is configured, as beside a demo, the default address is asked.
-    let Ok(loaded) = serve::load(&Flags::default(), &cwd) else {
-        let _ = writeln!(io::stderr(), "citetap: no valid configuration here, so the default address is asked");
-        return Ok("http://127.0.0.1:8787".to_owned());
+fn configured(config: Option<PathBuf>) -> Result<Target, Failure> {
+    let named = config.is_some();
+    let loaded = serve::load(&Flags { config, ..Flags::default() }, &std::env::current_dir()?);
+    let config = match loaded {
+        Ok(loaded) => loaded.config,
+        Err(failure) if named => return Err(failure),
+        // Where nothing is configured, as beside a demo, the default address is asked.
+        Err(_) => {
+            let _ = writeln!(io::stderr(), "citetap: no valid configuration here, so the default address is asked");
+            return Ok(Target::Url(DEFAULT.to_owned()));
+        }
     };
-    let mut listen = loaded.config.listen;
-    match listen.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => listen.set_ip(std::net::Ipv4Addr::LOCALHOST.into()),
-        IpAddr::V6(ip) if ip.is_unspecified() => listen.set_ip(std::net::Ipv6Addr::LOCALHOST.into()),
+    // Both doors answer; nobody but systemd knows where its sockets are.
+    let admin = config.admin_listen.as_ref().map(|listen| (listen, config.tls.as_ref().is_some_and(|tls| tls.admin)));
+    let known = [Some((&config.listen, config.tls.is_some())), admin].into_iter().flatten();
+    for (listen, tls) in known {
+        match listen {
+            Listen::Tcp(address) if tls => return Ok(Target::OwnTls(from_here(*address))),
+            Listen::Tcp(address) => return Ok(Target::Url(format!("http://{}", from_here(*address)))),
+            Listen::Unix(path) => return Ok(Target::Socket(path.clone())),
+            Listen::Systemd => {}
+        }
+    }
+    Err(Failure::Other("listen = \"systemd\" names no address: say with --url where its socket is".to_owned()))
+}
+
+fn from_here(mut address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
         _ => {}
     }
-    Ok(format!("http://{listen}"))
+    address
 }

@@ -4,7 +4,9 @@
 mod check;
 mod demo;
 mod export;
+mod handed;
 mod health;
+mod notify;
 mod replay;
 mod search;
 mod serve;

@@ -1,13 +1,6 @@
 //! From a written value to a typed one. An error is the second half of a sentence: what was expected.
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    num::NonZeroU32,
-    ops::RangeInclusive,
-    path::Path,
-    str::FromStr,
-    time::Duration,
-};
+use std::{net::IpAddr, num::NonZeroU32, ops::RangeInclusive, path::Path, str::FromStr, time::Duration};
 
 use http::HeaderName;
 use ipnet::IpNet;
@@ -182,17 +175,6 @@ pub(super) fn word<T>(entry: &Entry, names: &[&str], parse: impl Fn(&str) -> Opt
         Some((last, rest)) if !rest.is_empty() => Err(format!("expected {} or {last}{hint}", rest.join(", "))),
         _ => Err(format!("expected {}{hint}", quoted.join(", "))),
     }
-}
-
-pub(super) fn listen(entry: &Entry) -> Checked<SocketAddr> {
-    // No resolver: a name could mean another address after a restart. This one name cannot.
-    let parse = |text: &str| match text.strip_prefix("localhost:") {
-        Some(port) => port.parse().ok().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port))),
-        None => text.parse().ok(),
-    };
-    entry.text().and_then(parse).ok_or_else(|| {
-        "expected an IP address and a port, such as 127.0.0.1:8787, 0.0.0.0:8787 or [::1]:8787".to_owned()
-    })
 }
 
 pub(super) fn store(entry: &Entry, cwd: &Path) -> Checked<StoreUrl> {

@@ -18,7 +18,7 @@ pub struct Flags {
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Address and port to listen on [default: 127.0.0.1:8787]
+    /// Address and port to listen on, unix:PATH or systemd [default: 127.0.0.1:8787]
     #[arg(short, long, value_name = "ADDR")]
     pub listen: Option<String>,
 

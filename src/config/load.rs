@@ -3,12 +3,12 @@
 use std::{collections::BTreeMap, ffi::OsString, path::Path, sync::Arc, time::Duration};
 
 use super::{
-    Config, ConfigError, ConfigErrors, Flags, Origin, Search, check,
+    Config, ConfigError, ConfigErrors, Flags, Listen, Origin, Search, check,
     env::{self, Env},
     error::Place,
     input::{self, MAX_CONFIG_BYTES, Refusal},
     layer::{self, Layer, Settings, Table},
-    mapping,
+    listen, mapping,
     resolve::{self, Reader},
     route, rules, search, tenant,
     value::{Entry, REDACTED, Value},
@@ -119,7 +119,7 @@ fn merge(
 
     let named = env.settings.contains_key("listen") || flags.listen.is_some();
     if let Some(port) = env.port.filter(|_| !named) {
-        set_port(&mut layer, &port, &mut errors);
+        set_port(&mut layer, &port, cwd, &mut errors);
     }
     put(&mut layer, env.settings);
     layer.settings.extend(flags.settings().map(|(key, entry)| (key.to_owned(), entry)));
@@ -146,14 +146,14 @@ fn put(layer: &mut Layer, mut above: Settings) {
 }
 
 /// `PORT` keeps the host that the lower layers chose. A faulty host is left for its own error.
-fn set_port(layer: &mut Layer, port: &str, errors: &mut Vec<ConfigError>) {
+fn set_port(layer: &mut Layer, port: &str, cwd: &Path, errors: &mut Vec<ConfigError>) {
     let place = Place::env("PORT");
     let Ok(number) = port.parse::<u16>() else {
         errors.push(ConfigError::at(&place, format!("PORT = {port:?}: expected a port, 0 to 65535")));
         return;
     };
     if let Some(entry) = layer.settings.get_mut("listen")
-        && let Ok(mut address) = check::listen(entry)
+        && let Ok(Listen::Tcp(mut address)) = listen::listen(entry, cwd)
     {
         address.set_port(number);
         *entry = Entry { place, value: Value::Text(address.to_string()) };

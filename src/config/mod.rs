@@ -13,6 +13,7 @@ mod error;
 mod flags;
 mod input;
 mod layer;
+mod listen;
 mod load;
 mod mapping;
 mod questions;
@@ -28,7 +29,7 @@ mod tests;
 mod url_check;
 mod value;
 
-use std::{collections::BTreeMap, fmt, net::SocketAddr, num::NonZeroU32, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, num::NonZeroU32, sync::Arc, time::Duration};
 
 use http::{HeaderName, HeaderValue};
 use url::Url;
@@ -44,15 +45,24 @@ pub use url_check::plain_url;
 pub use cors::Cors;
 pub use error::{ConfigError, ConfigErrors, Origin};
 pub use flags::Flags;
+pub use listen::{Listen, TlsFiles, is_loopback};
 pub use load::{Loaded, Setting, from_toml, load, load_search};
 pub use rules::default_rules;
+pub use tenant::open_to_others;
 
 /// Everything citetap runs by. Built by [`load`]; every value is valid.
 #[derive(Debug, Clone)]
 pub struct Config {
-    pub listen: SocketAddr,
+    pub listen: Listen,
+    /// Where the API and the operators' paths are; `None`: with everything else.
+    pub admin_listen: Option<Listen>,
+    /// Permissions of Unix sockets.
+    pub socket_mode: u32,
+    pub tls: Option<TlsFiles>,
     pub store: StoreUrl,
     pub auth: Auth,
+    /// It was said that everybody may ask, from wherever.
+    pub open_to_all: bool,
     pub trusted_proxies: Vec<ipnet::IpNet>,
     /// Are the console and the component served?
     pub console: bool,

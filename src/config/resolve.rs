@@ -3,12 +3,12 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use super::{
-    Config, Limits, Log, LogFormat, Origin, Records, Timeouts,
+    Config, Limits, Listen, Log, LogFormat, Origin, Records, Timeouts,
     check::{self, Checked, GIB, KIB},
     cors,
     error::{ConfigError, Place},
     layer::{Layer, Settings},
-    route, rules, search,
+    listen, route, rules, search,
     supplement::Service,
     tenant,
     value::Entry,
@@ -22,7 +22,11 @@ const MAX_COUNT: u64 = 1_000_000;
 
 pub(super) fn resolve(layer: &Layer, cwd: &Path, errors: &mut Vec<ConfigError>) -> Option<Config> {
     let mut reader = Reader { table: "", keys: &layer.settings, errors };
-    let listen = reader.optional("listen", check::listen);
+    let listen = reader.optional("listen", |entry| listen::listen(entry, cwd));
+    let admin_listen = reader.optional("admin_listen", |entry| listen::listen_or_off(entry, cwd));
+    let socket_mode = reader.optional("socket_mode", listen::mode);
+    let listens = [listen.as_ref(), admin_listen.as_ref().and_then(Option::as_ref)];
+    let tls = listen::tls(&mut reader, cwd, listens);
     let store = reader.optional("store", |entry| check::store(entry, cwd));
     let trusted_proxies = reader.optional("trusted_proxies", |entry| {
         check::list(entry, "expected networks such as 10.0.0.0/8 or addresses", check::network)
@@ -50,7 +54,7 @@ pub(super) fn resolve(layer: &Layer, cwd: &Path, errors: &mut Vec<ConfigError>) 
     let search = search::resolve(&mut reader);
     let rules = Arc::new(rules::resolve(&mut reader));
 
-    let auth = match layer.settings.get("auth").map(|entry| tenant::auth(entry, listen, layer.tenants.len())) {
+    let auth = match layer.settings.get("auth").map(|entry| tenant::auth(entry, listens, layer.tenants.len())) {
         Some(Err(error)) => {
             errors.push(error);
             None
@@ -59,15 +63,20 @@ pub(super) fn resolve(layer: &Layer, cwd: &Path, errors: &mut Vec<ConfigError>) 
         None => None,
     };
     let service = Service::new(layer.settings.get(search::KEY), search.as_ref());
-    let routes = route::resolve(&layer.routes, listen, service, errors);
+    let own = listens.map(|listen| listen.and_then(Listen::tcp));
+    let routes = route::resolve(&layer.routes, own, service, errors);
     if layer.routes.is_empty() {
         errors.push(ConfigError::new("no route: set CITETAP_UPSTREAM=https://… or add [[routes]] to citetap.toml"));
     }
     let tenants = tenant::resolve(&layer.tenants, limits.requests, errors);
     Some(Config {
         listen: listen?,
+        admin_listen: admin_listen?,
+        socket_mode: socket_mode?,
+        tls,
         store: store?,
         auth: auth?,
+        open_to_all: layer.settings.get("auth").and_then(Entry::text) == Some("none"),
         trusted_proxies: trusted_proxies?,
         console: console?,
         workers: workers?,

@@ -96,7 +96,7 @@ pub(super) fn sidecar(mut keys: Settings, errors: &mut Vec<ConfigError>) -> Opti
 
 pub(super) fn resolve(
     tables: &[Table],
-    listen: Option<SocketAddr>,
+    own: [Option<SocketAddr>; 2],
     search: Service<'_>,
     errors: &mut Vec<ConfigError>,
 ) -> Vec<Route> {
@@ -108,11 +108,9 @@ pub(super) fn resolve(
         let prefix = reader.required("prefix", &table.place, url_check::prefix);
         let upstream = reader.required("upstream", &table.place, |entry| {
             let url = url_check::http_url(entry)?;
-            match listen {
-                Some(listen) if url_check::is_self(&url, listen) => {
-                    Err(format!("is citetap's own address ({listen}); requests would go round for ever"))
-                }
-                _ => Ok(url),
+            match own.into_iter().flatten().find(|listen| url_check::is_self(&url, *listen)) {
+                Some(listen) => Err(format!("is citetap's own address ({listen}); requests would go round for ever")),
+                None => Ok(url),
             }
         });
         let profile = reader.optional("profile", |e| check::word(e, Profile::NAMES, |text| text.parse().ok()));

@@ -1,8 +1,6 @@
 //! `[[tenants]]`, and who may ask.
 
-use std::net::SocketAddr;
-
-use super::{Auth, Rate, Tenant, check, error::ConfigError, layer::Table, resolve::Reader, value::Entry};
+use super::{Auth, Listen, Rate, Tenant, check, error::ConfigError, layer::Table, resolve::Reader, value::Entry};
 
 pub(super) const KEYS: &[&str] = &["name", "key_sha256", "requests"];
 
@@ -29,8 +27,8 @@ pub(super) fn resolve(tables: &[Table], requests: Option<Rate>, errors: &mut Vec
     tenants
 }
 
-/// Decides `auth`; `tenants` counts the tables, so that a faulty one is not taken for none.
-pub(super) fn auth(entry: &Entry, listen: Option<SocketAddr>, tenants: usize) -> Result<Auth, ConfigError> {
+/// Decides `auth` for `listen` and `admin_listen`; `tenants` counts the tables, so that a faulty one is not taken for none.
+pub(super) fn auth(entry: &Entry, listens: [Option<&Listen>; 2], tenants: usize) -> Result<Auth, ConfigError> {
     let said = check::word(entry, &["auto", "keys", "none"], |text| match text {
         "auto" => Some(None),
         "keys" => Some(Some(Auth::Keys)),
@@ -46,14 +44,22 @@ pub(super) fn auth(entry: &Entry, listen: Option<SocketAddr>, tenants: usize) ->
         }
         Ok(Some(auth)) => Ok(auth),
         Ok(None) if tenants > 0 => Ok(Auth::Keys),
-        Ok(None) => match listen {
-            Some(address) if !address.ip().to_canonical().is_loopback() => Err(ConfigError::new(format!(
-                "listen = {address} can be reached from other machines and nobody needs a key: add [[tenants]], \
-                 listen on 127.0.0.1, or say auth = \"none\" (CITETAP__AUTH=none) if the network is yours alone"
-            ))),
-            _ => Ok(Auth::Open),
-        },
+        Ok(None) => {
+            let mut named = ["listen", "admin_listen"].into_iter().zip(listens);
+            match named.find_map(|(name, listen)| Some((name, listen.filter(|listen| !listen.is_local())?))) {
+                Some((name, listen)) => Err(ConfigError::new(open_to_others(&format!("{name} = {listen}")))),
+                None => Ok(Auth::Open),
+            }
+        }
     }
+}
+
+/// Refuses an address that others can reach.
+pub fn open_to_others(what: &str) -> String {
+    format!(
+        "{what} can be reached from other machines and nobody needs a key: add [[tenants]], \
+         listen on 127.0.0.1, or say auth = \"none\" (CITETAP__AUTH=none) if the network is yours alone"
+    )
 }
 
 fn sha256(entry: &Entry) -> check::Checked<[u8; 32]> {

@@ -20,9 +20,12 @@ use std::{
 use bytes::{Buf, Bytes};
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version, header};
 use http_body::Body;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
 
-use super::{AnyBody, request::ReadToEnd, stalled::Guarded};
+use super::{AnyBody, request::ReadToEnd, stall::StallGuard, stalled::Guarded};
 use crate::upstream::says_close;
 
 /// What a client may send ahead while its stream runs. More waits in its socket.
@@ -33,6 +36,29 @@ const LINE_END_AND_LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
 /// What is at hand at the same time leaves in one write: so many pieces, and about so many bytes.
 const MAX_PIECES: usize = 8;
 const MAX_AT_ONCE: usize = 64 * 1024;
+
+/// What a stream is carried over.
+pub trait Way: AsyncRead + AsyncWrite + Unpin {
+    /// What was written may stay in a buffer until it is flushed.
+    const BUFFERS: bool;
+}
+
+impl Way for TcpStream {
+    const BUFFERS: bool = false;
+}
+
+/// Any other than plain TCP, which has a type of its own as it is the way of nearly all.
+pub trait Channel: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Channel for T {}
+
+impl Way for Box<dyn Channel> {
+    const BUFFERS: bool = true;
+}
+
+impl<T: Way> Way for StallGuard<T> {
+    const BUFFERS: bool = T::BUFFERS;
+}
 
 /// Where a connection finds the stream that it is to carry.
 #[derive(Default)]
@@ -141,6 +167,8 @@ pub struct Carry {
     more: VecDeque<Bytes>,
     end: &'static [u8],
     ended: bool,
+    /// Something was written that may not have left.
+    unflushed: bool,
     /// What the client has sent meanwhile.
     ahead: Vec<u8>,
 }
@@ -156,6 +184,7 @@ impl Carry {
             more: VecDeque::new(),
             end: &[],
             ended: false,
+            unflushed: false,
             ahead: ahead.to_vec(),
         }
     }
@@ -168,7 +197,7 @@ impl Carry {
     /// Until all is written. An error: the client has gone, or is to see that the stream broke off.
     pub fn poll<T>(&mut self, io: &mut T, task: &mut Context<'_>) -> Poll<io::Result<()>>
     where
-        T: AsyncRead + AsyncWrite + Unpin,
+        T: Way,
     {
         loop {
             // First what there is: whatever is done with it beside can wait until it has left.
@@ -225,8 +254,9 @@ impl Carry {
         Ok(())
     }
 
-    fn poll_write<T: AsyncWrite + Unpin>(&mut self, io: &mut T, task: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_write<T: Way>(&mut self, io: &mut T, task: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.end.is_empty() {
+            self.unflushed = T::BUFFERS;
             let line = &self.line[usize::from(self.line_left.0)..usize::from(self.line_left.1)];
             let written = if self.more.is_empty() {
                 let parts = [IoSlice::new(line), IoSlice::new(&self.data), IoSlice::new(self.end)];
@@ -242,6 +272,10 @@ impl Carry {
             let of_line = written.min(line.len());
             self.line_left.0 += u8::try_from(of_line).unwrap_or_default();
             self.written(written - of_line);
+        }
+        if T::BUFFERS && self.unflushed {
+            ready!(Pin::new(&mut *io).poll_flush(task))?;
+            self.unflushed = false;
         }
         Poll::Ready(Ok(()))
     }

@@ -3,7 +3,7 @@
 //! A request is mapped, goes the relay's way, and its answer comes back in chat completions. What the relay promises
 //! (limits, timeouts, drain, records, cancellation) holds here as well.
 
-use std::{borrow::Cow, net::SocketAddr, sync::Arc, sync::atomic::AtomicBool, time::Instant};
+use std::{borrow::Cow, sync::Arc, sync::atomic::AtomicBool, time::Instant};
 
 use bytes::Bytes;
 use http::{
@@ -17,6 +17,7 @@ use serde_json::json;
 
 use super::{
     AnyBody, App,
+    door::Peer,
     faults::Of,
     foreign,
     keeper::{Place, Watch},
@@ -56,12 +57,7 @@ pub fn answers(routes: &[Route], path: &str) -> bool {
     (known && mappings(routes).next().is_some()) || (below && relay::find(routes, path).is_none())
 }
 
-pub async fn answer(
-    app: Arc<App>,
-    routes: &[Route],
-    request: Request<Incoming>,
-    peer: SocketAddr,
-) -> Response<AnyBody> {
+pub async fn answer(app: Arc<App>, routes: &[Route], request: Request<Incoming>, peer: Peer) -> Response<AnyBody> {
     let path = request.uri().path();
     let answered = match path {
         _ if mappings(routes).next().is_none() => unasked(&app, request, Problem::no_models),
@@ -138,7 +134,7 @@ async fn chat(
     app: &Arc<App>,
     routes: &[Route],
     request: Request<Incoming>,
-    peer: SocketAddr,
+    peer: Peer,
 ) -> Result<Response<AnyBody>, Problem> {
     let began = Instant::now();
     let (mut head, body) = request.into_parts();
@@ -188,7 +184,7 @@ async fn chat(
     if let Some(chat) = &watch.chat {
         let _ = chat.model().set(model.clone());
     }
-    upstream::request_headers(&mut head.headers, relay::is_trusted(app, peer.ip()), &route.request_headers);
+    upstream::request_headers(&mut head.headers, relay::is_trusted(app, peer.ip), &route.request_headers);
     let mut outgoing = Request::new(Outgoing::Own(body));
     *outgoing.method_mut() = Method::POST;
     *outgoing.uri_mut() = target;

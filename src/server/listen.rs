@@ -4,7 +4,6 @@ use std::{
     convert::Infallible,
     future::{Future, poll_fn},
     io,
-    net::SocketAddr,
     pin::{Pin, pin},
     sync::{Arc, atomic::Ordering},
     task::Poll,
@@ -22,17 +21,21 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::graceful::{GracefulShutdown, Watcher},
 };
+use rustls::ServerConfig;
 use tokio::{
     io::AsyncWriteExt,
-    net::{TcpListener, TcpStream},
+    net::{TcpStream, UnixStream},
     task::JoinSet,
 };
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     AnyBody, App,
-    carry::{Asked, Carry},
+    carry::{Asked, Carry, Channel, Way},
+    door::{Doors, Peer, Visitor},
     stall::{self, StallGuard},
+    tls::H2,
 };
 use crate::{
     files::{Files, Room},
@@ -68,17 +71,16 @@ pub struct Signals {
     pub stop: CancellationToken,
 }
 
-/// Serves until told to drain, then as `timeouts.drain` allows. Everything stored is flushed on return.
-pub async fn run(listener: TcpListener, app: Arc<App>, signals: Signals) {
+/// Serves until told to drain, then as `timeouts.drain` allows. Everything stored is flushed on return. An error: it could
+/// not begin.
+pub async fn run(doors: impl Into<Doors>, app: Arc<App>, signals: Signals) -> io::Result<()> {
+    let mut doors = doors.into();
     let graceful = GracefulShutdown::new();
     let files = Files::of_process();
     let (headers, closed) = (app.config.timeouts.request_headers, CancellationToken::new());
     let protocols = Protocols::new(&app, headers, &closed);
     let hasty = Protocols::new(&app, HASTE.min(headers), &closed);
-    let workers = match Workers::start(app.config.workers) {
-        Ok(workers) => workers,
-        Err(error) => return tracing::error!(%error, "could not start the workers"),
-    };
+    let workers = Workers::start(app.config.workers)?;
     // They end with this function, whichever way.
     let mut chores = JoinSet::new();
     chores.spawn(sweep(Arc::clone(&app)));
@@ -100,18 +102,37 @@ pub async fn run(listener: TcpListener, app: Arc<App>, signals: Signals) {
     tokio::pin!(closing);
     loop {
         // Its socket is the worker's from the beginning.
-        let Some(worker) = workers.idlest() else { return };
+        let Some(worker) = workers.idlest() else { return Ok(()) };
+        let came = poll_fn(|task| {
+            let polled = worker.within(|| doors.poll_accept(task));
+            polled.map(|(came, side, tls)| (came, side, tls.map(|tls| tls.now())))
+        });
         tokio::select! {
-            accepted = poll_fn(|task| worker.within(|| listener.poll_accept(task))) => match accepted {
-                Ok((stream, peer)) => match files.room(&stream) {
-                    Room::Enough => {
-                        worker.serve(serve(Arc::clone(&app), Arc::clone(&protocols), graceful.watcher(), stream, peer));
+            (came, side, tls) = came => match came {
+                Ok(visitor) => {
+                    let room = files.room(&visitor);
+                    if room == Room::None {
+                        worker.within(|| drop(visitor));
+                        continue;
                     }
-                    Room::Little => {
-                        worker.serve(turn_away(Arc::clone(&app), Arc::clone(&hasty), graceful.watcher(), stream));
+                    let protocols = if room == Room::Enough { &protocols } else { &hasty };
+                    let (app, protocols, watcher) = (Arc::clone(&app), Arc::clone(protocols), graceful.watcher());
+                    let peer = Peer { ip: visitor.ip(), side };
+                    match (visitor, tls) {
+                        (Visitor::Tcp(stream, _), None) if room == Room::Enough => {
+                            worker.serve(serve(app, protocols, watcher, stream, peer));
+                        }
+                        (Visitor::Tcp(stream, _), None) => {
+                            worker.serve(turn_away(app, protocols, watcher, stream, peer));
+                        }
+                        (Visitor::Tcp(stream, _), Some(tls)) => {
+                            worker.serve(Hall { app, protocols, watcher, peer, room }.serve_tls(stream, tls));
+                        }
+                        (Visitor::Unix(stream), _) => {
+                            worker.serve(Hall { app, protocols, watcher, peer, room }.serve_unix(stream));
+                        }
                     }
-                    Room::None => worker.within(|| drop(stream)),
-                },
+                }
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(_) => {
                     tracing::warn!("accept failed");
@@ -119,10 +140,10 @@ pub async fn run(listener: TcpListener, app: Arc<App>, signals: Signals) {
                 }
             },
             () = &mut closing => break,
-            () = signals.stop.cancelled() => return,
+            () = signals.stop.cancelled() => return Ok(()),
         }
     }
-    drop(listener);
+    drop(doors);
     closed.cancel();
     let drained = async {
         tokio::select! {
@@ -154,6 +175,7 @@ pub async fn run(listener: TcpListener, app: Arc<App>, signals: Signals) {
         () = drained => {}
         () = signals.stop.cancelled() => {}
     }
+    Ok(())
 }
 
 impl App {
@@ -199,17 +221,21 @@ impl Protocols {
         Arc::new(Self { http1, http2, headers, closing: closing.clone() })
     }
 
+    /// What a client says before its first request, within its time. `None`: it has said nothing, or need not begin.
+    async fn first<T>(&self, said: impl Future<Output = Option<T>>) -> Option<T> {
+        tokio::select! {
+            said = tokio::time::timeout(self.headers, said) => said.ok().flatten(),
+            () = self.closing.cancelled() => None,
+        }
+    }
+
     /// Serves a connection to its end, which is told by its streams.
-    async fn serve<S, F>(&self, graceful: Watcher, stream: TcpStream, stall: Duration, service: S)
+    async fn serve<T, S, F>(&self, graceful: Watcher, stream: T, speaks_http2: bool, stall: Duration, service: S)
     where
+        T: Way + Send + 'static,
         S: Fn(Request<Incoming>) -> F + Send + 'static,
         F: Future<Output = Response<AnyBody>> + Send + 'static,
     {
-        let spoken = tokio::select! {
-            spoken = tokio::time::timeout(self.headers, stall::speaks_http2(&stream)) => spoken,
-            () = self.closing.cancelled() => return,
-        };
-        let Ok(Some(speaks_http2)) = spoken else { return };
         let io = StallGuard::new(stream, stall, self.headers);
         if speaks_http2 {
             // Boxed, as the connection keeps room for it as long as it is open, and it is large.
@@ -223,8 +249,9 @@ impl Protocols {
     }
 
     /// Answers one request after the other, and carries the streams among the answers.
-    async fn serve_http1<S, F>(&self, mut io: StallGuard<TcpStream>, service: S)
+    async fn serve_http1<T, S, F>(&self, mut io: StallGuard<T>, service: S)
     where
+        T: Way + Send + 'static,
         S: Fn(Request<Incoming>) -> F + Send + 'static,
         F: Future<Output = Response<AnyBody>> + Send + 'static,
     {
@@ -264,17 +291,67 @@ impl Protocols {
     }
 }
 
-async fn serve(app: Arc<App>, protocols: Arc<Protocols>, graceful: Watcher, stream: TcpStream, peer: SocketAddr) {
+async fn serve(app: Arc<App>, protocols: Arc<Protocols>, graceful: Watcher, stream: TcpStream, peer: Peer) {
     // Events are small: one that waits for the next is late.
     let _ = stream.set_nodelay(true);
+    let Some(speaks_http2) = protocols.first(stall::speaks_http2(&stream)).await else { return };
     let stall = app.config.timeouts.client_stall;
-    protocols.serve(graceful, stream, stall, move |request| Arc::clone(&app).handle(request, peer)).await;
+    let service = move |request| Arc::clone(&app).handle(request, peer);
+    protocols.serve(graceful, stream, speaks_http2, stall, service).await;
 }
 
 /// Serves a connection that there is no room for: briefly.
-async fn turn_away(app: Arc<App>, hasty: Arc<Protocols>, graceful: Watcher, stream: TcpStream) {
-    let served = hasty.serve(graceful, stream, BRIEF, move |request| std::future::ready(app.turn_away(&request)));
-    let _ = tokio::time::timeout(BRIEF, served).await;
+async fn turn_away(app: Arc<App>, hasty: Arc<Protocols>, graceful: Watcher, stream: TcpStream, peer: Peer) {
+    let Some(speaks_http2) = hasty.first(stall::speaks_http2(&stream)).await else { return };
+    let service = move |request| std::future::ready(app.turn_away(&request, peer.side));
+    let _ = tokio::time::timeout(BRIEF, hasty.serve(graceful, stream, speaks_http2, BRIEF, service)).await;
+}
+
+/// What a connection of another kind is served with.
+struct Hall {
+    app: Arc<App>,
+    protocols: Arc<Protocols>,
+    watcher: Watcher,
+    peer: Peer,
+    room: Room,
+}
+
+impl Hall {
+    async fn serve_unix(self, stream: UnixStream) {
+        let Some(speaks_http2) = self.protocols.first(stall::speaks_http2(&stream)).await else { return };
+        self.serve(Box::new(stream), speaks_http2).await;
+    }
+
+    async fn serve_tls(self, stream: TcpStream, tls: Arc<ServerConfig>) {
+        let _ = stream.set_nodelay(true);
+        let shaken = self.protocols.first(async {
+            match TlsAcceptor::from(tls).accept(stream).await {
+                Ok(stream) => Some(Box::new(stream)),
+                Err(_) => {
+                    tracing::debug!("a TLS handshake failed");
+                    None
+                }
+            }
+        });
+        // Boxed, as a handshake is large and soon over.
+        let Some(stream) = Box::pin(shaken).await else { return };
+        // RFC 9113 3.2: over TLS, h2 is chosen in the handshake. Who chose nothing speaks HTTP/1.1.
+        let speaks_http2 = stream.get_ref().1.alpn_protocol() == Some(H2);
+        self.serve(stream, speaks_http2).await;
+    }
+
+    async fn serve(self, stream: Box<dyn Channel>, speaks_http2: bool) {
+        let Self { app, protocols, watcher, peer, room } = self;
+        if room == Room::Enough {
+            let stall = app.config.timeouts.client_stall;
+            let service = move |request| Arc::clone(&app).handle(request, peer);
+            protocols.serve(watcher, stream, speaks_http2, stall, service).await;
+        } else {
+            let service = move |request| std::future::ready(app.turn_away(&request, peer.side));
+            let served = protocols.serve(watcher, stream, speaks_http2, BRIEF, service);
+            let _ = tokio::time::timeout(BRIEF, served).await;
+        }
+    }
 }
 
 /// Removes what is past its time, now and then.

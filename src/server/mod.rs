@@ -7,6 +7,7 @@ mod carry;
 mod citations;
 mod console;
 mod cors;
+mod door;
 mod facade;
 mod faults;
 mod foreign;
@@ -33,14 +34,12 @@ mod stalled;
 mod stats;
 mod supplement;
 mod tasks;
+pub mod tls;
 mod wants;
 
-use std::{
-    net::SocketAddr,
-    sync::{
-        Arc, PoisonError, RwLock,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
+use std::sync::{
+    Arc, PoisonError, RwLock,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use http::{HeaderMap, Method, Request, Response};
@@ -50,6 +49,8 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 pub use body::AnyBody;
+use door::Peer;
+pub use door::{Door, Doors, Listener, Side};
 pub use listen::{Signals, run};
 use live::Live;
 use outgoing::Outgoing;
@@ -169,7 +170,7 @@ impl App {
     }
 
     /// One request, whatever it asks for, and whoever's page asks it.
-    async fn handle(self: Arc<Self>, request: Request<Incoming>, peer: SocketAddr) -> Response<AnyBody> {
+    async fn handle(self: Arc<Self>, request: Request<Incoming>, peer: Peer) -> Response<AnyBody> {
         let grant = cors::Grant::of(&self.config.cors, request.headers());
         if let Some(response) = grant.preflight(&request) {
             return response;
@@ -179,19 +180,21 @@ impl App {
         response
     }
 
-    async fn answer(self: Arc<Self>, request: Request<Incoming>, peer: SocketAddr) -> Response<AnyBody> {
+    async fn answer(self: Arc<Self>, request: Request<Incoming>, peer: Peer) -> Response<AnyBody> {
         if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
             return Problem::refused(request.method().as_str()).response();
         }
         let path = request.uri().path();
-        if let Some(response) = ops::answer(&self, path, request.method(), request.headers()) {
+        if let Some(response) = ops::answer(&self, peer.side, path, request.method(), request.headers()) {
             return response;
         }
-        if is_api(path) || console::is_asked(&self, path) {
-            return self.api(request).await;
-        }
-        if let Some(response) = console::answer(&self, &request) {
-            return response;
+        if peer.side == Side::Whole {
+            if is_api(path) || console::is_asked(&self, path) {
+                return self.api(request).await;
+            }
+            if let Some(response) = console::answer(&self, &request) {
+                return response;
+            }
         }
         let routes = self.routes();
         if facade::answers(&routes, path) {
@@ -214,8 +217,8 @@ impl App {
     }
 
     /// One request when there is little room: what operators ask, and nothing else.
-    fn turn_away(&self, request: &Request<Incoming>) -> Response<AnyBody> {
-        ops::answer(self, request.uri().path(), request.method(), request.headers())
+    fn turn_away(&self, request: &Request<Incoming>, side: Side) -> Response<AnyBody> {
+        ops::answer(self, side, request.uri().path(), request.method(), request.headers())
             .unwrap_or_else(|| Problem::crowded().closing().response())
     }
 

@@ -4,15 +4,18 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, header};
 use serde_json::json;
 
-use super::{AnyBody, App, negotiate::weighed, problem::Problem};
+use super::{AnyBody, App, door::Side, negotiate::weighed, problem::Problem};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const CLASSIC: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Answers an operator's path; `None` for any other.
-pub fn answer(app: &App, path: &str, method: &Method, headers: &HeaderMap) -> Option<Response<AnyBody>> {
-    if !matches!(path, "/healthz" | "/readyz" | "/metrics" | "/version") {
-        return None;
+/// Answers an operator's path; `None` for any other. Whoever balances the load of a door asks at that door whether it is
+/// open; the rest is nobody's who chats.
+pub fn answer(app: &App, side: Side, path: &str, method: &Method, headers: &HeaderMap) -> Option<Response<AnyBody>> {
+    match path {
+        "/healthz" | "/readyz" => {}
+        "/metrics" | "/version" if side == Side::Whole => {}
+        _ => return None,
     }
     if !matches!(*method, Method::GET | Method::HEAD) {
         let mut refused: Response<AnyBody> = Problem::method_not_allowed().response();

@@ -1,7 +1,7 @@
 //! The proxy handler: a request to its upstream, the answer through the tap to the client.
 
 use std::{
-    net::{IpAddr, SocketAddr},
+    net::IpAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -18,6 +18,7 @@ use hyper::body::Incoming;
 
 use super::{
     AnyBody, App,
+    door::Peer,
     faults::Of,
     foreign,
     keeper::{Place, Watch},
@@ -49,14 +50,14 @@ const NONCE: HeaderName = HeaderName::from_static("x-citetap-nonce");
 pub(super) const REQUEST: HeaderName = HeaderName::from_static("x-citetap-request");
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-pub async fn relay(app: Arc<App>, request: Request<Incoming>, peer: SocketAddr) -> Response<AnyBody> {
+pub async fn relay(app: Arc<App>, request: Request<Incoming>, peer: Peer) -> Response<AnyBody> {
     match try_relay(app, request, peer).await {
         Ok(response) => response,
         Err(problem) => problem.response(),
     }
 }
 
-async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: SocketAddr) -> Result<Response<AnyBody>, Problem> {
+async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: Peer) -> Result<Response<AnyBody>, Problem> {
     let began = Instant::now();
     let (mut head, body) = request.into_parts();
     let tenant = app.asker(&mut head.headers)?;
@@ -81,7 +82,7 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: SocketAddr) 
         .map_err(|_| Problem::bad_request("the path is no path"))?;
 
     let task = task_of(&mut head.headers);
-    let trusted = is_trusted(&app, peer.ip());
+    let trusted = is_trusted(&app, peer.ip);
     let chat = begin(&app, route, &head.method, &mut head.headers);
     upstream::request_headers(&mut head.headers, trusted, &route.request_headers);
     let over = Arc::new(AtomicBool::new(false));

@@ -11,9 +11,10 @@ use std::{
 };
 
 use bytes::Bytes;
+use rustix::net::{RecvFlags, recv};
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
+    io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
+    net::{TcpStream, UnixStream},
     time::{Instant, Sleep},
 };
 
@@ -28,8 +29,25 @@ const LINGER: Duration = Duration::from_millis(500);
 /// Between two looks at a client that has begun h2's preface and not ended it.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
+/// What can be looked at before it is read.
+pub trait Peek {
+    fn peek(&self, buf: &mut [u8]) -> impl Future<Output = io::Result<usize>> + Send;
+}
+
+impl Peek for TcpStream {
+    fn peek(&self, buf: &mut [u8]) -> impl Future<Output = io::Result<usize>> + Send {
+        Self::peek(self, buf)
+    }
+}
+
+impl Peek for UnixStream {
+    async fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.async_io(Interest::READABLE, || Ok(recv(self, &mut *buf, RecvFlags::PEEK)?.1)).await
+    }
+}
+
 /// Does the client speak h2, by what it says first? Nothing of that is taken. `None`: it has gone.
-pub async fn speaks_http2(stream: &TcpStream) -> Option<bool> {
+pub async fn speaks_http2(stream: &impl Peek) -> Option<bool> {
     loop {
         let mut said = [0; PREFACE.len()];
         let said = match stream.peek(&mut said).await {

@@ -14,6 +14,7 @@ mod facade;
 mod faults;
 mod golden;
 mod inputs;
+mod listeners;
 mod markers;
 mod net;
 #[cfg(feature = "otel")]

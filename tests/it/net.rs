@@ -24,7 +24,7 @@ use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     task::JoinHandle,
 };
@@ -49,7 +49,7 @@ pub struct Proxy {
     pub addr: SocketAddr,
     pub app: Arc<App>,
     pub signals: Signals,
-    run: JoinHandle<()>,
+    run: JoinHandle<std::io::Result<()>>,
 }
 
 impl Proxy {
@@ -59,7 +59,7 @@ impl Proxy {
     }
 
     pub async fn serve(app: Arc<App>) -> Self {
-        let listener = TcpListener::bind(app.config.listen).await.unwrap();
+        let listener = TcpListener::bind(app.config.listen.tcp().unwrap()).await.unwrap();
         let addr = listener.local_addr().unwrap();
         let signals = Signals::default();
         let run = tokio::spawn(server::run(listener, Arc::clone(&app), signals.clone()));
@@ -68,7 +68,7 @@ impl Proxy {
 
     /// Waits until the server has ended by itself.
     pub async fn ended(&mut self) {
-        within("the server's end", &mut self.run).await.unwrap();
+        within("the server's end", &mut self.run).await.unwrap().unwrap();
     }
 
     pub async fn get(&self, path: &str) -> Answer {
@@ -169,6 +169,19 @@ impl Client {
         builder.initial_stream_window_size(stream).initial_connection_window_size(connection);
         let (sender, connection) = builder.handshake(io).await.unwrap();
         Self::new(Sender::H2(sender), connection, addr)
+    }
+
+    /// Over a connection that is open already.
+    pub async fn over(io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, http2: bool) -> Self {
+        let (io, addr) = (TokioIo::new(io), ([127, 0, 0, 1], 80).into());
+        if http2 {
+            let builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+            let (sender, connection) = builder.handshake(io).await.unwrap();
+            Self::new(Sender::H2(sender), connection, addr)
+        } else {
+            let (sender, connection) = hyper::client::conn::http1::handshake(io).await.unwrap();
+            Self::new(Sender::H1(sender), connection, addr)
+        }
     }
 
     fn new<F>(sender: Sender, connection: F, addr: SocketAddr) -> Self

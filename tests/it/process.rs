@@ -107,6 +107,18 @@ impl Running {
         }
     }
 
+    /// Starts one that listens on something else than one TCP port, and waits until it does.
+    pub async fn start_elsewhere(mut command: Command) -> Self {
+        be_patient(&mut command);
+        let mut running = Self::spawn(command, ([127, 0, 0, 1], 0).into());
+        let began = Instant::now();
+        while !running.out().iter().any(|line| line.contains("\"listening\"")) {
+            running.has_not_ended(began);
+            pause().await;
+        }
+        running
+    }
+
     /// Starts one that may not say where it listens, and waits until it does.
     pub async fn start_at(command: Command, addr: SocketAddr) -> Self {
         let mut running = Self::spawn(command, addr);
@@ -262,7 +274,7 @@ fn collect(from: impl Read + Send + 'static) -> Lines {
 fn address(line: &str) -> Option<SocketAddr> {
     if let Ok(log) = serde_json::from_str::<Value>(line) {
         let listening = log["message"] == "listening";
-        return listening.then(|| log["listen"].as_str().unwrap().parse().unwrap());
+        return listening.then(|| log["listen"].as_str())?.and_then(|listen| listen.parse().ok());
     }
     let rest = line.split_once(" demo on http://")?.1;
     rest.split_once(',')?.0.parse().ok()

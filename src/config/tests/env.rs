@@ -30,7 +30,7 @@ fn a_whole_sidecar() {
         ("PATH", "/bin"),
     ]);
     let config = loaded.unwrap().config;
-    assert_eq!((config.listen.port(), config.store), (1, StoreUrl::Memory));
+    assert_eq!((config.listen.tcp().unwrap().port(), config.store), (1, StoreUrl::Memory));
     let route = &config.routes[0];
     assert_eq!((route.name.as_str(), route.provider, route.inject), ("tencent", Provider::Tencent, Inject::Live));
     assert_eq!(route.link_base.as_ref().unwrap().as_str(), "https://lexiangla.com/");
@@ -136,12 +136,12 @@ fn port_changes_the_port_only_and_yields_to_an_address() {
     assert_eq!(shown(&loaded, "listen"), ("127.0.0.1:9000".into(), "env PORT".into()));
     for name in ["CITETAP_LISTEN", "CITETAP__LISTEN"] {
         let loaded = vars(&[UP, ("PORT", "9000"), (name, "127.0.0.1:1")]).unwrap();
-        assert_eq!(loaded.config.listen.port(), 1);
+        assert_eq!(loaded.config.listen.tcp().unwrap().port(), 1);
     }
     let flags = Flags { listen: Some("127.0.0.1:2".into()), ..Flags::default() };
     let dir = tempfile::tempdir().unwrap();
     let loaded = load(&flags, [UP, ("PORT", "9000")], dir.path()).unwrap();
-    assert_eq!(loaded.config.listen.port(), 2);
+    assert_eq!(loaded.config.listen.tcp().unwrap().port(), 2);
 
     fs::write(dir.path().join("citetap.toml"), "listen = \"[::1]:5\"").unwrap();
     let loaded = load(&Flags::default(), [UP, ("PORT", "65535")], dir.path()).unwrap();

@@ -60,7 +60,9 @@ fn a_right_key_in_a_wrong_place_is_sent_home() {
         only(from_toml(misplaced, Path::new("/"))),
         "citetap.toml:6:1: unknown key \"inject\" in [routes.request_headers]; \"inject\" belongs right below [[routes]]"
     );
-    assert!(error("zzz = 1").starts_with("citetap.toml:1:1: unknown key \"zzz\"; known here: listen, store, auth, "));
+    assert!(error("zzz = 1").starts_with(
+        "citetap.toml:1:1: unknown key \"zzz\"; known here: listen, admin_listen, socket_mode, store, auth, "
+    ));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 use std::{path::PathBuf, time::Duration};
 
-use super::{super::*, error, file};
+use super::{super::*, ROUTE, error, file, only};
 
 #[track_caller]
 fn ok(text: &str) -> Config {
@@ -249,4 +249,43 @@ fn origins_of_pages() {
     let loaded =
         super::vars(&[("CITETAP_UPSTREAM", "https://a.example"), ("CITETAP__CORS__ORIGINS", "https://b.example, *")]);
     assert!(loaded.unwrap().config.cors.any);
+}
+
+#[test]
+fn sockets_and_a_second_address() {
+    let config = ok("listen = \"unix:run/c.sock\"\nadmin_listen = \"localhost:9187\"");
+    assert_eq!(config.listen, Listen::Unix("/srv/app/run/c.sock".into()));
+    assert_eq!(config.admin_listen.unwrap().to_string(), "127.0.0.1:9187");
+    assert_eq!(config.socket_mode, 0o660);
+    assert_eq!(ok("listen = \"unix:///run/c.sock\"").listen, Listen::Unix("/run/c.sock".into()));
+    assert_eq!(ok("listen = \"systemd\"").listen, Listen::Systemd);
+    assert_eq!(ok("").admin_listen, None);
+    for text in ["unix:", "unix:/run/"] {
+        assert!(error(&format!("listen = {text:?}")).contains("expected the name of a socket"), "{text}");
+    }
+    let at = |length: usize| format!("listen = \"unix:/{}\"", "s".repeat(length - 1));
+    assert!(from_toml(&format!("{}\n{ROUTE}", at(100)), "/".as_ref()).is_ok());
+    assert!(error(&at(101)).contains("at most 100 bytes"));
+    assert!(error("admin_listen = \"8787\"").contains("or off"));
+    for mode in ["\"66\"", "\"888\"", "\"1777\"", "660"] {
+        assert!(error(&format!("socket_mode = {mode}")).contains("expected permissions"), "{mode}");
+    }
+    let open = error("admin_listen = \"0.0.0.0:9187\"");
+    assert!(open.starts_with("admin_listen = 0.0.0.0:9187 can be reached from other machines"), "{open}");
+    assert!(file("admin_listen = \"0.0.0.0:9187\"\nauth = \"none\"").unwrap().config.open_to_all);
+    let own = "listen = \"127.0.0.1:1\"\nadmin_listen = \"127.0.0.1:2\"\n[[routes]]\nname = \"a\"\nprefix = \"/\"\nupstream = \"http://127.0.0.1:2\"";
+    assert!(only(from_toml(own, "/".as_ref())).contains("is citetap's own address (127.0.0.1:2)"));
+}
+
+#[test]
+fn a_certificate_has_a_key() {
+    let config = ok("[tls]\ncert = \"a.crt\"\nkey = \"/etc/a.key\"\nadmin = false");
+    let tls = TlsFiles { cert: "/srv/app/a.crt".into(), key: "/etc/a.key".into(), admin: false };
+    assert_eq!(config.tls, Some(tls));
+    assert_eq!(ok("").tls, None);
+    assert!(error("[tls]\ncert = \"a.crt\"").contains("tls.cert without tls.key"));
+    assert!(error("[tls]\nkey = \"a.key\"").contains("tls.key without tls.cert"));
+    let unused = error("listen = \"unix:/a\"\n[tls]\ncert = \"a.crt\"\nkey = \"a.key\"");
+    assert!(unused.contains("a Unix socket has no TLS"), "{unused}");
+    ok("listen = \"unix:/a\"\nadmin_listen = \"127.0.0.1:1\"\n[tls]\ncert = \"a.crt\"\nkey = \"a.key\"");
 }

@@ -1,0 +1,73 @@
+//! Where citetap listens: TLS, Unix sockets, sockets that were handed over, and a second door for operators. The real
+//! binary each time.
+
+mod admin;
+mod handed;
+mod tls;
+mod unix;
+
+use std::{path::Path, process::Command, time::Duration};
+
+use bytes::Bytes;
+use citetap::replay::{Script, Scripted, Step, Upstream};
+
+use crate::{
+    net::{Client, post, route, tencent},
+    process::citetap,
+};
+
+/// What `/chat` answers, and `/chat/slow` with a pause in it.
+const ID: &str = "door-1";
+
+async fn upstream() -> Upstream {
+    let send = |text: String| Step::Send(Bytes::from(text));
+    let whole = Script::sse_steps([send(tencent::answer(ID))]);
+    let slow = Script::sse_steps([
+        send(tencent::references(ID, &[1, 2])),
+        Step::Pause(Duration::from_millis(800)),
+        send(tencent::text(ID, "第一句[1]。") + &tencent::finish(ID)),
+    ]);
+    let bulk = Script::sse_steps([
+        send(tencent::references(ID, &[1, 2])),
+        Step::Bulk { len: BULK as u64, chunk: 48 * 1024 },
+        send(tencent::finish(ID)),
+    ]);
+    let scripts = [("/slow", slow), ("/bulk", bulk), ("/", whole)];
+    Upstream::bind(scripts.map(|(path, script)| Scripted::new(path, script)).into()).await.unwrap()
+}
+
+const BULK: usize = 3 << 20;
+
+/// `serve` in `dir` with these lines above a route `/chat`.
+fn serve(dir: &Path, toml: &str, upstream: &Upstream) -> Command {
+    let route = route("chat", &upstream.url());
+    let toml = format!("store = \"memory:\"\n{toml}\n{route}provider = \"tencent\"\n");
+    std::fs::write(dir.join("citetap.toml"), toml).unwrap();
+    citetap(dir, &["serve"])
+}
+
+/// Two answers, one after the other, are the upstream's bytes and one event of ours in each.
+async fn streams_well(client: &mut Client) {
+    for _ in 0..2 {
+        let whole = client.send(post("/chat", "{}")).await.whole().await;
+        assert_eq!(whole.error, None);
+        let (theirs, ours) = whole.split();
+        assert_eq!(String::from_utf8(theirs).unwrap(), tencent::answer(ID));
+        assert_eq!(ours.len(), 1);
+        assert!(ours[0].complete && ours[0].stored && ours[0].citations.len() == 2);
+    }
+}
+
+/// More than any buffer holds, to a client that is slow to take it.
+async fn carries_much(client: &mut Client) {
+    let mut answer = client.send(post("/chat/bulk", "{}")).await;
+    let mut seen = answer.until("reference_chunks").await.into_bytes();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let rest = answer.whole().await;
+    assert_eq!(rest.error, None);
+    seen.extend(rest.bytes());
+    let (theirs, ours) = crate::net::split(&seen);
+    assert_eq!(theirs.len(), tencent::references(ID, &[1, 2]).len() + BULK + tencent::finish(ID).len());
+    assert!(theirs.ends_with(tencent::finish(ID).as_bytes()));
+    assert!(ours[0].complete);
+}

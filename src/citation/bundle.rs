@@ -4,6 +4,7 @@ use std::{borrow::Cow, collections::BTreeSet};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::{
     Rules,
@@ -18,7 +19,7 @@ const JOINT: &str = "; ";
 /// Before the hash in the `source_id` of a result that failed.
 pub const FAILED_ID: &str = "failed-";
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SearchResultBundle {
     /// What the client named, else the conversation, else the message.
     pub task_id: String,
@@ -33,7 +34,7 @@ pub struct SearchResultBundle {
     pub stats: SearchResultStats,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SearchResultItem {
     pub source_id: String,
     pub rank: u32,
@@ -60,8 +61,9 @@ pub struct SearchResultItem {
 }
 
 /// `status`, and the code that a failure must have.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "status", rename_all = "lowercase")]
+#[schema(as = ItemState)]
 pub enum State {
     Ok,
     Filtered,
@@ -69,7 +71,7 @@ pub enum State {
 }
 
 /// `total_returned` is the sum of the others, always.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SearchResultStats {
     pub total_returned: u32,
     pub kept_after_filter: u32,

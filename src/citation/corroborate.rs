@@ -3,6 +3,7 @@
 use std::{collections::HashSet, net::IpAddr};
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::{
     record::{Citation, Status},
@@ -16,7 +17,7 @@ const MANY_RESULTS: usize = 5;
 /// Characters of a title and of an excerpt that are read for words: what an event shows of an excerpt.
 const EXCERPT: usize = 200;
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Corroboration {
     /// Sources kept.
@@ -35,7 +36,7 @@ pub struct Corroboration {
     pub triggered: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Sentiment {
     Positive,

@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::{
     Record, Rules,
@@ -17,7 +18,7 @@ use super::{
 pub const MAX_FAILED: usize = 1000;
 
 /// How far a consumer has read, as the protocol has it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SearchReadCursor {
     pub task_id: String,
     /// Empty before anything was consumed, as the next.
@@ -31,7 +32,7 @@ pub struct SearchReadCursor {
 }
 
 /// An item, and where it was found.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TaskItem {
     pub query_id: String,
     pub message_id: String,

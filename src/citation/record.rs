@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
 use super::{corroborate::Corroboration, score::Scores, text, url::source_id};
 
@@ -20,7 +21,7 @@ pub fn path_id(id: &str) -> (String, Option<String>) {
 }
 
 /// What one message rests on. JSON in the spelling of the citation contract (camelCase).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
     /// Always `citations`.
@@ -62,18 +63,19 @@ pub struct Record {
     pub rounds: Vec<Round>,
     /// Facts about the message itself, such as an id outside our alphabet.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
+    #[schema(value_type = Object)]
     pub metadata: Map<String, Value>,
 }
 
 /// The constant `citations`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RecordType {
     Citations,
 }
 
 /// One source.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Citation {
     /// Unique in its record; numbers have gaps, so look up by number, never by position.
@@ -105,10 +107,11 @@ pub struct Citation {
     pub scores: Option<Scores>,
     /// Every distinct excerpt, the first being `content`; empty where there is only that one.
     pub snippets: Vec<String>,
+    #[schema(value_type = Object)]
     pub metadata: Map<String, Value>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CitationType {
     Websearch,
@@ -116,15 +119,17 @@ pub enum CitationType {
     Memory,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = CitationOrigin)]
 pub enum Origin {
     Upstream,
     Supplemental,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = CitationStatus)]
 pub enum Status {
     Ok,
     Filtered,
@@ -132,8 +137,9 @@ pub enum Status {
 }
 
 /// One search of a message.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = SearchRound)]
 pub struct Round {
     /// As in `metadata.round` of its citations; 0 for those that came before any search was announced.
     pub round: u32,
@@ -150,8 +156,9 @@ pub struct Round {
 }
 
 /// A result that names no source.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = SearchFailure)]
 pub struct Failure {
     /// Its place in its list, from 1.
     pub position: u32,
@@ -163,8 +170,9 @@ pub struct Failure {
 }
 
 /// `total_returned` = `kept_after_filter` + `filtered_count` + `failed_count` + `dedup_count`, always.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = RecordStats)]
 pub struct Stats {
     pub total_returned: u32,
     pub kept_after_filter: u32,
@@ -181,7 +189,7 @@ pub struct Stats {
     pub supplement: Option<Supplemented>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Supplemented {
     /// Its sources are among the citations.

@@ -7,6 +7,7 @@ use std::{
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::record::{Citation, CitationType, Status};
 
@@ -14,7 +15,7 @@ use super::record::{Citation, CitationType, Status};
 pub const UNKNOWN: f64 = 0.5;
 
 /// Each from 0 to 1, in four decimals, so that a record is the same wherever it is computed.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Scores {
     /// The upstream's own, else by rank: 1/log2(rank + 1).

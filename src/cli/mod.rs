@@ -51,6 +51,9 @@ enum Command {
     Check(check::Args),
     /// Ask a running citetap whether it is up; for container health checks
     Health(health::Args),
+    /// Print the OpenAPI document of the HTTP API, as /openapi.json has it
+    #[command(after_help = "Examples:\n  citetap openapi > openapi.json\n  citetap openapi | jq '.paths | keys'")]
+    Openapi,
     /// Print a completion script for a shell
     #[command(
         after_help = "Examples:\n  citetap completions bash > /etc/bash_completion.d/citetap\n  citetap completions zsh > ~/.zfunc/_citetap"
@@ -79,6 +82,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Export(args) => runtime()?.block_on(export::run(args)),
         Command::Check(args) => runtime()?.block_on(check::run(args)),
         Command::Health(args) => runtime()?.block_on(health::run(args)),
+        Command::Openapi => print(crate::server::openapi::DOCUMENT.as_bytes()),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Args::command(), "citetap", &mut script);

@@ -7,20 +7,27 @@ use std::{
 };
 
 use axum::{
-    Extension, Router,
+    Extension,
     body::Body,
     extract::{
         Path, Query, State,
         rejection::{PathRejection, QueryRejection},
     },
     response::{IntoResponse, Response},
-    routing::{any, get},
+    routing::any,
 };
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::{App, formats, live::Watched, problem::Problem};
+use super::{
+    App, formats,
+    live::Watched,
+    openapi::only,
+    problem::{Json, Problem},
+};
 use crate::{
     citation::{Record, record::is_plain_id},
     profile::native::EVENT,
@@ -44,12 +51,12 @@ pub struct Asker(pub String);
 type Shared = State<Weak<App>>;
 type Id = Result<Path<String>, PathRejection>;
 
-pub fn router(app: Weak<App>) -> Router {
-    Router::new()
-        .route("/citations", get(list).fallback(|| async { Problem::method_not_allowed() }))
+pub fn router(app: Weak<App>) -> OpenApiRouter {
+    OpenApiRouter::new()
+        .routes(only(routes!(list)))
         .route("/citations/", any(|| async { Problem::bad_id() }))
-        .route("/citations/{id}", get(one).delete(forget).fallback(|| async { Problem::method_not_allowed() }))
-        .route("/citations/{id}/events", get(events).fallback(|| async { Problem::method_not_allowed() }))
+        .routes(only(routes!(one, forget)))
+        .routes(only(routes!(events)))
         .fallback(|| async { Problem::no_such_endpoint() })
         .with_state(app)
 }
@@ -76,18 +83,48 @@ pub(super) fn read<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Prob
     })
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 struct One {
+    /// Where two providers have the same id; else the newest.
     provider: Option<String>,
-    /// Seconds.
+    /// Seconds to wait for a message in flight, 60 at most.
+    #[param(minimum = 0)]
     wait: Option<f64>,
-    /// See [`formats`], as the next two.
+    /// Else `Accept` decides, else json.
+    #[param(pattern = "^(json|bundle|markdown|footnotes|html|csv|bibtex|ris|csl|prompt)$")]
     format: Option<String>,
+    /// In an export, only the sources that the answer cites.
     cited: Option<bool>,
+    /// The language of an export's own words; else that of the sources.
+    #[param(pattern = "^(zh|en)$")]
     lang: Option<String>,
 }
 
+/// What one message rests on
+#[utoipa::path(
+    get, path = "/citations/{messageId}", tag = "citations",
+    params(
+        ("messageId" = String, Path, description = "The message", pattern = "^[A-Za-z0-9._:-]{1,128}$"),
+        One,
+        ("if-none-match" = Option<String>, Header, description = "An etag of an earlier answer"),
+    ),
+    responses(
+        (status = 200, description = "The record, or an export of it", headers(("etag" = String)), content(
+            (formats::Shown = "application/json"), (String = "text/html"), (String = "text/markdown"), (String = "text/csv"),
+            (String = "application/x-bibtex"), (String = "application/x-research-info-systems"),
+            (Vec<Object> = "application/vnd.citationstyles.csl+json"), (String = "text/plain"),
+        )),
+        (status = 202, description = "The message is in flight: the list so far, in the same formats", headers(("retry-after" = u32)), content(
+            (formats::Shown = "application/json"), (String = "text/html"), (String = "text/markdown"), (String = "text/csv"),
+            (String = "application/x-bibtex"), (String = "application/x-research-info-systems"),
+            (Vec<Object> = "application/vnd.citationstyles.csl+json"), (String = "text/plain"),
+        )),
+        (status = 304, description = "As the etag says"),
+        (status = 404, description = "There is no record of this message", body = Json, content_type = "application/problem+json"),
+    ),
+)]
 async fn one(
     State(state): Shared,
     Extension(Asker(tenant)): Extension<Asker>,
@@ -180,25 +217,38 @@ pub(super) fn plain_json(status: StatusCode, body: Vec<u8>) -> Response {
     (status, kind, body).into_response()
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 struct List {
     conversation: Option<String>,
     provider: Option<String>,
+    /// A source's host, or a domain above it.
     domain: Option<String>,
+    /// Words in titles, excerpts and queries.
     q: Option<String>,
+    /// A time such as 2026-01-13T09:18:07Z, a date, or milliseconds since the epoch. This one counts, `until` does not.
     since: Option<String>,
     until: Option<String>,
+    #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
+    /// `next` of the page before.
     cursor: Option<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = CitationList)]
 struct Listed {
     items: Vec<Record>,
+    /// `cursor` of the next page; null on the last one.
     next: Option<String>,
 }
 
+/// Records, newest first
+#[utoipa::path(
+    get, path = "/citations", tag = "citations", params(List),
+    responses((status = 200, description = "A page", body = Listed)),
+)]
 async fn list(
     State(state): Shared,
     Extension(Asker(tenant)): Extension<Asker>,
@@ -245,12 +295,26 @@ pub(super) fn time(name: &str, text: &str) -> Result<i64, Problem> {
         .ok_or_else(|| Problem::bad_request(format!("{name} is a time such as 2026-01-13T09:18:07Z, or a date")))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 struct Which {
+    /// Where two providers have the same id.
     provider: Option<String>,
 }
 
+/// Forget a message
+#[utoipa::path(
+    delete, path = "/citations/{messageId}", tag = "citations",
+    params(
+        ("messageId" = String, Path, description = "The message", pattern = "^[A-Za-z0-9._:-]{1,128}$"),
+        Which,
+    ),
+    responses(
+        (status = 204, description = "It is gone"),
+        (status = 404, description = "There is no record of this message", body = Json, content_type = "application/problem+json"),
+    ),
+)]
 async fn forget(
     State(state): Shared,
     Extension(Asker(tenant)): Extension<Asker>,
@@ -274,7 +338,20 @@ async fn forget(
     }
 }
 
-/// The record as it grows, as events; the last one is final. A stored record is one event.
+/// The record as it grows, as server-sent events
+///
+/// Each is named `citations`, and its data is the record; the last one is final. A stored record is one event.
+#[utoipa::path(
+    get, path = "/citations/{messageId}/events", tag = "citations",
+    params(
+        ("messageId" = String, Path, description = "The message", pattern = "^[A-Za-z0-9._:-]{1,128}$"),
+        Which,
+    ),
+    responses(
+        (status = 200, description = "The events", body = String, content_type = "text/event-stream"),
+        (status = 404, description = "There is no record of this message", body = Json, content_type = "application/problem+json"),
+    ),
+)]
 async fn events(
     State(state): Shared,
     Extension(Asker(tenant)): Extension<Asker>,

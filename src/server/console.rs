@@ -5,6 +5,7 @@ pub mod told;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use utoipa::OpenApi;
 
 use self::coding::Coding;
 use super::{AnyBody, App, negotiate, problem::Problem, relay};
@@ -36,10 +37,42 @@ pub fn is_asked(app: &App, path: &str) -> bool {
     app.config.console && matches!(path, ROUTES | STATUS)
 }
 
+/// The console
+#[utoipa::path(
+    get, path = "/", tag = "console",
+    responses(
+        (status = 200, description = "A page", body = String, content_type = "text/html"),
+        (status = 304, description = "As the etag says"),
+    ),
+)]
+fn page() -> &'static str {
+    "/"
+}
+
+/// The drop-in component
+#[utoipa::path(
+    get, path = "/component.js", tag = "console",
+    responses(
+        (status = 200, description = "A module", body = String, content_type = "text/javascript"),
+        (status = 304, description = "As the etag says"),
+    ),
+)]
+fn component() -> &'static str {
+    COMPONENT
+}
+
+/// Both, for the document of the API.
+pub fn described() -> utoipa::openapi::OpenApi {
+    #[derive(OpenApi)]
+    #[openapi(paths(page, component))]
+    struct Files;
+    Files::openapi()
+}
+
 /// Answers a path of the console's; `None` for any other. No key is needed for what anybody can read in our sources.
 pub fn answer<B>(app: &App, request: &Request<B>) -> Option<Response<AnyBody>> {
     let path = request.uri().path();
-    if !app.config.console || !(matches!(path, "/" | COMPONENT) || path.starts_with(BELOW)) {
+    if !app.config.console || !([page(), component()].contains(&path) || path.starts_with(BELOW)) {
         return None;
     }
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);

@@ -3,6 +3,7 @@
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{negotiate, problem::Problem};
 use crate::citation::{
@@ -11,6 +12,22 @@ use crate::citation::{
     export::{self, Format, HTML_POLICY, Lang, Options},
     url::source_id,
 };
+
+/// What JSON there is of a record.
+#[derive(ToSchema)]
+#[schema(as = RecordOrBundles)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "it describes what is written one by one")]
+pub enum Shown {
+    Record(Box<Record>),
+    Bundles(Bundles),
+}
+
+/// `{"bundles": […]}`
+#[derive(Serialize, ToSchema)]
+pub struct Bundles {
+    bundles: Vec<SearchResultBundle>,
+}
 
 /// What `?format=` takes besides the exports.
 const JSON: &str = "json";
@@ -125,11 +142,6 @@ pub fn in_flight(record: &Record, wanted: Wanted, rules: &Rules) -> Response {
 }
 
 fn body(record: &Record, wanted: Wanted, rules: &Rules) -> String {
-    /// `{"bundles": […]}`
-    #[derive(Serialize)]
-    struct Bundles {
-        bundles: Vec<SearchResultBundle>,
-    }
     match wanted {
         Wanted::Json => serde_json::to_string(record).unwrap_or_default(),
         Wanted::Bundle => {

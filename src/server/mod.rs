@@ -19,6 +19,7 @@ mod live;
 mod model;
 mod negotiate;
 mod normalize;
+pub mod openapi;
 mod ops;
 mod outgoing;
 mod peers;
@@ -136,13 +137,7 @@ impl App {
             cut: CancellationToken::new(),
             started: jiff::Timestamp::now().as_second(),
             normalizing: Semaphore::new(normalize::MAX_AT_ONCE),
-            api: citations::router(app.clone())
-                .merge(console::told::router(app.clone()))
-                .merge(normalize::router(app.clone()))
-                .merge(render::router(app.clone()))
-                .merge(search::router(app.clone()))
-                .merge(stats::router(app.clone()))
-                .merge(tasks::router(app.clone())),
+            api: openapi::router(app).split_for_parts().0,
             reading: Semaphore::new(tasks::MAX_AT_ONCE),
             search: Tavily::new(&config.search, config.timeouts.connect),
             searching: Semaphore::new(search::MAX_AT_ONCE),
@@ -189,6 +184,9 @@ impl App {
             return response;
         }
         if peer.side == Side::Whole {
+            if let Some(response) = openapi::answer(&request) {
+                return response;
+            }
             if is_api(path) || console::is_asked(&self, path) {
                 return self.api(request).await;
             }

@@ -3,24 +3,26 @@
 use std::sync::{Arc, Weak};
 
 use axum::{
-    Router,
     body::Body,
     extract::{Query, State, rejection::QueryRejection},
     response::Response,
-    routing::post,
 };
 use bytes::Bytes;
 use http::StatusCode;
 use http_body_util::BodyExt;
 use serde::Deserialize;
 use tokio::time::Instant;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     App,
     citations::{app, plain_json, read},
-    problem::Problem,
+    openapi::only,
+    problem::{Json, Problem},
 };
 use crate::{
+    citation::Record,
     config,
     pipeline::{Inject, hold::Hold},
     profile::Manner,
@@ -35,15 +37,15 @@ const ACCEPTED: &str = "accepted are a capture of a stream (raw SSE, `curl -N` o
                         frame or answer, an OpenAI-like chunk or completion (choices), a Tavily response (query, results), an MCP tool response \
                         (response.webSearchResult.results, response.results)";
 
-pub fn router(app: Weak<App>) -> Router {
-    Router::new()
-        .route("/normalize", post(normalize).fallback(|| async { Problem::method_not_allowed() }))
-        .with_state(app)
+pub fn router(app: Weak<App>) -> OpenApiRouter {
+    OpenApiRouter::new().routes(only(routes!(normalize))).with_state(app)
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 struct Asked {
+    /// Whose it is; told by what it holds otherwise.
     provider: Option<String>,
     /// What relative links are relative to.
     link_base: Option<String>,
@@ -51,6 +53,31 @@ struct Asked {
     entry: Option<usize>,
 }
 
+/// A record, or of a HAR file all of its records
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "it describes what is written one by one")]
+enum Normalized {
+    Record(Box<Record>),
+    Records {
+        records: Vec<Record>,
+        /// Event streams in which there is no message.
+        skipped: usize,
+    },
+}
+
+/// A capture, or one JSON body, as a record
+///
+/// Raw SSE, `curl -N` output, one JSON payload per line, HAR, or one JSON body of a service that is known. Nothing is kept.
+#[utoipa::path(
+    post, path = "/normalize", tag = "tools", params(Asked),
+    request_body(content((Object = "application/json"), (String = "text/event-stream"), (String = "text/plain"), (Vec<u8> = "application/octet-stream"))),
+    responses(
+        (status = 200, description = "What it rests on", body = Normalized),
+        (status = 413, description = "The body is too large", body = Json, content_type = "application/problem+json"),
+        (status = 422, description = "Nothing in it is a message", body = Json, content_type = "application/problem+json"),
+    ),
+)]
 async fn normalize(
     State(state): State<Weak<App>>,
     query: Result<Query<Asked>, QueryRejection>,

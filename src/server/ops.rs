@@ -2,9 +2,15 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, header};
-use serde_json::json;
+use serde::Serialize;
+use utoipa::{OpenApi, ToSchema};
 
-use super::{AnyBody, App, door::Side, negotiate::weighed, problem::Problem};
+use super::{
+    AnyBody, App,
+    door::Side,
+    negotiate::weighed,
+    problem::{Json, Problem},
+};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const CLASSIC: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -23,23 +29,75 @@ pub fn answer(app: &App, side: Side, path: &str, method: &Method, headers: &Head
         return Some(refused);
     }
     Some(match path {
-        "/healthz" => text("text/plain; charset=utf-8", "ok\n".to_owned()),
-        "/readyz" => {
-            ready(app).map_or_else(Problem::response, |()| text("text/plain; charset=utf-8", "ready\n".to_owned()))
-        }
-        "/metrics" => {
-            app.metrics.ready.set(i64::from(ready(app).is_ok()));
-            if wants_open_metrics(headers) {
-                text(OPEN_METRICS, app.metrics.open_metrics())
-            } else {
-                text(CLASSIC, app.metrics.classic())
-            }
-        }
-        _ => {
-            let version = json!({ "name": "citetap", "version": crate::VERSION, "commit": crate::COMMIT });
-            text("application/json", version.to_string())
-        }
+        "/healthz" => healthz(),
+        "/readyz" => readyz(app),
+        "/metrics" => metrics(app, headers),
+        _ => version(),
     })
+}
+
+/// All of them, for the document of the API.
+pub fn described() -> utoipa::openapi::OpenApi {
+    #[derive(OpenApi)]
+    #[openapi(paths(healthz, readyz, metrics, version))]
+    struct Ops;
+    Ops::openapi()
+}
+
+/// Is it up?
+#[utoipa::path(
+    get, path = "/healthz", tag = "operators",
+    responses((status = 200, description = "It is", body = String, content_type = "text/plain")),
+)]
+fn healthz() -> Response<AnyBody> {
+    text("text/plain; charset=utf-8", "ok\n".to_owned())
+}
+
+/// Is it ready: not draining, and able to store?
+#[utoipa::path(
+    get, path = "/readyz", tag = "operators",
+    responses(
+        (status = 200, description = "It is", body = String, content_type = "text/plain"),
+        (status = 503, description = "It is not", body = Json, content_type = "application/problem+json"),
+    ),
+)]
+fn readyz(app: &App) -> Response<AnyBody> {
+    ready(app).map_or_else(Problem::response, |()| text("text/plain; charset=utf-8", "ready\n".to_owned()))
+}
+
+/// Metrics: Prometheus' text format, or OpenMetrics for who asks for it
+#[utoipa::path(
+    get, path = "/metrics", tag = "operators",
+    responses((
+        status = 200,
+        description = "The metrics",
+        content((String = "text/plain"), (String = "application/openmetrics-text")),
+    )),
+)]
+fn metrics(app: &App, headers: &HeaderMap) -> Response<AnyBody> {
+    app.metrics.ready.set(i64::from(ready(app).is_ok()));
+    if wants_open_metrics(headers) {
+        text(OPEN_METRICS, app.metrics.open_metrics())
+    } else {
+        text(CLASSIC, app.metrics.classic())
+    }
+}
+
+#[derive(Serialize, ToSchema)]
+struct Version {
+    name: &'static str,
+    version: &'static str,
+    commit: &'static str,
+}
+
+/// Which version is it?
+#[utoipa::path(
+    get, path = "/version", tag = "operators",
+    responses((status = 200, description = "This one", body = Version)),
+)]
+fn version() -> Response<AnyBody> {
+    let version = Version { name: "citetap", version: crate::VERSION, commit: crate::COMMIT };
+    text("application/json", serde_json::to_string(&version).unwrap_or_default())
 }
 
 /// Only who names it gets it: everybody reads the older format.

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use crate::citation::reading::SearchReadCursor;
 
@@ -30,13 +31,20 @@ pub struct Problem {
 #[derive(Debug, Clone, Copy)]
 pub struct Kind(pub &'static str);
 
-#[derive(Serialize)]
-struct Json<'a> {
+/// RFC 9457
+#[derive(Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub struct Json<'a> {
+    /// Stable: `urn:citetap:problem:` and a word.
+    #[schema(pattern = "^urn:citetap:problem:[a-z-]+$")]
     r#type: String,
     title: &'a str,
     status: u16,
+    /// What is wrong, and how to mend it.
     detail: &'a str,
+    /// Where a consumer stands, in a conflict of cursors; null where it has committed nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<SearchReadCursor>)]
     current: Option<&'a Value>,
 }
 

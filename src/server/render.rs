@@ -4,20 +4,22 @@
 use std::sync::Weak;
 
 use axum::{
-    Extension, Router,
+    Extension,
     body::Body,
     extract::State,
     response::{IntoResponse, Response},
-    routing::post,
 };
 use http::{HeaderMap, StatusCode, header};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     App,
     citations::{Asker, app, known, plain_json},
     normalize::collect,
-    problem::{Problem, unquoted},
+    openapi::only,
+    problem::{Json, Problem, unquoted},
 };
 use crate::{
     citation::{Record, export::HTML_POLICY, record::Status, url::link},
@@ -33,12 +35,13 @@ const MAX_BODY: u64 = 2 * 1024 * 1024;
 /// Sources that are looked at, where a request brings its own.
 const MAX_GIVEN: usize = 1000;
 
-pub fn router(app: Weak<App>) -> Router {
-    Router::new().route("/render", post(render).fallback(|| async { Problem::method_not_allowed() })).with_state(app)
+pub fn router(app: Weak<App>) -> OpenApiRouter {
+    OpenApiRouter::new().routes(only(routes!(render))).with_state(app)
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[schema(as = RenderAsk)]
 struct Ask {
     text: String,
     message_id: Option<String>,
@@ -46,6 +49,7 @@ struct Ask {
     record: Option<Given>,
     /// `html`, or one of the styles of markers.
     #[serde(default = "html_style")]
+    #[schema(pattern = "^(html|keep|link|sup|footnote|strip)$")]
     style: String,
     /// More of the text comes; for `html` only.
     #[serde(default)]
@@ -57,12 +61,14 @@ fn html_style() -> String {
 }
 
 /// A record, or as much of one as somebody has.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
+#[schema(as = RenderRecord)]
 struct Given {
     citations: Vec<GivenSource>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
+#[schema(as = RenderSource)]
 struct GivenSource {
     number: u32,
     #[serde(default)]
@@ -73,7 +79,7 @@ struct GivenSource {
     status: Option<Status>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Rendered {
     style: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -89,6 +95,17 @@ struct Rendered {
     cited: Vec<u32>,
 }
 
+/// A text with its markers rewritten, or as safe HTML
+///
+/// Either `record` or `messageId` says what the markers mean. Nothing is kept.
+#[utoipa::path(
+    post, path = "/render", tag = "tools", request_body = Ask,
+    responses(
+        (status = 200, description = "The text", content((Rendered = "application/json"), (String = "text/html"), (String = "text/plain"))),
+        (status = 404, description = "There is no record of this message", body = Json, content_type = "application/problem+json"),
+        (status = 413, description = "The body is too large", body = Json, content_type = "application/problem+json"),
+    ),
+)]
 async fn render(
     State(state): State<Weak<App>>,
     Extension(Asker(tenant)): Extension<Asker>,

@@ -2,14 +2,16 @@
 
 use std::{sync::Weak, time::Duration};
 
-use axum::{Router, body::Body, extract::State, response::Response, routing::post};
+use axum::{body::Body, extract::State, response::Response};
 use http::StatusCode;
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     App,
     citations::{app, plain_json},
     normalize::collect,
-    problem::{Problem, unquoted},
+    openapi::only,
+    problem::{Json, Problem, unquoted},
 };
 use crate::{
     citation::Record,
@@ -22,10 +24,23 @@ pub const MAX_AT_ONCE: usize = 32;
 /// A query and some lists of domains.
 const MAX_ASK: u64 = 64 * 1024;
 
-pub fn router(app: Weak<App>) -> Router {
-    Router::new().route("/search", post(search).fallback(|| async { Problem::method_not_allowed() })).with_state(app)
+pub fn router(app: Weak<App>) -> OpenApiRouter {
+    OpenApiRouter::new().routes(only(routes!(search))).with_state(app)
 }
 
+/// A search through the configured service
+///
+/// As a bundle, a verdict on how far the sources agree, and a record. Nothing is kept.
+#[utoipa::path(
+    post, path = "/search", tag = "tools", request_body = Ask,
+    responses(
+        (status = 200, description = "What was found", body = Found),
+        (status = 413, description = "The body is too large", body = Json, content_type = "application/problem+json"),
+        (status = 502, description = "The service failed, refused its key or could not be reached", body = Json, content_type = "application/problem+json"),
+        (status = 503, description = "No service is configured, it is busy, or its quota is used up", body = Json, content_type = "application/problem+json"),
+        (status = 504, description = "The service did not answer in time", body = Json, content_type = "application/problem+json"),
+    ),
+)]
 async fn search(State(state): State<Weak<App>>, body: Body) -> Result<Response, Problem> {
     let app = app(&state)?;
     let service = app.search.as_ref().ok_or_else(Problem::search_not_configured)?;

@@ -3,18 +3,20 @@
 use std::{ops::Range, sync::Weak};
 
 use axum::{
-    Extension, Router,
+    Extension,
     extract::{Query, State, rejection::QueryRejection},
     response::{IntoResponse, Response},
-    routing::get,
 };
 use http::{StatusCode, header};
 use jiff::{Timestamp, civil::Date, tz::TimeZone};
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     App,
     citations::{Asker, app, plain_json, read, store_problem, time},
+    openapi::only,
     problem::Problem,
 };
 use crate::{
@@ -29,21 +31,33 @@ const TOP: Range<usize> = 10..100;
 /// The same for CSV, which is the list of sites and no days.
 const CSV_TOP: Range<usize> = 1000..STATS_TOP_MAX;
 
-pub fn router(app: Weak<App>) -> Router {
-    Router::new().route("/stats", get(stats).fallback(|| async { Problem::method_not_allowed() })).with_state(app)
+pub fn router(app: Weak<App>) -> OpenApiRouter {
+    OpenApiRouter::new().routes(only(routes!(stats))).with_state(app)
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 struct Asked {
+    /// As in `/citations`; 30 days by default, 366 at most, whole days.
     since: Option<String>,
     until: Option<String>,
     provider: Option<String>,
+    /// Lists this site only.
     domain: Option<String>,
+    /// Sites listed: up to 100, and 10,000 as CSV.
+    #[param(minimum = 1, maximum = 10000)]
     top: Option<usize>,
+    /// CSV is the list of sites.
+    #[param(pattern = "^(json|csv)$")]
     format: Option<String>,
 }
 
+/// What records add up to, and which sites answers rest on
+#[utoipa::path(
+    get, path = "/stats", tag = "citations", params(Asked),
+    responses((status = 200, description = "The sums", content((Shown = "application/json"), (String = "text/csv")))),
+)]
 async fn stats(
     State(state): State<Weak<App>>,
     Extension(Asker(tenant)): Extension<Asker>,
@@ -99,7 +113,8 @@ fn date(day: i64) -> Option<Date> {
     Some(instant.to_zoned(TimeZone::UTC).date())
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = StatsReport)]
 struct Shown {
     since: String,
     /// The day after the last one.
@@ -110,14 +125,16 @@ struct Shown {
     days: Vec<Day>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = ProviderSums)]
 struct OfProvider {
     provider: String,
     #[serde(flatten)]
     sum: Sum,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = DaySums)]
 struct Day {
     day: String,
     provider: String,
@@ -126,8 +143,9 @@ struct Day {
     domains: Vec<Domain>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Sums)]
 struct Sum {
     messages: i64,
     with_sources: i64,
@@ -142,8 +160,9 @@ struct Sum {
     dangling_markers: i64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = DomainSums)]
 struct Domain {
     domain: String,
     messages: i64,

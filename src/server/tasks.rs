@@ -5,21 +5,24 @@ mod cursors;
 use std::sync::Weak;
 
 use axum::{
-    Extension, Router,
+    Extension,
     extract::{
         Path, Query, State,
         rejection::{PathRejection, QueryRejection},
     },
     response::Response,
-    routing::{any, get},
+    routing::any,
 };
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     App,
     citations::{Asker, app, plain_json, read, store_problem},
-    problem::Problem,
+    openapi::only,
+    problem::{Json, Problem},
 };
 use crate::{
     citation::{
@@ -41,15 +44,12 @@ pub const MAX_AT_ONCE: usize = 8;
 /// Messages in memory at one time.
 const STEP: usize = 50;
 
-pub fn router(app: Weak<App>) -> Router {
-    Router::new()
+pub fn router(app: Weak<App>) -> OpenApiRouter {
+    OpenApiRouter::new()
         .route("/tasks/", any(|| async { Problem::bad_path_id("task") }))
-        .route("/tasks/{task}/bundles", get(bundles).fallback(|| async { Problem::method_not_allowed() }))
-        .route("/tasks/{task}/results", get(results).fallback(|| async { Problem::method_not_allowed() }))
-        .route(
-            "/tasks/{task}/cursors/{consumer}",
-            get(cursors::get).put(cursors::put).fallback(|| async { Problem::method_not_allowed() }),
-        )
+        .routes(only(routes!(bundles)))
+        .routes(only(routes!(results)))
+        .routes(only(routes!(cursors::get, cursors::put)))
         .with_state(app)
 }
 
@@ -78,21 +78,37 @@ fn json(value: &impl Serialize) -> Response {
     plain_json(StatusCode::OK, serde_json::to_vec(value).unwrap_or_default())
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 struct OfBundles {
     /// Messages on a page.
+    #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
+    /// `next` of the page before.
     cursor: Option<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = TaskBundles)]
 struct Bundles {
     task_id: String,
     bundles: Vec<SearchResultBundle>,
     next: Option<String>,
 }
 
+/// The searches of a task, as bundles
+#[utoipa::path(
+    get, path = "/tasks/{taskId}/bundles", tag = "tasks",
+    params(
+        ("taskId" = String, Path, description = "The task: what the client named in x-task-id, else the conversation, else the message", pattern = "^[A-Za-z0-9._:-]{1,128}$"),
+        OfBundles,
+    ),
+    responses(
+        (status = 200, description = "A page", body = Bundles),
+        (status = 404, description = "There is no record of this task", body = Json, content_type = "application/problem+json"),
+    ),
+)]
 async fn bundles(
     State(state): Shared,
     Extension(Asker(tenant)): Extension<Asker>,
@@ -143,14 +159,19 @@ impl NextBundles {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 struct OfResults {
+    /// What it has committed is not given again.
+    #[param(pattern = "^[A-Za-z0-9._:-]{1,128}$")]
     consumer: Option<String>,
+    #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = TaskResults)]
 struct Results {
     task_id: String,
     items: Vec<TaskItem>,
@@ -163,6 +184,18 @@ struct Results {
     cursor: SearchReadCursor,
 }
 
+/// The sources of a task in read order, and the cursor to commit
+#[utoipa::path(
+    get, path = "/tasks/{taskId}/results", tag = "tasks",
+    params(
+        ("taskId" = String, Path, description = "The task: what the client named in x-task-id, else the conversation, else the message", pattern = "^[A-Za-z0-9._:-]{1,128}$"),
+        OfResults,
+    ),
+    responses(
+        (status = 200, description = "A page", body = Results),
+        (status = 404, description = "There is no record of this task", body = Json, content_type = "application/problem+json"),
+    ),
+)]
 async fn results(
     State(state): Shared,
     Extension(Asker(tenant)): Extension<Asker>,

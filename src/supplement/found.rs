@@ -1,6 +1,7 @@
 //! What a search gives: its bundle for an evidence pipeline, the verdict on its sources, and the record of both.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::citation::{
     Record, Rules,
@@ -8,7 +9,8 @@ use crate::citation::{
     corroborate::Corroboration,
 };
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[schema(as = SearchAnswer)]
 pub struct Found {
     pub bundle: SearchResultBundle,
     /// Null when nothing was found: there is nothing to agree.

@@ -10,6 +10,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use crate::{
     citation::{
@@ -34,8 +35,9 @@ pub const MAX_RESULTS: u32 = 20;
 pub const MAX_DOMAINS: usize = 300;
 
 /// What somebody asks for. Everything but the query has a default.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = SearchAsk)]
 pub struct Ask {
     pub query: String,
     pub event_type: Option<String>,
@@ -53,16 +55,18 @@ pub struct Ask {
     pub exclude_domains: Vec<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum, ToSchema)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = SearchTopic)]
 pub enum Topic {
     General,
     News,
     Finance,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum, ToSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schema(as = SearchDepth)]
 pub enum Depth {
     Basic,
     Advanced,
@@ -70,7 +74,7 @@ pub enum Depth {
     UltraFast,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TimeRange {
     Day,

@@ -2,17 +2,19 @@
 
 use std::sync::{Weak, atomic::Ordering::Relaxed};
 
-use axum::{Extension, Router, extract::State, response::Response, routing::get};
+use axum::{Extension, extract::State, response::Response};
 use http::StatusCode;
 use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::{ROUTES, STATUS};
 use crate::{
     config::{Auth, Route},
     server::{
         App,
         citations::{Asker, app, plain_json},
         faults::Fault,
+        openapi::only,
         problem::Problem,
     },
 };
@@ -20,14 +22,12 @@ use crate::{
 /// Faults that are told.
 const SHOWN_FAULTS: usize = 50;
 
-pub fn router(app: Weak<App>) -> Router {
-    Router::new()
-        .route(ROUTES, get(routes).fallback(|| async { Problem::method_not_allowed() }))
-        .route(STATUS, get(status).fallback(|| async { Problem::method_not_allowed() }))
-        .with_state(app)
+pub fn router(app: Weak<App>) -> OpenApiRouter {
+    OpenApiRouter::new().routes(only(routes!(routes))).routes(only(routes!(status))).with_state(app)
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = ConsoleRoutes)]
 struct Routes<'a> {
     tenant: &'a str,
     /// Is a key needed?
@@ -36,7 +36,8 @@ struct Routes<'a> {
 }
 
 /// A route as its users may know it: where it leads to is the operator's.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = ConsoleRoute)]
 struct Told<'a> {
     name: &'a str,
     prefix: &'a str,
@@ -63,6 +64,11 @@ impl<'a> Told<'a> {
     }
 }
 
+/// The routes, as the console offers them
+#[utoipa::path(
+    get, path = "/console/routes", tag = "console",
+    responses((status = 200, description = "The routes", body = Routes)),
+)]
 async fn routes(
     State(state): State<Weak<App>>,
     Extension(Asker(tenant)): Extension<Asker>,
@@ -74,8 +80,9 @@ async fn routes(
     Ok(plain_json(StatusCode::OK, serde_json::to_vec(&told).unwrap_or_default()))
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = ConsoleStatus)]
 struct Status {
     version: &'static str,
     commit: &'static str,
@@ -91,7 +98,7 @@ struct Status {
     faults: Vec<ToldFault>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct StoreStatus {
     kind: &'static str,
@@ -102,8 +109,9 @@ struct StoreStatus {
     last_commit_ms: Option<f64>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = ConsoleFault)]
 struct ToldFault {
     at: Option<String>,
     route: Option<String>,
@@ -125,6 +133,11 @@ fn time(ms: i64) -> Option<String> {
     jiff::Timestamp::from_millisecond(ms).ok().map(|time| time.to_string())
 }
 
+/// How it goes, as the console shows it
+#[utoipa::path(
+    get, path = "/console/status", tag = "console",
+    responses((status = 200, description = "The state", body = Status)),
+)]
 async fn status(
     State(state): State<Weak<App>>,
     Extension(Asker(tenant)): Extension<Asker>,

@@ -9,6 +9,7 @@ use axum::{
     response::Response,
 };
 use serde::Deserialize;
+use utoipa::ToSchema;
 
 use super::{exists, json, plain, progress_of, walk};
 use crate::{
@@ -17,7 +18,7 @@ use crate::{
         App,
         citations::{Asker, app},
         normalize::collect,
-        problem::{Problem, unquoted},
+        problem::{Json, Problem, unquoted},
     },
     store::{
         PAGE_MAX,
@@ -53,6 +54,18 @@ pub(super) fn shown(task: &str, at: Position) -> SearchReadCursor {
     }
 }
 
+/// How far a consumer has read
+#[utoipa::path(
+    get, path = "/tasks/{taskId}/cursors/{consumer}", tag = "tasks",
+    params(
+        ("taskId" = String, Path, description = "The task: what the client named in x-task-id, else the conversation, else the message", pattern = "^[A-Za-z0-9._:-]{1,128}$"),
+        ("consumer" = String, Path, description = "Who reads", pattern = "^[A-Za-z0-9._:-]{1,128}$"),
+    ),
+    responses(
+        (status = 200, description = "The cursor", body = SearchReadCursor),
+        (status = 404, description = "There is no record of this task, or nothing was committed", body = Json, content_type = "application/problem+json"),
+    ),
+)]
 pub(super) async fn get(
     State(state): State<Weak<App>>,
     Extension(Asker(tenant)): Extension<Asker>,
@@ -68,8 +81,9 @@ pub(super) async fn get(
 }
 
 /// A cursor as a consumer commits it. `updated_at` is the server's to say.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = CursorCommit)]
 struct Commit {
     task_id: Option<String>,
     last_query_id: String,
@@ -80,6 +94,23 @@ struct Commit {
     consumed: Option<Vec<String>>,
 }
 
+/// Commit what was read
+///
+/// As the cursor came with a page of results, or as a place alone. It never goes back.
+#[utoipa::path(
+    put, path = "/tasks/{taskId}/cursors/{consumer}", tag = "tasks",
+    params(
+        ("taskId" = String, Path, description = "The task: what the client named in x-task-id, else the conversation, else the message", pattern = "^[A-Za-z0-9._:-]{1,128}$"),
+        ("consumer" = String, Path, description = "Who reads", pattern = "^[A-Za-z0-9._:-]{1,128}$"),
+    ),
+    request_body = Commit,
+    responses(
+        (status = 200, description = "The cursor as it is now", body = SearchReadCursor),
+        (status = 404, description = "There is no record of this task", body = Json, content_type = "application/problem+json"),
+        (status = 409, description = "The cursor is elsewhere, or there are too many consumers", body = Json, content_type = "application/problem+json"),
+        (status = 413, description = "The body is too large", body = Json, content_type = "application/problem+json"),
+    ),
+)]
 pub(super) async fn put(
     State(state): State<Weak<App>>,
     Extension(Asker(tenant)): Extension<Asker>,

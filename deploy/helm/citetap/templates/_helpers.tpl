@@ -59,8 +59,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- default (include "citetap.fullname" .) .Values.persistence.existingClaim }}
 {{- end }}
 
-{{/* The port that probes and Prometheus ask. */}}
-{{- define "citetap.adminPort" -}}
+{{/* The port that Prometheus asks. */}}
+{{- define "citetap.metricsPort" -}}
 {{- if .Values.adminListener.enabled }}admin{{ else }}http{{ end }}
 {{- end }}
 

@@ -29,6 +29,9 @@
 {{- fail (printf "config.%s is the chart's: use the values store, service and adminListener." $key) }}
 {{- end }}
 {{- end }}
+{{- if hasKey $config "tls" }}
+{{- fail "config.tls is not for this chart, whose probes speak plain HTTP: let TLS end at the ingress or in the mesh." }}
+{{- end }}
 {{- range $key := list "drain" "drain_delay" }}
 {{- if hasKey (default dict $config.timeouts) $key }}
 {{- fail (printf "config.timeouts.%s is the chart's, as the pod's grace period depends on it: use drain.timeoutSeconds and drain.delaySeconds." $key) }}

@@ -1,0 +1,105 @@
+"""Where things are, and what several checks ask."""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import tomllib
+from pathlib import Path
+
+import yaml
+from yamllint import config as yamllint_config
+from yamllint import linter
+
+YAML_RULES = yamllint_config.YamlLintConfig(
+    "{extends: default, rules: {line-length: {max: 120}, document-start: disable}}")
+# The one in C, where there is one.
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# The image sets these; see the Dockerfile.
+IMAGE_ENV = {"CITETAP_LISTEN": "0.0.0.0:8787", "CITETAP_STORE": "sqlite:/data/citetap.db"}
+# Beyond delay and drain: citetap's time to flush its store.
+FLUSH_S = 5
+
+
+class Place:
+    """The repository, or a copy of the parts that are checked."""
+
+    def __init__(self, root, binary, scratch):
+        self.root, self.binary, self.scratch = root, binary, scratch
+
+    @property
+    def deploy(self):
+        return self.root / "deploy"
+
+    def folder(self):
+        return Path(tempfile.mkdtemp(dir=self.scratch))
+
+    def copy(self):
+        root = self.folder()
+        shutil.copytree(self.deploy, root / "deploy", symlinks=True, ignore=shutil.ignore_patterns("secrets"))
+        for name in ("config/citetap.toml", "Cargo.toml", "Dockerfile", ".gitignore", "tests/deploy"):
+            target = root / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            source = self.root / name
+            shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
+        return Place(root, self.binary, self.scratch)
+
+    def defaults(self):
+        return tomllib.loads((self.root / "config/citetap.toml").read_text())
+
+
+def documents(text):
+    return [document for document in yaml.load_all(text, LOADER) if document]
+
+
+def lint(path):
+    return [f"{path.name}:{problem.line}: {problem.desc}" for problem in linter.run(path.read_text(), YAML_RULES)]
+
+
+def run(*command, **options):
+    """Exit code and everything said."""
+    done = subprocess.run([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=60, **options)
+    return done.returncode, done.stdout
+
+
+def seconds(text):
+    units = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
+    return sum(float(number) * units[unit] for number, unit in re.findall(r"([\d.]+)(ms|s|m|h)", str(text)))
+
+
+def drain_s(place, config, env):
+    """How long citetap may take to stop, as it is configured there."""
+    total = FLUSH_S
+    for key in ("drain_delay", "drain"):
+        value = place.defaults()["timeouts"][key]
+        value = config.get("timeouts", {}).get(key, value)
+        total += seconds(env.get(f"CITETAP__TIMEOUTS__{key.upper()}") or value)
+    return total
+
+
+def citetap_check(place, config_text, env):
+    """`citetap check` of a file and the variables of a container; what it has against them."""
+    folder = place.folder()
+    env = {**IMAGE_ENV, **env}
+    if env.get("CITETAP_STORE") and env.get("CITETAP_STORE_FILE"):
+        return ["CITETAP_STORE_FILE needs CITETAP_STORE empty: the image sets it"]
+    # No server and no /data is here to be tried.
+    env.pop("CITETAP_STORE_FILE", None)
+    env["CITETAP_STORE"] = "memory:"
+    for name in [name for name in env if name.endswith("_FILE")]:
+        (folder / name).write_text("none")
+        env[name] = name
+    command = [place.binary, "check"]
+    if config_text is not None:
+        (folder / "citetap.toml").write_text(config_text)
+    code, said = run(*command, cwd=folder, env={"PATH": os.environ["PATH"], **env})
+    return [] if code == 0 else [line for line in said.splitlines() if line.strip()]
+
+
+def passwords(text, where):
+    """A URL with one in it, unless a variable stands there."""
+    found = re.findall(r"://[^:/@\s\"']*:(?!\$\{)[^@/\s\"']+@", text)
+    shown = [hit for hit in found if not re.search(r":(PASSWORD|%s)@$", hit)]
+    return [f"{where}: a password in {hit}" for hit in shown]

@@ -1,0 +1,43 @@
+"""The manifests: Kubernetes' schemas, and `objects.py` for what no schema says."""
+
+import kubernetes_validate
+
+import objects
+from common import documents, lint, passwords
+
+VERSION = kubernetes_validate.latest_version()
+
+
+# The ingress is for what is in the other file.
+TOGETHER = ("standalone.yaml", "ingress.yaml")
+KINDS = {"Deployment", "Service", "ConfigMap", "ServiceAccount", "HorizontalPodAutoscaler", "PodDisruptionBudget",
+         "NetworkPolicy", "Ingress"}
+
+
+def check(place):
+    together, valid = [], True
+    for path in sorted((place.deploy / "kubernetes").glob("*.yaml")):
+        yield from lint(path)
+        yield from passwords(path.read_text(), path.name)
+        found = documents(path.read_text())
+        wrong = [f"{path.name}: {complaint}" for complaint in schema(found)]
+        yield from wrong
+        valid = valid and not wrong
+        if path.name in TOGETHER:
+            together += found
+        elif not wrong:
+            yield from (f"{path.name}: {complaint}" for complaint in objects.check(place, found))
+    if valid:
+        yield from (f"standalone.yaml: {complaint}" for complaint in objects.check(place, together))
+        yield from (f"standalone.yaml: no {kind}" for kind in sorted(KINDS - {found["kind"] for found in together}))
+
+
+def schema(found):
+    for document in found:
+        name = f"{document.get('kind')}/{document.get('metadata', {}).get('name')}"
+        try:
+            kubernetes_validate.validate(document, VERSION, strict=True)
+        except kubernetes_validate.SchemaNotFoundError:
+            yield f"{name}: no schema for {document.get('apiVersion')}"
+        except kubernetes_validate.ValidationError as error:
+            yield f"{name}: {'/'.join(map(str, error.path))}: {error.message[:200]}"

@@ -92,7 +92,8 @@ EDITS = [
      "PrometheusRule"),
     ("chart rendered", f"{TEMPLATES}/hpa.yaml", "periodSeconds: 120", "periodSeconds: 60", "another rendering"),
     ("chart rendered", f"{TEMPLATES}/pdb.yaml", "kind: PodDisruptionBudget", "kind: PodDisruptionBudgets", "no schema"),
-    ("chart names", f"{CHART}/ci/ingress-values.yaml", "redis://redis.example.com", "redis://:made-up@redis.example.com",
+    ("chart rendered", "deploy/README.md", "store: {type: postgres", "store: {kind: postgres", "README.md: helm lint"),
+    ("chart names", f"{CHART}/ci/ingress-values.yaml", "//redis.example.com", "//:made-up@redis.example.com",
      "a password in"),
 
     ("systemd", UNIT, "ProtectSystem=strict", "ProtectSytem=strict", "ProtectSytem"),
@@ -105,12 +106,14 @@ EDITS = [
     ("systemd", UNIT, "LimitNOFILE=65536", "LimitNOFILE=1024", "LimitNOFILE"),
     ("systemd", UNIT, "ExecStart=/usr/local/bin/citetap", "ExecStart=/usr/local/bin/cite-tap", "cite-tap"),
     ("systemd", "deploy/systemd/citetap.socket", "ListenStream=127.0.0.1:8787", "ListenStream=127.0.0.1:8788", "8788"),
+    ("systemd", "deploy/systemd/shared-store.conf", "LoadCredential=", "LoadCredentials=", "LoadCredentials"),
     ("systemd", "deploy/systemd/citetap.socket", "Backlog=4096", "Backlok=4096", "Backlok"),
 
     ("fronts", NGINX, "proxy_buffering off;", "proxy_bufering off;", 'unknown directive "proxy_bufering"'),
     # nginx as it is without our lines. Each of them alone, and citetap's x-accel-buffering, keeps it from gathering.
     ("fronts", NGINX, "    location / {",
-     "location /openai { proxy_pass http://citetap; proxy_http_version 1.0; proxy_ignore_headers X-Accel-Buffering; }\nlocation / {",
+     "location /openai { proxy_pass http://citetap; proxy_http_version 1.0; proxy_ignore_headers X-Accel-Buffering; }\n"
+     "location / {",
      "it buffers"),
     ("fronts", NGINX, "listen 443 ssl http2;", "listen 443 ssl;", "nginx: answered"),
     ("fronts", NGINX, "(metrics|", "(", "nginx: /metrics gives"),

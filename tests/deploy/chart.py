@@ -31,6 +31,11 @@ def rendered(place):
     chart = place.deploy / "helm/citetap"
     for values in sorted(chart.glob("ci/*.yaml")):
         yield from (f"{values.stem}: {complaint}" for complaint in one(place, chart, values))
+    # The example that readers copy.
+    shown = re.search(r"^```yaml\n# values.yaml\n(.*?)^```", (place.deploy / "README.md").read_text(), re.S | re.M)
+    values = place.folder() / "readme-values.yaml"
+    values.write_text(shown[1] if shown else "")
+    yield from (f"README.md: {complaint}" for complaint in one(place, chart, values))
 
 
 def one(place, chart, values):
@@ -47,7 +52,8 @@ def one(place, chart, values):
     yield from wrong
     if not wrong:
         yield from objects.check(place, found)
-    yield from golden(place, values.stem.removesuffix("-values"), out)
+    if values.parent.name == "ci":
+        yield from golden(place, values.stem.removesuffix("-values"), out)
 
 
 def schemas(place, found):

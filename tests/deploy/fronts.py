@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from common import run
 
-# The demo's answer is of 15 frames or more, and takes over half a second at three times its speed. One that was gathered
-# comes at once, or in a few pieces.
+# The demo's answer is of 15 frames or more, and takes over half a second at three times its speed. One that was
+# gathered comes at once, or in a few pieces.
 SPREAD_S = 0.3
 PIECES = 10
 
@@ -20,7 +20,7 @@ def check(place):
     folder = place.folder()
     folder.chmod(0o755)
     code, said = run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-                     "-days", "2", "-subj", "/CN=citetap.example.com", "-keyout", folder / "key", "-out", folder / "crt")
+                     "-days", "2", "-subj", "/CN=localhost", "-keyout", folder / "key", "-out", folder / "crt")
     if code:
         return [f"openssl: {said}"]
     (folder / "pem").write_text((folder / "crt").read_text() + (folder / "key").read_text())
@@ -84,7 +84,8 @@ def nginx(place, folder, port, citetap):
 
 def haproxy(place, folder, port, citetap):
     text = (place.deploy / "haproxy/citetap.cfg").read_text()
-    text = text.replace("bind :443 ", f"bind 127.0.0.1:{port} ").replace("/etc/haproxy/tls/citetap.pem", f"{folder}/pem")
+    text = text.replace("bind :443 ", f"bind 127.0.0.1:{port} ")
+    text = text.replace("/etc/haproxy/tls/citetap.pem", f"{folder}/pem")
     text = re.sub(r"server one \S+", f"server one 127.0.0.1:{citetap}", text)
     # As many files as this shell may have open.
     text = text.replace("maxconn 20000", "maxconn 200")
@@ -111,8 +112,9 @@ def start(command, folder, port):
 
 
 def ask(port):
+    url = f"https://127.0.0.1:{port}/openai/v1/chat/completions"
     return subprocess.Popen(["curl", "-skN", "--http2", "--max-time", "20", "-w", "\nHTTP/%{http_version} %{http_code}",
-                             f"https://127.0.0.1:{port}/openai/v1/chat/completions", "-d", '{"stream":true}'], stdout=subprocess.PIPE)
+                             url, "-d", '{"stream":true}'], stdout=subprocess.PIPE)
 
 
 def heard(child):
@@ -133,7 +135,8 @@ def heard(child):
 def shut(port, folder):
     """The operators' paths stay inside; the rest is let through."""
     for path, expected in (("/metrics", "404"), ("/readyz", "404"), ("/version", "404"), ("/citations", "200")):
-        _, said = run("curl", "-sk", "-o", folder / f"answer-{port}", "-w", "%{http_code}", f"https://127.0.0.1:{port}{path}")
+        url = f"https://127.0.0.1:{port}{path}"
+        _, said = run("curl", "-sk", "-o", folder / f"answer-{port}", "-w", "%{http_code}", url)
         if said != expected:
             yield f"{path} gives {said}, not {expected}"
 

@@ -1,5 +1,5 @@
-"""Kubernetes objects as a set: selectors find their pods, ports their containers, and citetap's containers are safe, have
-time to drain, and have a configuration that citetap takes."""
+"""Kubernetes objects as a set: selectors find their pods, ports their containers, and citetap's containers are safe,
+have time to drain, and have a configuration that citetap takes."""
 
 import re
 import tomllib
@@ -211,4 +211,5 @@ def lone_pod(place, document, by_kind):
 
 
 KINDS = {"Deployment": deployment, "Pod": lone_pod, "Service": service, "PodDisruptionBudget": selecting,
-         "NetworkPolicy": selecting, "HorizontalPodAutoscaler": autoscaler, "Ingress": ingress, "ServiceMonitor": monitor}
+         "NetworkPolicy": selecting, "HorizontalPodAutoscaler": autoscaler, "Ingress": ingress,
+         "ServiceMonitor": monitor}

@@ -1,5 +1,5 @@
-"""Values on top of ci/default-values.yaml; the words of values.schema.json; those of the templates, which also hold where
-the schema is skipped. None: the other one refuses it."""
+"""Values on top of ci/default-values.yaml; the words of values.schema.json; those of the templates, which also hold
+where the schema is skipped. None: the other one refuses it."""
 
 ONE_WRITER = "or more with store.type postgres or redis: a SQLite file has one writer"
 
@@ -10,7 +10,7 @@ REFUSALS = [
     (["autoscaling.enabled=true", "store.type=memory"], "or true with store.type",
      "each pod would know its own records only"),
     (["store.type=postgres"], None, "store.type postgres needs its address: store.existingSecret names a Secret"),
-    (["store.type=redis", "store.url=postgres://db.example.com/citetap"], None, "store.url is no URL of store.type redis"),
+    (["store.type=redis", "store.url=postgres://db.example.com/citetap"], None, "is no URL of store.type redis"),
     (["store.type=postgres", "store.url=postgres://db.example.com/citetap", "store.existingSecret=other"], None,
      "store.url and store.existingSecret say the same"),
     (["store.existingSecret=other"], None, "store.type sqlite has no address"),

@@ -2,11 +2,12 @@
 
 import configparser
 import re
+import shutil
 import sys
 
 from common import drain_s, run, seconds
 
-# Tenths of systemd's exposure level, from 0 (safe) to 100; what is left is the network, without which there is no proxy.
+# Tenths of systemd's exposure level, 0 to 100. What is left is the network, without which there is no proxy.
 EXPOSURE = 12
 
 
@@ -20,6 +21,9 @@ def check(place):
         # Programs that are on this machine, as systemd-analyze looks for them.
         text = text.replace("/usr/local/bin/citetap", str(place.binary)).replace("/bin/kill ", f"{sys.executable} ")
         (folder / name).write_text(text)
+    # A drop-in is read with its unit.
+    (folder / "citetap.service.d").mkdir()
+    shutil.copy(place.deploy / "systemd/shared-store.conf", folder / "citetap.service.d/store.conf")
     code, said = run("systemd-analyze", "verify", "--man=no", folder / "citetap.service", folder / "citetap.socket")
     # It may also tell of other units on this machine.
     complaints += [line.replace(f"{folder}/", "") for line in said.splitlines() if "citetap" in line]

@@ -25,8 +25,8 @@ FLUSH_S = 5
 class Place:
     """The repository, or a copy of the parts that are checked."""
 
-    def __init__(self, root, binary, scratch):
-        self.root, self.binary, self.scratch = root, binary, scratch
+    def __init__(self, root, binary, scratch, tools):
+        self.root, self.binary, self.scratch, self.tools = root, binary, scratch, tools
 
     @property
     def deploy(self):
@@ -43,7 +43,7 @@ class Place:
             target.parent.mkdir(parents=True, exist_ok=True)
             source = self.root / name
             shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
-        return Place(root, self.binary, self.scratch)
+        return Place(root, self.binary, self.scratch, self.tools)
 
     def defaults(self):
         return tomllib.loads((self.root / "config/citetap.toml").read_text())

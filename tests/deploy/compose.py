@@ -29,6 +29,7 @@ def check(place):
             yield from (f"{path.name}: {complaint}" for complaint in one(place, path, document))
     for path in [*place.deploy.glob("prometheus/*.yml"), *place.deploy.glob("grafana/provisioning/*/*.yml")]:
         yield from lint(path)
+    yield from scraped(place)
     yield from secrets(place)
 
 
@@ -113,6 +114,29 @@ def interpolated(value):
     """As with CITETAP_UPSTREAM given and all else left out."""
     value = str(value).replace("${CITETAP_UPSTREAM", "https://api.example.com${CITETAP_UPSTREAM")
     return re.sub(r"\$\{\w+(?::?[-?][^}]*)?\}", "", value)
+
+
+def scraped(place):
+    """Prometheus asks each citetap of the full file by itself."""
+    folder = place.deploy / "prometheus"
+    services = documents((place.deploy / "compose.full.yaml").read_text())[0]["services"]
+    command = " ".join(services["prometheus"].get("command", []))
+    named = re.search(r"--config\.file=/etc/prometheus/(\S+)", command)
+    if not named or not (folder / named[1]).exists():
+        yield f"prometheus: no such configuration: {command}"
+        return
+    config = documents((folder / named[1]).read_text())[0]
+    for name in config["rule_files"]:
+        if not (folder / name).exists():
+            yield f"{named[1]}: no {name}"
+    found = [sd for job in config["scrape_configs"] for sd in job.get("dns_sd_configs", [])]
+    if [(sd["names"], sd["type"], sd["port"]) for sd in found] != [(["citetap"], "A", 8787)]:
+        yield f"{named[1]}: not every citetap is asked"
+    promtool = place.tools / "prometheus/promtool"
+    if promtool.exists():
+        code, said = run(promtool, "check", "config", "--lint=all", "--lint-fatal", named[1], cwd=folder)
+        if code:
+            yield f"{named[1]}: {said}"
 
 
 def secrets(place):

@@ -32,7 +32,7 @@ def main():
     names = [name for name in CHECKS if args.only in (None, name.split()[0])]
 
     with tempfile.TemporaryDirectory(prefix="citetap-deploy-") as scratch:
-        place = Place(args.root, args.binary.resolve(), Path(scratch))
+        place = Place(args.root, args.binary.resolve(), Path(scratch), args.root / "target/tools")
         failed = sum(checked(place, name) for name in names)
         os.environ.pop("UPDATE_GOLDEN", None)
         failed = failed or unnoticed(place, names)

@@ -115,9 +115,8 @@ EDITS = [
     ("fronts", NGINX, "proxy_buffering off;", "proxy_bufering off;", 'unknown directive "proxy_bufering"'),
     # nginx as it is without our lines. Each of them alone, and citetap's x-accel-buffering, keeps it from gathering.
     ("fronts", NGINX, "    location / {",
-     "location /openai { proxy_pass http://citetap; proxy_http_version 1.0; proxy_ignore_headers X-Accel-Buffering; }\n"
-     "location / {",
-     "it buffers"),
+     "location /doubao-en { proxy_pass http://citetap; proxy_http_version 1.0; "
+     "proxy_ignore_headers X-Accel-Buffering; }\nlocation / {", "it buffers"),
     ("fronts", NGINX, "listen 443 ssl http2;", "listen 443 ssl;", "nginx: answered"),
     ("fronts", NGINX, "(metrics|", "(", "nginx: /metrics gives"),
     ("fronts", HAPROXY, "balance leastconn", "balance leastcon", "leastcon"),

@@ -1,5 +1,6 @@
 """Where things are, and what several checks ask."""
 
+import functools
 import os
 import re
 import shutil
@@ -53,8 +54,14 @@ def documents(text):
     return [document for document in yaml.load_all(text, LOADER) if document]
 
 
+# Most files are the same whichever is broken.
+@functools.cache
+def problems(text):
+    return [f"{problem.line}: {problem.desc}" for problem in linter.run(text, YAML_RULES)]
+
+
 def lint(path):
-    return [f"{path.name}:{problem.line}: {problem.desc}" for problem in linter.run(path.read_text(), YAML_RULES)]
+    return [f"{path.name}:{problem}" for problem in problems(path.read_text())]
 
 
 def run(*command, **options):
@@ -81,20 +88,25 @@ def drain_s(place, config, env):
 
 def citetap_check(place, config_text, env):
     """`citetap check` of a file and the variables of a container; what it has against them."""
-    folder = place.folder()
     env = {**IMAGE_ENV, **env}
     if env.get("CITETAP_STORE") and env.get("CITETAP_STORE_FILE"):
         return ["CITETAP_STORE_FILE needs CITETAP_STORE empty: the image sets it"]
     # No server and no /data is here to be tried.
     env.pop("CITETAP_STORE_FILE", None)
     env["CITETAP_STORE"] = "memory:"
+    return said_of(place.binary, place.scratch, config_text, tuple(sorted(env.items())))
+
+
+@functools.cache
+def said_of(binary, scratch, config_text, env):
+    folder = Path(tempfile.mkdtemp(dir=scratch))
+    env = dict(env)
     for name in [name for name in env if name.endswith("_FILE")]:
         (folder / name).write_text("none")
         env[name] = name
-    command = [place.binary, "check"]
     if config_text is not None:
         (folder / "citetap.toml").write_text(config_text)
-    code, said = run(*command, cwd=folder, env={"PATH": os.environ["PATH"], **env})
+    code, said = run(binary, "check", cwd=folder, env={"PATH": os.environ["PATH"], **env})
     return [] if code == 0 else [line for line in said.splitlines() if line.strip()]
 
 

@@ -1,5 +1,8 @@
 """The manifests: Kubernetes' schemas, and `objects.py` for what no schema says."""
 
+import functools
+import json
+
 import kubernetes_validate
 
 import objects
@@ -34,10 +37,19 @@ def check(place):
 
 def schema(found):
     for document in found:
-        name = f"{document.get('kind')}/{document.get('metadata', {}).get('name')}"
-        try:
-            kubernetes_validate.validate(document, VERSION, strict=True)
-        except kubernetes_validate.SchemaNotFoundError:
-            yield f"{name}: no schema for {document.get('apiVersion')}"
-        except kubernetes_validate.ValidationError as error:
-            yield f"{name}: {'/'.join(map(str, error.path))}: {error.message[:200]}"
+        wrong = against_schema(json.dumps(document))
+        if wrong:
+            yield f"{document.get('kind')}/{document.get('metadata', {}).get('name')}: {wrong}"
+
+
+# The schemas are large, and most documents are the same whichever file is broken.
+@functools.cache
+def against_schema(text):
+    document = json.loads(text)
+    try:
+        kubernetes_validate.validate(document, VERSION, strict=True)
+    except kubernetes_validate.SchemaNotFoundError:
+        return f"no schema for {document.get('apiVersion')}"
+    except kubernetes_validate.ValidationError as error:
+        return f"{'/'.join(map(str, error.path))}: {error.message[:200]}"
+    return ""

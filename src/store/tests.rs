@@ -134,7 +134,6 @@ conformance!(
     sweeps,
     many_writers_at_once,
     large_records,
-    a_clock_that_steps,
     a_closed_store_says_so,
     a_tasks_records_oldest_first,
     a_cursor_moves_on_and_never_back,
@@ -278,6 +277,16 @@ async fn large_records(store: Arc<dyn Store>) {
     );
     let page = store.list("t", &Filter { limit: 20, ..Filter::default() }).await.unwrap();
     assert!(page.entries.len() < 20 && page.next.is_some(), "a page ends at its weight");
+}
+
+/// Not where keys end by themselves: there a record of long ago is none.
+#[tokio::test]
+async fn a_clock_that_steps_loses_nothing() {
+    a_clock_that_steps(Arc::new(MemoryStore::new())).await;
+    let folder = tempfile::tempdir().unwrap();
+    a_clock_that_steps(Arc::new(SqliteStore::open(&folder.path().join("s.db")).await.unwrap())).await;
+    a_clock_that_steps(Arc::new(server::postgres().await)).await;
+    a_clock_that_steps(Arc::new(shifted::Shifted::new().await)).await;
 }
 
 /// Whatever its clock says of a record, the last one written is the one that is there, and the only one.

@@ -1,7 +1,7 @@
 //! What PostgreSQL says, in our words. Of its answers only the five letters of the code are passed on: its sentences quote
 //! rows, and the driver's may quote the URL.
 
-use std::time::Duration;
+use std::{io::ErrorKind, time::Duration};
 
 use sqlx::Error;
 
@@ -38,6 +38,7 @@ impl From<Fault> for StoreError {
                     let code = code(&error);
                     format!("{} (code {code})", what(&code))
                 }
+                Error::Io(error) if error.kind() == ErrorKind::InvalidData => "TLS failed".to_owned(),
                 Error::Io(error) => error.kind().to_string(),
                 Error::Tls(_) => "TLS failed".to_owned(),
                 Error::ColumnDecode { .. } | Error::Decode(_) => "a stored row is not readable".to_owned(),
@@ -53,7 +54,9 @@ impl Fault {
     /// Nobody answers, or not yet: to be tried again. Anything else is an answer.
     pub(super) fn is_absence(&self) -> bool {
         match self {
-            Self::Silent(_) | Self::Sql(Error::Io(_)) => true,
+            Self::Silent(_) => true,
+            // So the driver tells of a certificate.
+            Self::Sql(Error::Io(error)) => error.kind() != ErrorKind::InvalidData,
             // Starting up, shutting down, ended by an operator; no connection left.
             Self::Sql(error @ Error::Database(_)) => {
                 matches!(code(error).as_str(), "57P01" | "57P02" | "57P03" | "53300")
@@ -79,7 +82,9 @@ impl Fault {
     pub(super) fn refusal(self) -> StoreError {
         let advice = match &self {
             Self::Sql(error @ Error::Database(_)) => advice(&code(error)),
-            Self::Sql(Error::Tls(_)) => "check sslmode and sslrootcert in the URL, and the server's certificate",
+            Self::Sql(Error::Tls(_) | Error::Io(_)) => {
+                "check sslmode and sslrootcert in the URL, and the server's certificate"
+            }
             Self::Sql(Error::Configuration(_)) => "see the comment on `store` in config/citetap.toml",
             Self::Sql(_) => "check the host and the port in the URL",
             Self::Store(_) | Self::Silent(_) => return self.into(),

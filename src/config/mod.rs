@@ -40,7 +40,7 @@ pub use crate::pipeline::{inject::Inject, supplement::Supplement};
 pub use crate::profile::{Form, Manner, Profile};
 pub use crate::provider::Kind as Provider;
 use crate::supplement::{Depth, Topic, query::Pointer};
-pub use url_check::plain_url;
+pub use url_check::{RESERVED, plain_url};
 
 pub use cors::Cors;
 pub use error::{ConfigError, ConfigErrors, Origin};

@@ -7,7 +7,7 @@ use url::{Host, Url};
 use super::{check::Checked, value::Entry};
 
 /// First path segments that citetap answers itself: a route there would never be reached.
-const RESERVED: &[&str] = &[
+pub const RESERVED: &[&str] = &[
     "citations",
     "component.js",
     "console",

@@ -176,9 +176,6 @@ impl App {
     }
 
     async fn answer(self: Arc<Self>, request: Request<Incoming>, peer: Peer) -> Response<AnyBody> {
-        if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
-            return Problem::refused(request.method().as_str()).response();
-        }
         let path = request.uri().path();
         if let Some(response) = ops::answer(&self, peer.side, path, request.method(), request.headers()) {
             return response;
@@ -193,6 +190,9 @@ impl App {
             if let Some(response) = console::answer(&self, &request) {
                 return response;
             }
+        }
+        if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
+            return Problem::refused(request.method().as_str()).response();
         }
         let routes = self.routes();
         if facade::answers(&routes, path) {

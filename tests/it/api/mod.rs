@@ -5,6 +5,7 @@ mod formats;
 mod list;
 mod normalize;
 mod one;
+mod openapi;
 mod ops;
 mod render;
 mod search;

@@ -22,9 +22,7 @@ use crate::{
 const DEFAULT: &str = "http://127.0.0.1:8787";
 
 #[derive(clap::Args)]
-#[command(
-    after_help = "Examples:\n  citetap health\n  citetap health --ready --url http://127.0.0.1:9000\n  citetap health --url unix:/run/citetap.sock"
-)]
+#[command(after_help = "Examples:\n  citetap health\n  citetap health --ready --url unix:/run/citetap.sock")]
 pub struct Args {
     /// Where it listens, also unix:PATH [default: as configured, else http://127.0.0.1:8787]
     #[arg(long, value_name = "URL")]

@@ -80,7 +80,11 @@ where
 }
 
 /// The document, as it is served.
-pub static DOCUMENT: LazyLock<String> = LazyLock::new(|| described().to_pretty_json().unwrap_or_default() + "\n");
+pub static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
+    let json = described().to_pretty_json().unwrap_or_default();
+    // The library's spelling of formats that the OpenAPI registry has as uint32 and the like.
+    json.replace("\"format\": \"u-int", "\"format\": \"uint") + "\n"
+});
 
 fn described() -> openapi::OpenApi {
     let mut api = Base::openapi();

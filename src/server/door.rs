@@ -96,13 +96,12 @@ impl Doors {
     }
 
     /// Says also through which one.
-    pub fn poll_accept(&mut self, task: &mut Context<'_>) -> Poll<(io::Result<Visitor>, Side, Option<&Arc<Tls>>)> {
+    pub fn poll_accept(&mut self, task: &mut Context<'_>) -> Poll<(io::Result<Visitor>, &Door)> {
         for step in 0..self.each.len() {
             let at = (self.next + step) % self.each.len();
             if let Poll::Ready(visitor) = self.each[at].listener.poll_accept(task) {
                 self.next = at + 1;
-                let door = &self.each[at];
-                return Poll::Ready((visitor, door.side, door.tls.as_ref()));
+                return Poll::Ready((visitor, &self.each[at]));
             }
         }
         Poll::Pending

@@ -105,7 +105,7 @@ pub async fn run(doors: impl Into<Doors>, app: Arc<App>, signals: Signals) -> io
         let Some(worker) = workers.idlest() else { return Ok(()) };
         let came = poll_fn(|task| {
             let polled = worker.within(|| doors.poll_accept(task));
-            polled.map(|(came, side, tls)| (came, side, tls.map(|tls| tls.now())))
+            polled.map(|(came, door)| (came, door.side, door.tls.as_ref().map(|tls| tls.now())))
         });
         tokio::select! {
             (came, side, tls) = came => match came {

@@ -82,11 +82,13 @@ impl Engine {
 
     /// It ends at once, without a word to its clients, and nobody listens there any more.
     pub fn crash(&mut self) {
-        let signal = match self.kind {
+        let signal = match (self.kind, self.disk) {
             // What PostgreSQL calls immediate: no checkpoint, its log is read again at the next start. Killed, it would
             // leave processes that hold the data.
-            Kind::Postgres => "QUIT",
-            Kind::Redis => "KILL",
+            (Kind::Postgres, Disk::Plain) => "QUIT",
+            // To the shell that looks after it.
+            (Kind::Postgres, Disk::Small) => "TERM",
+            (Kind::Redis, _) => "KILL",
         };
         signal_one(self.child.id(), signal);
         self.child.wait().unwrap();
@@ -162,10 +164,9 @@ impl Engine {
     fn signal_all(&self, signal: &str) {
         let main = self.child.id();
         signal_one(main, signal);
-        let children = Command::new("pgrep").args(["-P", &main.to_string()]).output().unwrap();
-        for child in String::from_utf8_lossy(&children.stdout).lines() {
+        for child in children(main) {
             // One may have ended since.
-            let _ = Command::new("kill").args([&format!("-{signal}"), child]).status();
+            let _ = Command::new("kill").args([format!("-{signal}"), child]).status();
         }
     }
 }
@@ -182,18 +183,25 @@ impl Drop for Engine {
 fn spawn(kind: Kind, data: &Path, port: u16, disk: Disk, first: &str) -> Child {
     let serve = match kind {
         Kind::Postgres => format!(
-            "exec {} {} -D '{}' -p {port} -k '' -c listen_addresses=127.0.0.1 -c shared_buffers=16MB -c max_wal_size=32MB \
+            "{} {} -D '{}' -p {port} -k '' -c listen_addresses=127.0.0.1 -c shared_buffers=16MB -c max_wal_size=32MB \
              -c min_wal_size=2MB",
             as_postgres(),
             program("postgres").display(),
             data.display()
         ),
         Kind::Redis => format!(
-            "exec redis-server --port {port} --dir '{}' --save '' --appendonly yes --appendfsync always",
+            "redis-server --port {port} --dir '{}' --save '' --appendonly yes --appendfsync always",
             data.display()
         ),
     };
-    let script = format!("set -e; {first}{serve}");
+    let script = match disk {
+        Disk::Plain => format!("set -e; {first}exec {serve}"),
+        // A full disk ends PostgreSQL, and its operators start it again; the disk goes with its last process.
+        Disk::Small => format!(
+            "set -e; {first}set +e; trap 'kill -QUIT $server; wait $server; exit' TERM; \
+             while :; do {serve} & server=$!; wait $server; sleep 0.2; done"
+        ),
+    };
     let mut command = match disk {
         Disk::Plain => Command::new("sh"),
         Disk::Small => {
@@ -231,6 +239,12 @@ fn program(name: &str) -> PathBuf {
         versions.map(|version| version.path().join("bin").join(name)).filter(|path| path.exists()).collect();
     found.sort();
     found.pop().unwrap_or_else(|| PathBuf::from(name))
+}
+
+/// The processes that it has started.
+fn children(of: u32) -> Vec<String> {
+    let tasks = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap_or_default();
+    tasks.split_whitespace().map(str::to_owned).collect()
 }
 
 fn signal_one(pid: u32, signal: &str) {

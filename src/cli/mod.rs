@@ -22,7 +22,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::config::ConfigErrors;
 
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("CITETAP_COMMIT"), ", stores: sqlite memory)");
+const VERSION: &str =
+    concat!(env!("CARGO_PKG_VERSION"), " (", env!("CITETAP_COMMIT"), ", stores: sqlite postgres redis memory)");
 
 /// A proxy that taps the citations out of AI chat streams, and keeps what each answer rests on.
 #[derive(Parser)]

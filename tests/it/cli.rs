@@ -52,7 +52,7 @@ fn version_shows_the_commit_and_the_stores() {
     for args in [&["--version"][..], &["-V"], &["serve", "--version"]] {
         let ran = plain(args);
         assert_eq!(ran.code, 0);
-        let expected = format!("{} ({}, stores: sqlite memory)", citetap::VERSION, citetap::COMMIT);
+        let expected = format!("{} ({}, stores: sqlite postgres redis memory)", citetap::VERSION, citetap::COMMIT);
         assert!(ran.out.trim_end().ends_with(&expected), "{}", ran.out);
     }
 }

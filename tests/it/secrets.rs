@@ -426,7 +426,8 @@ async fn no_secret_is_in_what_is_said_of_the_configuration() {
             "{route}[routes.openai]\nmodels = [\"m\"]\nrequest = \"template\"\npath = \"a?k={secret}\"\ntemplate = '{{}}'"
         ),
         format!("{route}[routes.openai]\nmodels = [\"m\"]\ntemplate = '{{\"k\":\"{secret}\"}}'"),
-        format!("store = \"postgres://user:{secret}@db.example/x\"\n{route}"),
+        format!("store = \"mysql://user:{secret}@db.example/x\"\n{route}"),
+        format!("store = \"postgres://user:{secret}@[db.example/x\"\n{route}"),
         route.replace("https://", &format!("https://user:{secret}@")),
         route.replace("https://", &format!("ftp://user:{secret}@")),
         route.replace("a.example", &format!("a.example/?key={secret}")),
@@ -446,12 +447,21 @@ async fn no_secret_is_in_what_is_said_of_the_configuration() {
         ("CITETAP__SEARCH__KEY", format!("{secret}\u{7f}")),
         ("TAVILY_API_KEY", format!("{secret}\n{secret}")),
         ("CITETAP__SEARCH__TOKEN", secret.clone()),
-        ("CITETAP_STORE", format!("redis://:{secret}@r.example")),
+        ("CITETAP_STORE", format!("mysql://:{secret}@r.example?what={secret}")),
     ] {
         let mut command = rig.command(&["check"]);
         command.env("CITETAP_UPSTREAM", "https://a.example").env(name, value);
         let ran = run(command, "");
         assert!(ran.code != 0 && !format!("{}{}", ran.out, ran.err).contains(secret.as_str()), "{name}: {ran:?}");
+    }
+    // The password of a store that is right is shown to nobody either.
+    for store in
+        [format!("postgres://user:{secret}@db.example/x"), format!("redis://:{secret}@r.example/0?prefix={secret}")]
+    {
+        let mut command = rig.command(&["check"]);
+        command.env("CITETAP_UPSTREAM", "https://a.example").env("CITETAP_STORE", store);
+        let ran = run(command, "");
+        assert!(ran.code == 0 && !format!("{}{}", ran.out, ran.err).contains(secret.as_str()), "{ran:?}");
     }
 }
 

@@ -236,7 +236,8 @@ impl Page {
         let definition = after.starts_with(':')
             && LINE_START.find(before).is_some_and(|prefix| !self.prose[prefix.range()].contains(&true));
         let index = NAME_BEFORE.is_match(before) || (WORD_BEFORE.is_match(before) && CODE_AFTER.is_match(after));
-        let in_prose = |url: regex::Match<'_>| self.prose[url.range()].iter().all(|prose| *prose);
+        // What begins as text stays it: nothing in a URL opens anything, and what may end emphasis in it is its own.
+        let in_prose = |url: regex::Match<'_>| self.prose[url.start()];
         let url = URL_BEFORE.find(before).is_some_and(in_prose) && URL_AFTER.is_match(after);
         if link || definition || index || url { None } else { found(length) }
     }

@@ -162,6 +162,21 @@ fn read(text: &str) -> Vec<oracle::Found> {
     found
 }
 
+/// A URL takes along what would end emphasis, as GitHub's readers have it; one in a link is the link's.
+#[test]
+fn a_url_goes_on_over_the_ends_of_emphasis() {
+    let none = ["~~https://a.example~~[3]~~\n\n", "*https://a.example*[1]b\n\n", "**https://a.example**b[1]/c\n\n"];
+    for text in none {
+        assert_eq!(read(text), [], "{text:?}");
+        assert_eq!(oracle::markers(text), Some(Vec::new()), "{text:?}");
+    }
+    for (text, start) in [("**https://a.example**[1]。\n\n", 21), ("[x](https://a.example)[1]b\n\n", 22)] {
+        let found = vec![oracle::Found { start, end: start + 3, numbers: vec![1] }];
+        assert_eq!(read(text), found, "{text:?}");
+        assert_eq!(oracle::markers(text), Some(found), "{text:?}");
+    }
+}
+
 fn cases() -> ProptestConfig {
     ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() }
 }

@@ -142,14 +142,38 @@ impl Blocks {
         self.line(ended).unwrap_or(unknown)
     }
 
+    /// Is `line`, which was read after others, what it would be as the first of a text? Then all that follows is, too.
+    pub fn is_first(line: &Line, ahead: Ahead<'_>) -> bool {
+        let new = Self::default();
+        let first = match new.line(ahead) {
+            Ok(first) => first,
+            Err(Stop::More) => return false,
+            Err(Stop::Far | Stop::End) => new.line_anyway(ahead),
+        };
+        let same = |a: &Line, b: &Line| {
+            a.blocks.open_containers() == b.blocks.open_containers()
+                && (a.blocks.leaf, a.prefix, a.content) == (b.blocks.leaf, b.prefix, b.content)
+                && (a.goes_on, a.begins) == (b.goes_on, b.begins)
+        };
+        same(line, &first)
+    }
+
+    /// Is nothing open?
+    pub fn are_over(&self) -> bool {
+        self.depth == 0 && self.leaf == Leaf::Gap
+    }
+
+    fn open_containers(&self) -> &[Container] {
+        self.containers.get(..self.depth).unwrap_or_default()
+    }
+
     fn raw(self, cursor: Cursor<'_>) -> Line {
         Line { blocks: self, prefix: cursor.at, content: Content::Raw, goes_on: false, begins: false }
     }
 
     /// How many of the open containers the line is in.
     fn matched(&self, cursor: &mut Cursor<'_>) -> Result<usize, Stop> {
-        let open = self.containers.get(..self.depth).unwrap_or_default();
-        for (index, container) in open.iter().enumerate() {
+        for (index, container) in self.open_containers().iter().enumerate() {
             let save = *cursor;
             let is_in = match container {
                 Container::Quote => {

@@ -87,6 +87,17 @@ impl Rewriter {
         rewriter
     }
 
+    /// As [`Self::in_place`], for somebody who asks for [`Self::seams`] as well.
+    pub fn in_parts(style: Style) -> Self {
+        Self { reader: Reader::with_seams(), ..Self::in_place(style) }
+    }
+
+    /// Up to which bytes of the whole text it could be taken away: all markers before are decided, and those that
+    /// follow do not depend on it. Ascending.
+    pub fn seams(&self) -> Vec<u64> {
+        self.reader.seams()
+    }
+
     /// What became of parts of the text since this was last asked, in the order of the decisions. Nothing changes
     /// in [`Style::Keep`].
     pub fn swaps(&mut self) -> Vec<Swap> {

@@ -22,16 +22,17 @@ pub struct Growing {
 /// Markers have their sources where these are known, and numbers to be filled in where they are not.
 pub fn growing(answer: &str, sources: &dyn Sources) -> Growing {
     let sources = &Awaited(sources);
-    let mut rewriter = Rewriter::in_place(Style::Link);
+    let mut rewriter = Rewriter::in_parts(Style::Link);
     rewriter.push(answer, sources, &mut String::new(), &mut Vec::new());
-    // Whether there is a marker may depend on what comes, also in a block that is over.
-    let decided = usize::try_from(rewriter.decided()).unwrap_or_default();
+    // Whether there is a marker may depend on what comes, also in a block that is over; and who reads for markers does
+    // not look far, and may hold a block for open that is over.
+    let seams = rewriter.seams();
     rewriter.finish(sources, &mut String::new(), &mut Vec::new());
     let mut marks = rewriter.swaps();
 
     let ends = ends(&tokens(answer, &marks));
-    let settled_to =
-        ends.into_iter().rev().map(|end| place(answer, &marks, end)).find(|end| *end <= decided).unwrap_or_default();
+    let is_seam = |end: &usize| seams.binary_search(&(*end as u64)).is_ok();
+    let settled_to = ends.into_iter().rev().map(|end| place(answer, &marks, end)).find(is_seam).unwrap_or_default();
     let (settled, rest) = answer.split_at_checked(settled_to).unwrap_or(("", answer));
     marks.retain(|mark| mark.input.end <= settled.len() as u64);
     Growing { settled: with_marks(settled, &marks, sources), open: html(rest, sources), settled_to: settled.len() }

@@ -81,6 +81,22 @@ fn a_line_that_is_not_whole_settles_nothing() {
     settles("¦<div>\n\n");
 }
 
+/// A line of code whose end is far looks like a fence to who reads for markers: none is found behind it, at any moment.
+#[test]
+fn nothing_settles_where_markers_are_read_otherwise() {
+    let far = "x".repeat(80);
+    for code in [format!("```{far}```"), "`".repeat(70) + "x`"] {
+        settles(&format!("前[1]\n\n¦{code}\n\n后[1]\n\n末[1]\n"));
+        let text = format!("前[1]\n\n{code}\n\n后[1]\n\n末[1]\n");
+        let (mut page, mut sent) = (Page::default(), String::new());
+        for line in text.split_inclusive('\n') {
+            page.push(line);
+            sent.push_str(line);
+            assert_eq!(page.html(), whole(&sent), "{sent:?}");
+        }
+    }
+}
+
 #[test]
 fn private_characters_do_not_shift_it() {
     let text = "\u{F0000}\u{F0001} [1] <span id=\"ai-qa-ref\">3</span>\n\n下文[1]\n";

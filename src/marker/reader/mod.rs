@@ -45,6 +45,10 @@ pub struct Reader {
     marked: bool,
     /// Footnotes that the text defines itself; a marker's number is at most 999.
     notes: BTreeSet<u32>,
+    /// Bytes of the whole text that are before the text here.
+    gone: u64,
+    /// Where in the whole text it could be cut, where somebody asks.
+    seams: Option<Vec<u64>>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -98,6 +102,7 @@ impl Reader {
             (self.fresh, self.marked) = (false, false);
             let tail = piece.ceil_char_boundary(piece.len().saturating_sub(BEFORE));
             self.text.push_str(slice(piece, tail, piece.len()));
+            self.gone += tail as u64;
             self.at = self.text.len();
             self.sent = self.at;
             if self.at > 4 * BEFORE {
@@ -114,6 +119,21 @@ impl Reader {
     /// Is something held back?
     pub fn holds(&self) -> bool {
         self.sent < self.text.len()
+    }
+
+    /// As a new one, for somebody who asks for [`Self::seams`].
+    pub fn with_seams() -> Self {
+        Self { seams: Some(Vec::new()), ..Self::default() }
+    }
+
+    /// The beginnings of lines, ascending, where another reader could take over that knows nothing of what was before,
+    /// and would read the same whatever comes.
+    pub fn seams(&self) -> Vec<u64> {
+        let mut seams = self.seams.clone().unwrap_or_default();
+        if self.place == Place::LineStart && self.blocks.are_over() && self.inside != Inside::Definition {
+            seams.push(self.gone + self.at as u64);
+        }
+        seams
     }
 
     /// Bytes kept.
@@ -166,6 +186,7 @@ impl Reader {
     fn forget(&mut self) {
         let cut = self.text.ceil_char_boundary(self.at.saturating_sub(BEFORE));
         self.text.drain(..cut);
+        self.gone += cut as u64;
         self.at -= cut;
         self.sent -= cut;
     }
@@ -188,6 +209,12 @@ impl Reader {
         };
         let defined = self.inside == Inside::Definition;
         self.defines = defined || line.begins;
+        if let Some(seams) = &mut self.seams
+            && self.defines == line.begins
+            && Blocks::is_first(&line, ahead)
+        {
+            seams.push(self.gone + self.at as u64);
+        }
         if defined || !line.goes_on {
             self.inside = Inside::Nothing;
             self.brackets.clear();

@@ -51,7 +51,7 @@ pattern!(UNDERLINED, r"(?m)\]:.*\n[ \t>]*[=-]+[ \t\r]*$");
 pattern!(ROW, r"(?m)^[ \t>*+\-0-9.)]*\|");
 pattern!(MARKS, r"\[\d+\]");
 pattern!(DIGITS, r"\d+");
-pattern!(OPENS, r"(?i)\A<(a|code|kbd|math|pre|samp|script|style|svg|var)(?:[\s/][^>]*)?>\z");
+pattern!(OPENS, r"(?is)\A<(a|code|kbd|math|pre|samp|script|style|svg|var)(?:[\s/].*)?>\z");
 
 /// Every marker of the text; nothing if the text defines what it refers to.
 pub fn markers(text: &str) -> Option<Vec<Found>> {

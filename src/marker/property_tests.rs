@@ -177,6 +177,14 @@ fn a_url_goes_on_over_the_ends_of_emphasis() {
     }
 }
 
+#[test]
+fn a_tag_goes_on_over_an_angle_in_quotes() {
+    let text = "<a href=\">t [1]</a\">t [1]</a> [2]\n\n";
+    let found = vec![oracle::Found { start: 30, end: 33, numbers: vec![2] }];
+    assert_eq!(read(text), found);
+    assert_eq!(oracle::markers(text), Some(found));
+}
+
 fn cases() -> ProptestConfig {
     ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() }
 }

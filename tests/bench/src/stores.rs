@@ -23,6 +23,8 @@ const MODEL: &str = include_str!("../../fixtures/doubao/seed.citations.json");
 const BATCH: usize = 64;
 /// Those who read at once.
 const READERS: usize = 4;
+/// The records that are read: as many of the last ones as every store still has.
+const RECENT: u64 = 4000;
 /// Records of one conversation.
 const OF_A_CONVERSATION: u64 = 10;
 
@@ -185,9 +187,9 @@ type Asking = std::pin::Pin<Box<dyn Future<Output = Result<bool, store::StoreErr
 
 async fn read(engine: &Engine, time: Duration, ask: fn(Arc<dyn Store>, u64) -> Asking) -> Result<f64, String> {
     let began = Instant::now();
-    // The memory store forgets its first records.
+    // Not the first ones: the memory store forgets them.
     let there = engine.count.load(Relaxed);
-    let first = there.saturating_sub(store::memory::MAX_RECORDS as u64 / 8);
+    let first = there.saturating_sub(RECENT);
     let readers: Vec<_> = (0..READERS as u64)
         .map(|reader| {
             let store = Arc::clone(&engine.store);

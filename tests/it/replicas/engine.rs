@@ -190,7 +190,7 @@ fn spawn(kind: Kind, data: &Path, port: u16, disk: Disk, first: &str) -> Child {
             data.display()
         ),
         Kind::Redis => format!(
-            "redis-server --port {port} --dir '{}' --save '' --appendonly yes --appendfsync always",
+            "redis-server --bind 127.0.0.1 --port {port} --dir '{}' --save '' --appendonly yes --appendfsync always",
             data.display()
         ),
     };

@@ -165,16 +165,18 @@ fn id(n: u64) -> String {
 }
 
 async fn put(engine: &Engine, model: &Record, batch: usize, time: Duration) -> Result<f64, String> {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_millis());
     let (began, mut written) = (Instant::now(), 0);
     while began.elapsed() < time {
+        // As they come: the memory store forgets the oldest first.
+        let now =
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_millis());
         let entries: Vec<Entry> = (0..batch)
             .map(|_| {
                 let n = engine.count.fetch_add(1, Relaxed);
                 let mut record = model.clone();
                 record.message_id = id(n);
                 record.conversation_id = Some(format!("c{}", n / OF_A_CONVERSATION));
-                Entry { tenant: "default".to_owned(), created_ms: now as i64 + n as i64 % 1000, record }
+                Entry { tenant: "default".to_owned(), created_ms: now as i64, record }
             })
             .collect();
         engine.store.put(&entries).await.map_err(|error| format!("{}: {error}", engine.name))?;

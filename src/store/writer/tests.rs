@@ -289,6 +289,22 @@ async fn what_was_deleted_does_not_come_back() {
     assert!(!store.has("waiting").await && !store.has("stored").await);
 }
 
+/// Another replica has deleted it: the try that is still to come does not bring it back.
+#[tokio::test]
+async fn what_was_deleted_elsewhere_does_not_come_back() {
+    let store = Faulty::new();
+    let writer = Writer::spawn(store.clone(), 10);
+    store.down.store(true, SeqCst);
+    for id in ["forgotten", "kept"] {
+        assert!(writer.put(one(id)).unwrap().await.unwrap().is_err());
+    }
+    writer.give_up("t".to_owned(), "forgotten".to_owned(), None);
+    store.down.store(false, SeqCst);
+    until("the other is stored", async || store.has("kept").await).await;
+    until("nothing waits", async || writer.stats().waiting.load(Relaxed) == 0).await;
+    assert!(!store.has("forgotten").await);
+}
+
 #[tokio::test]
 async fn a_write_outlives_its_request() {
     let store = Faulty::shut();

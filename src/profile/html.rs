@@ -18,8 +18,11 @@ use crate::{
 /// One private character stands for each marker; so many can be told apart, further ones stay text.
 const FIRST: u32 = 0xF_0000;
 const MAX_MARKS: u32 = 0xFFFD;
+/// What it stands between: punctuation, as a marker is, so that what may stand beside a marker in Markdown stands there
+/// still; and no punctuation that Markdown knows, which `[` before `(` or `:` would be.
+const EDGES: [char; 2] = ['⟦', '⟧'];
 /// Bytes of such a character in its brackets.
-const TOKEN: usize = 6;
+const TOKEN: usize = EDGES[0].len_utf8() + 4 + EDGES[1].len_utf8();
 /// What is read as Markdown beyond CommonMark.
 pub(super) const OPTIONS: Options = Options::ENABLE_TABLES
     .union(Options::ENABLE_STRIKETHROUGH)
@@ -75,17 +78,16 @@ pub(super) fn with_marks(answer: &str, marks: &[Swap], sources: &dyn Sources) ->
     with_links(&clean, answer, marks, sources)
 }
 
-/// A private character in brackets for each marker. Brackets, as a marker has some: what may stand beside
-/// punctuation in Markdown stands there still.
+/// A private character in brackets for each marker.
 pub(super) fn tokens(answer: &str, marks: &[Swap]) -> String {
     let mut out = String::with_capacity(answer.len());
     let mut from = 0;
     for (index, mark) in (0..MAX_MARKS).zip(marks) {
         let (Ok(start), Ok(end)) = (usize::try_from(mark.input.start), usize::try_from(mark.input.end)) else { break };
         out.extend(answer.get(from..start).unwrap_or_default().chars().map(not_private));
-        out.push('[');
+        out.push(EDGES[0]);
         out.extend(char::from_u32(FIRST + index));
-        out.push(']');
+        out.push(EDGES[1]);
         from = end;
     }
     out.extend(answer.get(from..).unwrap_or_default().chars().map(not_private));
@@ -171,7 +173,7 @@ fn with_links(clean: &str, answer: &str, marks: &[Swap], sources: &dyn Sources) 
     let (mut in_tag, mut in_value) = (false, false);
     let mut rest = clean;
     while let Some(c) = rest.chars().next() {
-        let token = if c == '[' { token(rest, marks) } else { None };
+        let token = if c == EDGES[0] { token(rest, marks) } else { None };
         if let Some((mark, len)) = token {
             if in_tag {
                 out.push_str(&escaped(&written(answer, mark)))
@@ -197,7 +199,7 @@ fn token<'m>(text: &str, marks: &'m [Swap]) -> Option<(&'m Swap, usize)> {
     let mut chars = text.char_indices().skip(1);
     let mark = marks.get(index_of(chars.next()?.1)?)?;
     match chars.next()? {
-        (at, ']') => Some((mark, at + 1)),
+        (at, end) if end == EDGES[1] => Some((mark, at + end.len_utf8())),
         _ => None,
     }
 }

@@ -223,3 +223,14 @@ fn hostile_texts_come_out_harmless() {
         assert!(ours <= 2 && (evil_source || ours <= 1), "{html}");
     }
 }
+
+/// With brackets of Markdown's own around them they were links, and definitions of links.
+#[test]
+fn a_marker_is_none_of_markdowns_links() {
+    let link = |text: &str| of(text).replace(&of("【2】").replace("<p>", "").replace("</p>\n", ""), "‹2›");
+    assert_eq!(link("x【2】(see below)"), "<p>x‹2›(see below)</p>\n");
+    assert_eq!(link("【2】: https://c.example/"), "<p>‹2›: https://c.example/</p>\n");
+    assert_eq!(link("x^[2]^(1) y"), "<p>x‹2›(1) y</p>\n");
+    assert_eq!(link("[a]【2】\n\n[a]: https://c.example/").matches("<a ").count(), 1);
+    assert_eq!(link("**x【2】** y"), "<p><strong>x‹2›</strong> y</p>\n");
+}

@@ -7,6 +7,7 @@ mod chunked;
 mod driven;
 mod gate;
 mod handed;
+mod io;
 mod sparing;
 mod wire;
 
@@ -176,7 +177,7 @@ impl<B: Sendable> Client<B> {
         match here.http1.send(request).await {
             Ok(answer) => Ok(answer.map(Answer::Http1)),
             Err(Refused::Fault(fault)) => Err(fault),
-            Err(Refused::Http2(request)) => match here.http2.request(*request).await {
+            Err(Refused::Http2(request)) => match Box::pin(here.http2.request(*request)).await {
                 Ok(answer) => Ok(answer.map(Answer::Http2)),
                 Err(error) => Err(Fault::of(&error)),
             },

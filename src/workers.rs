@@ -2,7 +2,7 @@
 //! and wakes no other. A connection stays with the thread that got it, and so do the connections to its upstreams.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     future::Future,
     io,
     sync::{
@@ -15,8 +15,13 @@ use std::{
 use tokio::runtime::{self, Handle};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+/// So many connections more than another may a worker have: with none, each connection would move the doors.
+const MORE: usize = 1;
+
 thread_local! {
     static HERE: Cell<usize> = const { Cell::new(0) };
+    /// The connections of this thread's worker.
+    static BUSY: RefCell<Arc<AtomicUsize>> = RefCell::default();
 }
 
 /// The number of this thread's worker; 0 also elsewhere.
@@ -24,9 +29,18 @@ pub fn here() -> usize {
     HERE.get()
 }
 
+/// Lets others have this core. A client on this machine that was sent what it waits for may be woken on the core that sent
+/// it, and stay there until we are done, with other cores idle. Not where other connections would wait with this one: on
+/// a busy machine it may take some milliseconds until it is our turn again.
+pub fn give_way() {
+    if BUSY.with_borrow(|busy| busy.load(Relaxed) <= 1) {
+        thread::yield_now();
+    }
+}
+
 /// Ends with its last connections' tasks when dropped.
 pub struct Workers {
-    each: Vec<Worker>,
+    each: Arc<[Worker]>,
     _stop: DropGuard,
 }
 
@@ -53,29 +67,42 @@ impl Workers {
         Ok(Self { each, _stop: stop })
     }
 
-    /// The one with the fewest connections.
-    pub fn idlest(&self) -> Option<&Worker> {
-        self.each.iter().min_by_key(|worker| worker.busy.load(Relaxed))
+    /// At least one.
+    pub fn each(&self) -> Arc<[Worker]> {
+        Arc::clone(&self.each)
     }
 }
 
 impl Worker {
     fn start(number: usize, stop: CancellationToken) -> io::Result<Self> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-        let handle = runtime.handle().clone();
+        let (handle, busy) = (runtime.handle().clone(), Arc::<AtomicUsize>::default());
+        let of_here = Arc::clone(&busy);
         thread::Builder::new().name(format!("citetap-{number}")).spawn(move || {
             HERE.set(number);
+            BUSY.set(of_here);
             runtime.block_on(stop.cancelled());
             // Not waited for: what still runs elsewhere is nobody's any more.
             runtime.shutdown_background();
         })?;
-        Ok(Self { runtime: handle, busy: Arc::default() })
+        Ok(Self { runtime: handle, busy })
     }
 
     /// Sockets and timers made in `make` are this worker's.
     pub fn within<T>(&self, make: impl FnOnce() -> T) -> T {
         let _here = self.runtime.enter();
         make()
+    }
+
+    /// The one among `each` with the fewest connections, if `here` has too many more than that.
+    pub fn idler(each: &[Self], here: usize) -> Option<usize> {
+        let busy = |at: usize| each[at].busy.load(Relaxed);
+        let idlest = (0..each.len()).min_by_key(|at| busy(*at))?;
+        (busy(here) > busy(idlest) + MORE).then_some(idlest)
+    }
+
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(task);
     }
 
     pub fn serve(&self, connection: impl Future<Output = ()> + Send + 'static) {

@@ -26,7 +26,7 @@ use tokio::{
 };
 
 use super::{AnyBody, request::ReadToEnd, stall::StallGuard, stalled::Guarded};
-use crate::upstream::says_close;
+use crate::{upstream::says_close, workers};
 
 /// What a client may send ahead while its stream runs. More waits in its socket.
 const MAX_AHEAD: usize = 16 * 1024;
@@ -36,6 +36,8 @@ const LINE_END_AND_LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
 /// What is at hand at the same time leaves in one write: so many pieces, and about so many bytes.
 const MAX_PIECES: usize = 8;
 const MAX_AT_ONCE: usize = 64 * 1024;
+/// A chunk that is no longer is put together: to copy that much is cheaper than to have the kernel gather it.
+const SMALL: usize = 1024;
 
 /// What a stream is carried over.
 pub trait Way: AsyncRead + AsyncWrite + Unpin {
@@ -63,15 +65,22 @@ impl<T: Way> Way for StallGuard<T> {
 /// Where a connection finds the stream that it is to carry.
 #[derive(Default)]
 pub struct Offer {
-    stream: Mutex<Option<Guarded>>,
+    stream: Mutex<Option<Offered>>,
     /// Since then the library has written all that it was given.
     flushed: AtomicBool,
-    /// No other request is answered on this connection.
-    last: AtomicBool,
+}
+
+/// A stream to carry.
+pub struct Offered {
+    stream: Guarded,
+    /// The library may have written something of it.
+    begun: bool,
+    /// The connection may be used after it.
+    pub stays: bool,
 }
 
 impl Offer {
-    fn lock(&self) -> MutexGuard<'_, Option<Guarded>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Offered>> {
         self.stream.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -80,10 +89,9 @@ impl Offer {
         self.flushed.store(true, Relaxed);
     }
 
-    /// The stream, once what came before it is written; and whether the connection may be used after it.
-    pub fn take(&self) -> Option<(Guarded, bool)> {
-        let stream = self.flushed.load(Relaxed).then(|| self.lock().take()).flatten()?;
-        Some((stream, !self.last.load(Relaxed)))
+    /// The stream, once what came before it is written.
+    pub fn take(&self) -> Option<Offered> {
+        self.flushed.load(Relaxed).then(|| self.lock().take()).flatten()
     }
 }
 
@@ -150,8 +158,7 @@ impl Ticket {
         let mut offered = self.offer.lock();
         if offered.is_none() {
             self.offer.flushed.store(false, Relaxed);
-            self.offer.last.store(self.last, Relaxed);
-            *offered = Some(stream());
+            *offered = Some(Offered { stream: stream(), begun: !pending, stays: !self.last });
         }
         true
     }
@@ -169,13 +176,19 @@ pub struct Carry {
     ended: bool,
     /// Something was written that may not have left.
     unflushed: bool,
+    /// Something of the stream has been written.
+    begun: bool,
     /// What the client has sent meanwhile.
     ahead: Vec<u8>,
 }
 
 impl Carry {
     /// `ahead` has come already.
-    pub fn new(stream: Guarded, ahead: &[u8]) -> Self {
+    pub fn new(offered: Offered, ahead: &[u8]) -> Self {
+        let Offered { stream, begun, .. } = offered;
+        if begun {
+            workers::give_way();
+        }
         Self {
             stream,
             line: [0; 18],
@@ -185,6 +198,7 @@ impl Carry {
             end: &[],
             ended: false,
             unflushed: false,
+            begun,
             ahead: ahead.to_vec(),
         }
     }
@@ -202,9 +216,14 @@ impl Carry {
         loop {
             // First what there is: whatever is done with it beside can wait until it has left.
             if !self.gathers() {
+                let first = !self.begun && !self.end.is_empty();
                 ready!(self.poll_write(io, task))?;
                 if self.ended {
                     return Poll::Ready(Ok(()));
+                }
+                if first {
+                    self.begun = true;
+                    workers::give_way();
                 }
             }
             match Pin::new(&mut self.stream).poll_frame(task) {
@@ -258,9 +277,18 @@ impl Carry {
         while !self.end.is_empty() {
             self.unflushed = T::BUFFERS;
             let line = &self.line[usize::from(self.line_left.0)..usize::from(self.line_left.1)];
-            let written = if self.more.is_empty() {
-                let parts = [IoSlice::new(line), IoSlice::new(&self.data), IoSlice::new(self.end)];
-                ready!(Pin::new(&mut *io).poll_write_vectored(task, &parts))?
+            let parts = [line, &self.data, self.end];
+            let length: usize = parts.iter().map(|part| part.len()).sum();
+            let written = if self.more.is_empty() && length <= SMALL {
+                let mut small = [0; SMALL];
+                let mut at = 0;
+                for part in parts {
+                    small[at..at + part.len()].copy_from_slice(part);
+                    at += part.len();
+                }
+                ready!(Pin::new(&mut *io).poll_write(task, &small[..length]))?
+            } else if self.more.is_empty() {
+                ready!(Pin::new(&mut *io).poll_write_vectored(task, &parts.map(IoSlice::new)))?
             } else {
                 let data = iter::once(&self.data).chain(&self.more).map(|piece| &**piece);
                 let parts: Vec<_> = iter::once(line).chain(data).chain([self.end]).map(IoSlice::new).collect();

@@ -4,7 +4,7 @@ use std::{
     fs, io,
     net::{IpAddr, Ipv4Addr},
     os::{
-        fd::{AsRawFd, RawFd},
+        fd::{AsFd, AsRawFd, RawFd},
         unix::{
             fs::{FileTypeExt, MetadataExt, PermissionsExt},
             net::{UnixListener as StdUnixListener, UnixStream as StdUnixStream},
@@ -49,8 +49,8 @@ pub struct Door {
 
 pub enum Listener {
     Tcp(TcpListener),
-    /// The file goes with the listener, where it is ours.
-    Unix(UnixListener, Option<SocketFile>),
+    /// The file goes with the last of its listeners, where it is ours.
+    Unix(UnixListener, Option<Arc<SocketFile>>),
 }
 
 /// A connection that came.
@@ -95,6 +95,11 @@ impl Doors {
         Ok(those.map(Door::address).collect::<io::Result<Vec<_>>>()?.join(", "))
     }
 
+    /// The same doors, for the runtime that we are in.
+    pub fn again(&self) -> io::Result<Self> {
+        Ok(Self { each: self.each.iter().map(Door::again).collect::<io::Result<_>>()?, next: self.next })
+    }
+
     /// Says also through which one.
     pub fn poll_accept(&mut self, task: &mut Context<'_>) -> Poll<(io::Result<Visitor>, &Door)> {
         for step in 0..self.each.len() {
@@ -122,6 +127,10 @@ impl Door {
         Self { listener, side, tls }
     }
 
+    fn again(&self) -> io::Result<Self> {
+        Ok(Self { listener: self.listener.again()?, side: self.side, tls: self.tls.clone() })
+    }
+
     fn address(&self) -> io::Result<String> {
         match &self.listener {
             Listener::Tcp(listener) => Ok(listener.local_addr()?.to_string()),
@@ -141,6 +150,17 @@ impl Listener {
         }
     }
 
+    /// The same socket; who waits to be accepted waits there too.
+    fn again(&self) -> io::Result<Self> {
+        Ok(match self {
+            Self::Tcp(listener) => Self::Tcp(TcpListener::from_std(listener.as_fd().try_clone_to_owned()?.into())?),
+            Self::Unix(listener, file) => {
+                let again = UnixListener::from_std(listener.as_fd().try_clone_to_owned()?.into())?;
+                Self::Unix(again, file.clone())
+            }
+        })
+    }
+
     /// Opens a socket that those may use whom `mode` lets. One that a process left behind is replaced.
     pub fn unix(path: &Path, mode: u32) -> io::Result<Self> {
         make_way(path)?;
@@ -151,7 +171,7 @@ impl Listener {
         // Nobody gets in between: until it listens, a connection is refused.
         fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
         net::listen(&socket, BACKLOG)?;
-        Ok(Self::Unix(UnixListener::from_std(StdUnixListener::from(socket))?, Some(file)))
+        Ok(Self::Unix(UnixListener::from_std(StdUnixListener::from(socket))?, Some(Arc::new(file))))
     }
 }
 

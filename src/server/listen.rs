@@ -34,7 +34,8 @@ use super::{
     AnyBody, App,
     carry::{Asked, Carry, Channel, Way},
     door::{Doors, Peer, Visitor},
-    stall::{self, StallGuard},
+    porter::{Came, Porter},
+    stall::{Opening, StallGuard},
     tls::H2,
 };
 use crate::{
@@ -50,8 +51,6 @@ const CONCURRENT_STREAMS: u32 = 1000;
 const HASTE: Duration = Duration::from_millis(500);
 /// For it to hear the answer.
 const BRIEF: Duration = Duration::from_secs(5);
-/// After an error of `accept` such as too many open files.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// For cut streams to get their last bytes out.
 const LAST_BYTES: Duration = Duration::from_millis(500);
 /// The same for those whose commit came with the flush.
@@ -72,10 +71,9 @@ pub struct Signals {
 }
 
 /// Serves until told to drain, then as `timeouts.drain` allows. Everything stored is flushed on return. An error: it could
-/// not begin.
+/// not begin, or nobody can come in any more.
 pub async fn run(doors: impl Into<Doors>, app: Arc<App>, signals: Signals) -> io::Result<()> {
-    let mut doors = doors.into();
-    let graceful = GracefulShutdown::new();
+    let graceful = Arc::new(GracefulShutdown::new());
     let files = Files::of_process();
     let (headers, closed) = (app.config.timeouts.request_headers, CancellationToken::new());
     let protocols = Protocols::new(&app, headers, &closed);
@@ -91,63 +89,64 @@ pub async fn run(doors: impl Into<Doors>, app: Arc<App>, signals: Signals) -> io
     if let Some(peers) = &app.peers {
         chores.spawn(Arc::clone(peers).run());
     }
-    let delay = app.config.timeouts.drain_delay;
+    let admitted = (Arc::clone(&app), Arc::clone(&graceful));
+    let mut porter = Porter::start(&doors.into(), &workers, move |worker, came| {
+        let (app, graceful) = &admitted;
+        let Came { visitor, side, tls } = came;
+        let room = files.room(&visitor);
+        let protocols = match room {
+            Room::Enough => &protocols,
+            Room::Little => &hasty,
+            Room::None => return,
+        };
+        let (app, protocols, watcher) = (Arc::clone(app), Arc::clone(protocols), graceful.watcher());
+        let peer = Peer { ip: visitor.ip(), side };
+        match (visitor, tls) {
+            (Visitor::Tcp(stream, _), None) if room == Room::Enough => {
+                worker.serve(serve(app, protocols, watcher, stream, peer));
+            }
+            (Visitor::Tcp(stream, _), None) => {
+                worker.serve(turn_away(app, protocols, watcher, stream, peer));
+            }
+            (Visitor::Tcp(stream, _), Some(tls)) => {
+                worker.serve(Hall { app, protocols, watcher, peer, room }.serve_tls(stream, tls));
+            }
+            (Visitor::Unix(stream), _) => {
+                worker.serve(Hall { app, protocols, watcher, peer, room }.serve_unix(stream));
+            }
+        }
+    })?;
     let closing = async {
         signals.drain.cancelled().await;
         app.draining.store(true, Ordering::Relaxed);
         tracing::info!("draining");
         // Load balancers hear of it from /readyz before the door closes.
-        tokio::time::sleep(delay).await;
+        tokio::time::sleep(app.config.timeouts.drain_delay).await;
     };
-    tokio::pin!(closing);
-    loop {
-        // Its socket is the worker's from the beginning.
-        let Some(worker) = workers.idlest() else { return Ok(()) };
-        let came = poll_fn(|task| {
-            let polled = worker.within(|| doors.poll_accept(task));
-            polled.map(|(came, door)| (came, door.side, door.tls.as_ref().map(|tls| tls.now())))
-        });
-        tokio::select! {
-            (came, side, tls) = came => match came {
-                Ok(visitor) => {
-                    let room = files.room(&visitor);
-                    if room == Room::None {
-                        worker.within(|| drop(visitor));
-                        continue;
-                    }
-                    let protocols = if room == Room::Enough { &protocols } else { &hasty };
-                    let (app, protocols, watcher) = (Arc::clone(&app), Arc::clone(protocols), graceful.watcher());
-                    let peer = Peer { ip: visitor.ip(), side };
-                    match (visitor, tls) {
-                        (Visitor::Tcp(stream, _), None) if room == Room::Enough => {
-                            worker.serve(serve(app, protocols, watcher, stream, peer));
-                        }
-                        (Visitor::Tcp(stream, _), None) => {
-                            worker.serve(turn_away(app, protocols, watcher, stream, peer));
-                        }
-                        (Visitor::Tcp(stream, _), Some(tls)) => {
-                            worker.serve(Hall { app, protocols, watcher, peer, room }.serve_tls(stream, tls));
-                        }
-                        (Visitor::Unix(stream), _) => {
-                            worker.serve(Hall { app, protocols, watcher, peer, room }.serve_unix(stream));
-                        }
-                    }
-                }
-                Err(error) if is_of_one_connection(&error) => {}
-                Err(_) => {
-                    tracing::warn!("accept failed");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            },
-            () = &mut closing => break,
-            () = signals.stop.cancelled() => return Ok(()),
-        }
+    tokio::select! {
+        () = closing => {}
+        () = porter.ended() => return Err(io::Error::other("nobody is let in any more")),
+        () = signals.stop.cancelled() => {}
     }
-    drop(doors);
+    tokio::select! {
+        () = porter.close() => {}
+        () = async {
+            signals.stop.cancelled().await;
+            tokio::time::sleep(LAST_WORDS).await;
+        } => return Ok(()),
+    }
+    if signals.stop.is_cancelled() {
+        return Ok(());
+    }
     closed.cancel();
     let drained = async {
         tokio::select! {
-            () = graceful.shutdown() => {}
+            () = async {
+                // The porter had another one.
+                if let Some(graceful) = Arc::into_inner(graceful) {
+                    graceful.shutdown().await;
+                }
+            } => {}
             () = async {
                 tokio::time::sleep(app.config.timeouts.drain).await;
                 tracing::info!(streams = app.streams.load(Ordering::Relaxed), "cutting the streams that are left");
@@ -184,11 +183,6 @@ impl App {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
-}
-
-fn is_of_one_connection(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
-    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
 /// How clients are served, whichever protocol they speak.
@@ -230,13 +224,14 @@ impl Protocols {
     }
 
     /// Serves a connection to its end, which is told by its streams.
-    async fn serve<T, S, F>(&self, graceful: Watcher, stream: T, speaks_http2: bool, stall: Duration, service: S)
+    async fn serve<T, S, F>(&self, graceful: Watcher, stream: T, opening: Opening, stall: Duration, service: S)
     where
         T: Way + Send + 'static,
         S: Fn(Request<Incoming>) -> F + Send + 'static,
         F: Future<Output = Response<AnyBody>> + Send + 'static,
     {
-        let io = StallGuard::new(stream, stall, self.headers);
+        let speaks_http2 = opening.speaks_http2;
+        let io = StallGuard::new(stream, stall, self.headers).after_opening(opening);
         if speaks_http2 {
             // Boxed, as the connection keeps room for it as long as it is open, and it is large.
             let service = service_fn(|request| Box::pin(service(request)).map(Ok::<_, Infallible>));
@@ -275,10 +270,11 @@ impl Protocols {
                 }
                 offer.take().map_or(Poll::Pending, |stream| Poll::Ready(Some(stream)))
             });
-            let Some((stream, stays)) = served.await else { return };
+            let Some(offered) = served.await else { return };
+            let stays = offered.stays;
             let parts = connection.into_parts();
             io = parts.io.into_inner();
-            let mut carry = Carry::new(stream, &parts.read_buf);
+            let mut carry = Carry::new(offered, &parts.read_buf);
             if poll_fn(|task| carry.poll(&mut io, task)).await.is_err() {
                 return;
             }
@@ -291,20 +287,20 @@ impl Protocols {
     }
 }
 
-async fn serve(app: Arc<App>, protocols: Arc<Protocols>, graceful: Watcher, stream: TcpStream, peer: Peer) {
+async fn serve(app: Arc<App>, protocols: Arc<Protocols>, graceful: Watcher, mut stream: TcpStream, peer: Peer) {
     // Events are small: one that waits for the next is late.
     let _ = stream.set_nodelay(true);
-    let Some(speaks_http2) = protocols.first(stall::speaks_http2(&stream)).await else { return };
+    let Some(opening) = protocols.first(Opening::read(&mut stream)).await else { return };
     let stall = app.config.timeouts.client_stall;
     let service = move |request| Arc::clone(&app).handle(request, peer);
-    protocols.serve(graceful, stream, speaks_http2, stall, service).await;
+    protocols.serve(graceful, stream, opening, stall, service).await;
 }
 
 /// Serves a connection that there is no room for: briefly.
-async fn turn_away(app: Arc<App>, hasty: Arc<Protocols>, graceful: Watcher, stream: TcpStream, peer: Peer) {
-    let Some(speaks_http2) = hasty.first(stall::speaks_http2(&stream)).await else { return };
+async fn turn_away(app: Arc<App>, hasty: Arc<Protocols>, graceful: Watcher, mut stream: TcpStream, peer: Peer) {
+    let Some(opening) = hasty.first(Opening::read(&mut stream)).await else { return };
     let service = move |request| std::future::ready(app.turn_away(&request, peer.side));
-    let _ = tokio::time::timeout(BRIEF, hasty.serve(graceful, stream, speaks_http2, BRIEF, service)).await;
+    let _ = tokio::time::timeout(BRIEF, hasty.serve(graceful, stream, opening, BRIEF, service)).await;
 }
 
 /// What a connection of another kind is served with.
@@ -317,9 +313,9 @@ struct Hall {
 }
 
 impl Hall {
-    async fn serve_unix(self, stream: UnixStream) {
-        let Some(speaks_http2) = self.protocols.first(stall::speaks_http2(&stream)).await else { return };
-        self.serve(Box::new(stream), speaks_http2).await;
+    async fn serve_unix(self, mut stream: UnixStream) {
+        let Some(opening) = self.protocols.first(Opening::read(&mut stream)).await else { return };
+        self.serve(Box::new(stream), opening).await;
     }
 
     async fn serve_tls(self, stream: TcpStream, tls: Arc<ServerConfig>) {
@@ -337,18 +333,18 @@ impl Hall {
         let Some(stream) = Box::pin(shaken).await else { return };
         // RFC 9113 3.2: over TLS, h2 is chosen in the handshake. Who chose nothing speaks HTTP/1.1.
         let speaks_http2 = stream.get_ref().1.alpn_protocol() == Some(H2);
-        self.serve(stream, speaks_http2).await;
+        self.serve(stream, Opening::unread(speaks_http2)).await;
     }
 
-    async fn serve(self, stream: Box<dyn Channel>, speaks_http2: bool) {
+    async fn serve(self, stream: Box<dyn Channel>, opening: Opening) {
         let Self { app, protocols, watcher, peer, room } = self;
         if room == Room::Enough {
             let stall = app.config.timeouts.client_stall;
             let service = move |request| Arc::clone(&app).handle(request, peer);
-            protocols.serve(watcher, stream, speaks_http2, stall, service).await;
+            protocols.serve(watcher, stream, opening, stall, service).await;
         } else {
             let service = move |request| std::future::ready(app.turn_away(&request, peer.side));
-            let served = protocols.serve(watcher, stream, speaks_http2, BRIEF, service);
+            let served = protocols.serve(watcher, stream, opening, BRIEF, service);
             let _ = tokio::time::timeout(BRIEF, served).await;
         }
     }

@@ -23,6 +23,7 @@ pub mod openapi;
 mod ops;
 mod outgoing;
 mod peers;
+mod porter;
 pub mod problem;
 mod rate;
 mod records;
@@ -185,7 +186,7 @@ impl App {
                 return response;
             }
             if is_api(path) || console::is_asked(&self, path) {
-                return self.api(request).await;
+                return Box::pin(self.api(request)).await;
             }
             if let Some(response) = console::answer(&self, &request) {
                 return response;
@@ -196,7 +197,7 @@ impl App {
         }
         let routes = self.routes();
         if facade::answers(&routes, path) {
-            return facade::answer(self, &routes, request, peer).await;
+            return Box::pin(facade::answer(self, &routes, request, peer)).await;
         }
         relay::relay(self, request, peer).await
     }

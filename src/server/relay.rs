@@ -103,8 +103,8 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: Peer) -> Res
     let failed = answer.status().as_u16() >= 400;
     let (response, form) = respond(&app, route, answer, watch, wants, task, head_only);
     Ok(match form {
-        None if foreign && failed => foreign::error(response).await,
-        Some(Form::Whole) if foreign => foreign::document(response).await,
+        None if foreign && failed => Box::pin(foreign::error(response)).await,
+        Some(Form::Whole) if foreign => Box::pin(foreign::document(response)).await,
         _ => response,
     })
 }
@@ -389,6 +389,9 @@ fn prefixes(routes: &[Route]) -> String {
 
 /// `..` in any spelling could leave the upstream's base path.
 fn has_dot_segments(path: &str) -> bool {
+    if !path.contains(['.', '%']) {
+        return false;
+    }
     path.split(['/', '\\']).any(|segment| {
         let plain = segment.to_ascii_lowercase().replace("%2e", ".");
         plain == ".." || plain.starts_with("..;") || plain.contains("..%2f") || plain.contains("..%5c")

@@ -10,11 +10,9 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
-use rustix::net::{RecvFlags, recv};
+use bytes::{Bytes, BytesMut};
 use tokio::{
-    io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
-    net::{TcpStream, UnixStream},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf},
     time::{Instant, Sleep},
 };
 
@@ -26,38 +24,34 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// For a client to hear our last word.
 const LINGER: Duration = Duration::from_millis(500);
-/// Between two looks at a client that has begun h2's preface and not ended it.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// Room for what a client says first: mostly all of its request.
+const OPENING: usize = 2048;
 
-/// What can be looked at before it is read.
-pub trait Peek {
-    fn peek(&self, buf: &mut [u8]) -> impl Future<Output = io::Result<usize>> + Send;
+/// What a client said first.
+pub struct Opening {
+    said: Bytes,
+    pub speaks_http2: bool,
 }
 
-impl Peek for TcpStream {
-    fn peek(&self, buf: &mut [u8]) -> impl Future<Output = io::Result<usize>> + Send {
-        Self::peek(self, buf)
+impl Opening {
+    /// Nothing was read of it.
+    pub fn unread(speaks_http2: bool) -> Self {
+        Self { said: Bytes::new(), speaks_http2 }
     }
-}
 
-impl Peek for UnixStream {
-    async fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
-        self.async_io(Interest::READABLE, || Ok(recv(self, &mut *buf, RecvFlags::PEEK)?.1)).await
-    }
-}
-
-/// Does the client speak h2, by what it says first? Nothing of that is taken. `None`: it has gone.
-pub async fn speaks_http2(stream: &impl Peek) -> Option<bool> {
-    loop {
-        let mut said = [0; PREFACE.len()];
-        let said = match stream.peek(&mut said).await {
-            Ok(0) | Err(_) => return None,
-            Ok(length) => said.get(..length)?,
-        };
-        if said == PREFACE || !PREFACE.starts_with(said) {
-            return Some(said == PREFACE);
+    /// As much as shows whether it is h2, and what came with that. `None`: the client has gone.
+    pub async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Option<Self> {
+        let mut said = BytesMut::with_capacity(OPENING);
+        loop {
+            let came = stream.read_buf(&mut said).await.ok()?;
+            let speaks_http2 = said.starts_with(PREFACE);
+            if came == 0 {
+                return None;
+            }
+            if speaks_http2 || !PREFACE.starts_with(&said) {
+                return Some(Self { said: said.freeze(), speaks_http2 });
+            }
         }
-        tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 
@@ -123,6 +117,12 @@ impl<T> StallGuard<T> {
     /// Where streams are found that the connection is to carry.
     pub fn offer(&self) -> Arc<Offer> {
         Arc::clone(&self.offer)
+    }
+
+    /// The same connection, whose client has said this before.
+    pub fn after_opening(mut self, opening: Opening) -> Self {
+        self.said.feed(&opening.said);
+        self.after(opening.said)
     }
 
     /// The same connection, which is read anew from here.

@@ -13,7 +13,7 @@ use std::{
     time::Instant,
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{
     HeaderValue, Request, Response, Uri,
     header::{CONNECTION, HOST},
@@ -32,7 +32,8 @@ use tower::Service;
 use super::{
     BoxError, Fault, IDLE_CONNECTIONS, IDLE_TIMEOUT, MAX_BUFFER, Sendable,
     gate::{Gate, Progress, Told},
-    handed::{Handed, Io},
+    handed::Handed,
+    io::Io,
     wire::{self, Framing, Wire, says_close},
 };
 use crate::bell::Bell;
@@ -96,7 +97,8 @@ impl Driver {
             let idle = lock(&self.pool).take(&host);
             let (io, reused) = match idle {
                 Some(io) => (io, true),
-                None => match self.connect(to.clone(), &host).await.map_err(Refused::Fault)? {
+                // Boxed, like whatever is seldom done on the way of a request: its room would be made every time.
+                None => match Box::pin(self.connect(to.clone(), &host)).await.map_err(Refused::Fault)? {
                     Some(io) => (io, false),
                     None => {
                         *request.uri_mut() = to;
@@ -163,7 +165,7 @@ impl Driver {
         let parts = wire.into_parts();
         let (io, mut ahead) = parts.io.into_parts();
         if !parts.read_buf.is_empty() {
-            ahead = [parts.read_buf, ahead].concat().into();
+            ahead = BytesMut::from_iter(parts.read_buf.iter().chain(&ahead));
         }
         Ok(Response::from_parts(head, Driven::Wire(Box::new(Wire::new(io, framing, ahead, home)))))
     }
@@ -250,7 +252,6 @@ fn is_quiet(io: &mut Io) -> bool {
 
 /// The body of an answer over HTTP/1.1.
 pub enum Driven<B: Sendable> {
-    /// Boxed: a connection with TLS is large.
     Wire(Box<Wire>),
     Talking(Box<Talking<B>>),
 }

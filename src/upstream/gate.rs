@@ -11,11 +11,11 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use bytes::Bytes;
+use bytes::{Buf, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 
-use super::MAX_BUFFER;
+use super::{MAX_BUFFER, wire};
 
 /// Mostly a head and the first events.
 const READ: usize = 16 * 1024;
@@ -98,7 +98,7 @@ pub struct Gate<T> {
     io: T,
     progress: Arc<Progress>,
     /// Read, and not let through yet.
-    read: Vec<u8>,
+    read: BytesMut,
     /// So much of that belongs to a head.
     head: usize,
     /// So much of it was looked through for the end of one.
@@ -109,18 +109,18 @@ pub struct Gate<T> {
 
 impl<T> Gate<T> {
     pub fn new(io: T, progress: &Arc<Progress>) -> Self {
-        Self { io, progress: Arc::clone(progress), read: Vec::new(), head: 0, looked: 0, begun: false }
+        Self { io, progress: Arc::clone(progress), read: BytesMut::new(), head: 0, looked: 0, begun: false }
     }
 
     /// The connection, and what was read of it beyond the head.
-    pub fn into_parts(self) -> (T, Bytes) {
-        (self.io, Bytes::from(self.read))
+    pub fn into_parts(self) -> (T, BytesMut) {
+        (self.io, self.read)
     }
 
     fn let_through(&mut self, most: usize, buf: &mut ReadBufCursor<'_>) -> usize {
         let length = most.min(buf.remaining());
         buf.put_slice(&self.read[..length]);
-        self.read.drain(..length);
+        self.read.advance(length);
         length
     }
 }
@@ -128,15 +128,14 @@ impl<T> Gate<T> {
 impl<T: Read + Unpin> Gate<T> {
     /// Says whether there was something.
     fn poll_more(&mut self, task: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        let before = self.read.len();
         // The blank line may have begun.
-        self.looked = before.saturating_sub(BLANK.len());
-        self.read.resize(before + READ, 0);
-        let mut buf = ReadBuf::new(&mut self.read[before..]);
-        let polled = Pin::new(&mut self.io).poll_read(task, buf.unfilled());
-        let length = buf.filled().len();
-        self.read.truncate(before + length);
-        polled.map_ok(|()| length > 0)
+        self.looked = self.read.len().saturating_sub(BLANK.len());
+        wire::with_scratch(|scratch| {
+            let mut buf = ReadBuf::new(&mut scratch[..READ]);
+            ready!(Pin::new(&mut self.io).poll_read(task, buf.unfilled()))?;
+            self.read.extend_from_slice(buf.filled());
+            Poll::Ready(Ok(!buf.filled().is_empty()))
+        })
     }
 }
 

@@ -8,15 +8,11 @@ use std::{
     task::{Context, Poll},
 };
 
+use futures_util::TryFutureExt;
 use http::Uri;
-use hyper_rustls::MaybeHttpsStream;
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 use tower::Service;
 
-use super::{BoxError, Connector};
-
-pub type Io = MaybeHttpsStream<TokioIo<TcpStream>>;
+use super::{BoxError, Connector, io::Io};
 
 /// Connects, unless an open connection was handed on.
 #[derive(Clone)]
@@ -72,7 +68,7 @@ impl Service<Uri> for Handed {
     fn call(&mut self, to: Uri) -> Self::Future {
         match self.take(&to) {
             Some(io) => Box::pin(ready(Ok(io))),
-            None => Box::pin(self.connector.call(to)),
+            None => Box::pin(self.connector.call(to).map_ok(Io::from)),
         }
     }
 }

@@ -11,12 +11,12 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Version, header};
 use http_body::{Body, Frame, SizeHint};
 use hyper::rt::{Read, ReadBuf};
 
-use super::{chunked::Chunked, driven::Home, handed::Io};
+use super::{chunked::Chunked, driven::Home, io::Io};
 
 /// What one read may bring: less, until it is seen that more comes.
 const READ: usize = 64 * 1024;
@@ -25,6 +25,11 @@ const FIRST_READ: usize = 8 * 1024;
 thread_local! {
     /// Streams take turns: what is read into is warm when it is one for all.
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; READ]);
+}
+
+/// Lends what is read into. Nobody who has it asks for it again.
+pub fn with_scratch<T>(read: impl FnOnce(&mut [u8]) -> T) -> T {
+    SCRATCH.with_borrow_mut(|scratch| read(scratch))
 }
 
 /// How the end of a body is told (RFC 9112 6.3).
@@ -99,7 +104,7 @@ pub struct Wire {
     io: Option<Io>,
     framing: Framing,
     /// Read with the head.
-    ahead: Bytes,
+    ahead: BytesMut,
     /// What the next read may bring.
     room: usize,
     /// Where the connection waits for its next request; `None`: it has had its last.
@@ -107,7 +112,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    pub fn new(io: Io, framing: Framing, ahead: Bytes, home: Option<Home>) -> Self {
+    pub fn new(io: Io, framing: Framing, ahead: BytesMut, home: Option<Home>) -> Self {
         let mut wire = Self { io: Some(io), framing, ahead, room: FIRST_READ, home };
         if wire.framing.is_over() {
             wire.rest();
@@ -128,7 +133,7 @@ impl Wire {
     fn take(&mut self, input: &mut [u8]) -> Option<Bytes> {
         let (data, used) = self.framing.decode(input);
         if self.framing.is_over() {
-            self.ahead = Bytes::copy_from_slice(&input[used..]);
+            self.ahead = BytesMut::from(&input[used..]);
         }
         (!data.is_empty()).then(|| Bytes::copy_from_slice(&input[data]))
     }
@@ -155,12 +160,12 @@ impl Wire {
                 return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "these are no chunks")));
             }
             let taken = if self.ahead.is_empty() {
-                match ready!(SCRATCH.with_borrow_mut(|scratch| self.poll_read(task, scratch)))? {
+                match ready!(with_scratch(|scratch| self.poll_read(task, scratch)))? {
                     Some(taken) => taken,
                     None => return Poll::Ready(self.cut_off()),
                 }
             } else {
-                let mut ahead = Vec::from(std::mem::take(&mut self.ahead));
+                let mut ahead = std::mem::take(&mut self.ahead);
                 self.take(&mut ahead)
             };
             if let Some(data) = taken {

@@ -5,7 +5,10 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use citetap::replay::{Outcome, Script, Scripted, Step, Upstream};
 use http::Method;
-use tokio::{io::AsyncWriteExt, sync::Semaphore};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::Semaphore,
+};
 
 use super::super::{Bench, hand};
 use crate::{
@@ -76,7 +79,7 @@ enum Break {
 #[tokio::test]
 async fn f20_an_upstream_that_breaks_off_stays_broken_off() {
     for how in [Break::Fin, Break::FinInChunk, Break::Reset, Break::BadChunk] {
-        // A reset may overtake bytes: it waits until they have arrived.
+        // A reset may overtake bytes, an h2 client's among them: it waits until they have arrived.
         let arrived = Arc::new(Semaphore::new(0));
         let gate = Arc::clone(&arrived);
         let by_hand = hand::serve(move |mut stream| {
@@ -90,12 +93,15 @@ async fn f20_an_upstream_that_breaks_off_stays_broken_off() {
                 };
                 let all = hand::CHUNKED.to_owned() + &hand::chunk(&begun) + &half;
                 stream.write_all(all.as_bytes()).await.unwrap();
-                if how == Break::BadChunk {
-                    stream.write_all(b"zz\r\n").await.unwrap();
-                }
                 let _ = gate.acquire().await.unwrap();
-                if how == Break::Reset {
-                    stream.set_zero_linger().unwrap();
+                match how {
+                    Break::BadChunk => {
+                        stream.write_all(b"zz\r\n").await.unwrap();
+                        // Until that has made the proxy go.
+                        let _ = stream.read_to_end(&mut Vec::new()).await;
+                    }
+                    Break::Reset => stream.set_zero_linger().unwrap(),
+                    Break::Fin | Break::FinInChunk => {}
                 }
             }
         })

@@ -40,10 +40,8 @@ impl<'a> Ahead<'a> {
     /// At most `limit` code points of `text`. A verdict depends on these alone, so it is the same however
     /// the text came in pieces.
     pub fn new(text: &'a str, ended: bool, limit: usize) -> Self {
-        // A code point is at most four bytes: most looks need not count.
-        let cut = if text.len() < limit { None } else { text.char_indices().nth(limit - 1) };
-        match cut {
-            Some((at, last)) => Self { text: slice(text, 0, at + last.len_utf8()), edge: Edge::Cut },
+        match nth_end(text, limit) {
+            Some(at) => Self { text: slice(text, 0, at), edge: Edge::Cut },
             None => Self { text, edge: if ended { Edge::End } else { Edge::Open } },
         }
     }
@@ -86,7 +84,53 @@ impl<'a> Ahead<'a> {
     }
 }
 
+/// Where the `n`th code point ends, from 1; `None`: there are fewer. Counted by many at a time, as it is asked at every bracket.
+fn nth_end(text: &str, n: usize) -> Option<usize> {
+    const MANY: usize = 32;
+    let begins = |byte: &u8| (*byte as i8) >= -0x40;
+    let bytes = text.as_bytes();
+    if bytes.len() < n {
+        return None;
+    }
+    let (mut at, mut left) = (0, n);
+    while let Some(many) = bytes.get(at..at + MANY).and_then(|many| <&[u8; MANY]>::try_from(many).ok()) {
+        let count = usize::from(many.iter().map(|byte| u8::from(begins(byte))).sum::<u8>());
+        if count > left {
+            break;
+        }
+        left -= count;
+        at += MANY;
+    }
+    for (place, byte) in (at..).zip(bytes.get(at..)?) {
+        if begins(byte) {
+            if left == 0 {
+                return Some(place);
+            }
+            left -= 1;
+        }
+    }
+    (left == 0).then_some(bytes.len())
+}
+
 /// A part of the text; empty where the places are none, so nothing here can panic.
 pub fn slice(text: &str, from: usize, to: usize) -> &str {
     text.get(from..to).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_ends_with_its_last_code_point() {
+        for piece in ["a", "é", "中", "😀", "a中", "é😀a"] {
+            for length in 0..140 {
+                let text: String = piece.chars().cycle().take(length).collect();
+                for n in [1, 2, 63, 64, 65] {
+                    let expected = text.char_indices().nth(n - 1).map(|(at, last)| at + last.len_utf8());
+                    assert_eq!(nth_end(&text, n), expected, "{n} of {text}");
+                }
+            }
+        }
+    }
 }

@@ -208,7 +208,7 @@ where
 
     /// Has the keeper tell what is known of the message so far.
     pub fn tell(&mut self) {
-        self.pipeline.catch_up();
+        self.pipeline.hurry();
         if let Some(tap) = self.pipeline.tap() {
             self.keeper.tell(tap);
         }
@@ -399,7 +399,7 @@ where
                         // them on does not ask again.
                         let last = this.upstream.as_ref().is_some_and(Body::is_end_stream);
                         this.pipeline.push(data);
-                        if !this.pipeline.is_behind()
+                        if this.pipeline.is_current()
                             && let Some(tap) = this.pipeline.tap()
                         {
                             this.keeper.progress(tap);

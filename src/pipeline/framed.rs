@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Cut, End, Form, Out, Phase, Pipeline, UNFINISHED, UNREADABLE, Voice, heard::Heard};
+use super::{Cut, End, Form, Out, Phase, Pipeline, UNFINISHED, UNREADABLE, Voice, heard::Heard, hold::counted};
 use crate::provider::refusal::refusal;
 
 impl Pipeline {
@@ -19,7 +19,7 @@ impl Pipeline {
             self.at = end;
             self.unsent = end;
             let skipped = std::mem::take(&mut self.skipping);
-            let tapped = matches!(cut, Cut::Frame(_)) && !skipped && self.fits(piece.len()) && self.tap.is_some();
+            let tapped = matches!(cut, Cut::Frame(_)) && !skipped && self.fits(counted(&piece)) && self.tap.is_some();
             if tapped {
                 self.heard.clear();
                 let ends = self.read(&piece) && self.phase == Phase::Due;

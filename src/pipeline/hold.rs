@@ -57,6 +57,12 @@ impl Drop for Share {
     }
 }
 
+/// So many bytes of a whole frame, or of its end, count towards the cap: all but an LF behind the CR that has ended the
+/// frame, as that may come in a chunk of its own.
+pub fn counted(end: &[u8]) -> usize {
+    end.len() - usize::from(end.ends_with(b"\r\n"))
+}
+
 /// What one stream holds. Gives its share back when dropped.
 #[derive(Debug)]
 pub struct Hold {
@@ -84,7 +90,16 @@ impl Hold {
 
     /// Adds to the frame; `false`: that would pass a cap, and nothing was added.
     pub fn add(&mut self, more: &[u8]) -> bool {
-        if self.bytes.len() + more.len() > self.cap || !self.budget.take(more.len()) {
+        self.add_counted(more, more.len())
+    }
+
+    /// The same of a frame's end.
+    pub fn add_end(&mut self, end: &[u8]) -> bool {
+        self.add_counted(end, counted(end))
+    }
+
+    fn add_counted(&mut self, more: &[u8], counted: usize) -> bool {
+        if self.bytes.len() + counted > self.cap || !self.budget.take(more.len()) {
             return false;
         }
         self.bytes.extend_from_slice(more);

@@ -1,6 +1,17 @@
-//! When our event is due.
+//! When our event is due, and what is stored.
 
 use std::str::FromStr;
+
+use bytes::Bytes;
+
+use super::{Out, Phase, Pipeline, Voice};
+use crate::{
+    citation::Record,
+    profile::{annotate, native},
+};
+
+/// Live events per message; the final one comes all the same.
+pub const MAX_LIVE_EVENTS: u32 = 64;
 
 /// What we add to a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -48,4 +59,102 @@ pub enum End {
     Cut,
     /// We are shutting down and cut it at a boundary.
     Shutdown,
+}
+
+impl Pipeline {
+    /// Our event may still come. What a client gets of a document is the upstream's, or all ours.
+    pub(super) fn injecting(&self) -> bool {
+        // A document of the upstream's is added to only where that is asked for; one of ours is.
+        let ours = matches!(self.voice, Voice::Speak(_)) || self.settings.manner.annotates();
+        self.phase == Phase::Due && self.settings.inject != Inject::Off && (!self.settings.whole || ours)
+    }
+
+    pub(super) fn wants_event(&self) -> bool {
+        self.injecting()
+            && self.tap.as_ref().is_some_and(|tap| {
+                // What a live event named is taken back by a last one.
+                let empty = tap.citable() == 0 && self.announced == 0;
+                tap.provider().is_some() && (!empty || (self.settings.emit_empty && tap.seen().any))
+            })
+    }
+
+    /// Hands the record to the store; our event and `resume` follow its answer.
+    pub(super) fn commit(&mut self, resume: Bytes) {
+        let Some(tap) = &self.tap else { return };
+        let record = Box::new(tap.record(false));
+        self.stored_revision = Some(tap.seen().ledger.revision());
+        self.phase = Phase::Committing;
+        self.resume = resume;
+        let mut to_store = record.clone();
+        to_store.stored = true;
+        self.committing = Some(record);
+        self.out.push_back(Out::Commit(to_store));
+    }
+
+    /// Stores what no event waits for: a message without sources, one that is not injected into, or
+    /// references that came after the finish.
+    pub(super) fn store_rest(&mut self) {
+        let Some(tap) = &self.tap else { return };
+        let revision = tap.seen().ledger.revision();
+        if !tap.seen().any || tap.provider().is_none() || self.stored_revision == Some(revision) {
+            return;
+        }
+        let late = self.stored_revision.is_some();
+        let mut record = Box::new(tap.record(true));
+        record.late = late;
+        self.stored_revision = Some(revision);
+        self.out.push_back(Out::Store(record));
+    }
+
+    /// In live mode: an event after a frame that made the list grow. Never between a CR and its LF.
+    pub(super) fn live(&mut self) {
+        if self.settings.inject != Inject::Live || self.phase != Phase::Due || self.tally.live_events >= MAX_LIVE_EVENTS
+        {
+            return;
+        }
+        let Some(tap) = &self.tap else { return };
+        let count = tap.citable();
+        if count > self.announced {
+            self.announced = count;
+            self.tally.live_events += 1;
+            let record = tap.record(false);
+            self.emit_chunk_to(self.at);
+            self.emit_event(&record);
+        }
+    }
+
+    pub(super) fn emit_event(&mut self, record: &Record) {
+        let Some(tap) = &self.tap else { return };
+        let last = self.phase == Phase::Done;
+        let native = |positions: &_| {
+            native::frame(record, &tap.envelope(), Some(positions).filter(|_| last), self.eol.unwrap_or_default())
+        };
+        let event = match &mut self.voice {
+            Voice::Relay => native(&tap.positions()),
+            Voice::Rewrite(rewrite) if self.settings.whole => {
+                let json = std::mem::take(&mut self.resume);
+                let annotated = annotate::document(&json, record, &rewrite.positions).map(Bytes::from);
+                rewrite.pass(Out::Bytes(annotated.unwrap_or(json)));
+                return self.drain();
+            }
+            Voice::Rewrite(rewrite) => {
+                // It keeps its place behind frames that wait.
+                let event = native(&rewrite.positions);
+                rewrite.pass(Out::Event(event));
+                return self.drain();
+            }
+            Voice::Speak(speak) => {
+                let mut out = Vec::new();
+                if last {
+                    speak.citations(record, tap, &mut out);
+                } else {
+                    speak.live(record, tap, &mut out);
+                }
+                Bytes::from(out)
+            }
+        };
+        if !event.is_empty() {
+            self.out.push_back(Out::Event(event));
+        }
+    }
 }

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     citation::supplement::Supply,
-    provider::{Adapter, Envelope, Kind, Sink, Unread},
+    provider::{Adapter, Ends, Envelope, Kind, Sink, Unread},
 };
 
 /// Two cards that are worth passing on first.
@@ -165,8 +165,8 @@ impl Adapter for Panics {
         panic!("an adapter with a bug")
     }
 
-    fn may_end(&self, _: &[u8]) -> bool {
-        false
+    fn ends(&self) -> Ends {
+        |_| false
     }
 
     fn envelope(&self) -> Envelope<'_> {
@@ -178,7 +178,7 @@ impl Adapter for Panics {
 #[test]
 fn p2_a_panic_over_what_was_passed_on_holds_nothing_back() {
     let mut pipeline = Pipeline::new(None, settings(Inject::Final, 1 << 20));
-    pipeline.tap = Some(Tap::with(Box::new(Panics), context()));
+    pipeline.tap = Some(Box::new(Tap::with(Box::new(Panics), context())));
     pipeline.push([&*cards(), b"data: part"].concat().into());
     assert_eq!((pipeline.take(), pipeline.take()), (Some(Out::Bytes(cards())), None));
     pipeline.catch_up();
@@ -186,7 +186,7 @@ fn p2_a_panic_over_what_was_passed_on_holds_nothing_back() {
     assert!(pipeline.tally().panicked && pipeline.tap().is_none());
 }
 
-static STREAMS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+pub(super) static STREAMS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let folder = |name| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
     let files =
         ["doubao", "samantha", "tencent", "openai", "sse"].into_iter().flat_map(|n| fs::read_dir(folder(n)).unwrap());
@@ -221,7 +221,7 @@ fn pass(
     (passed, behind)
 }
 
-fn drain(pipeline: &mut Pipeline, passed: &mut Passed) {
+pub(super) fn drain(pipeline: &mut Pipeline, passed: &mut Passed) {
     while let Some(out) = pipeline.take() {
         match out {
             Out::Bytes(bytes) => passed.pieces.push((false, bytes)),

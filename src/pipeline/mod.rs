@@ -6,7 +6,7 @@
 //! tapped again. The finish frame is read before our event is written, as it often carries
 //! references itself, and passed on after it. Frames that cannot be one are passed on first and read [`later`].
 //!
-//! That is the [`Voice::Relay`]. Where markers are rewritten ([`rewrite`]) or the client wants another dialect
+//! That is the [`Voice::Relay`] ([`relayed`]). Where markers are rewritten ([`rewrite`]) or the client wants another dialect
 //! ([`speak`]), frames go through one by one, and an incomplete one is held to the end.
 
 pub mod body;
@@ -16,6 +16,7 @@ pub mod hold;
 pub mod inject;
 pub mod later;
 mod outs;
+mod relayed;
 mod rewrite;
 mod speak;
 pub mod supplement;
@@ -30,15 +31,15 @@ use bytes::Bytes;
 use crate::{
     citation::Record,
     marker::Style,
-    profile::{self, Form, Manner, annotate, native},
-    provider::json,
+    profile::{self, Form, Manner},
+    provider::{Ends, json},
     sse::{Cut, Eol, Event, Splitter, encode},
 };
 use heard::Heard;
 pub use hold::Budget;
 use hold::Hold;
-pub use inject::{End, Inject};
-use later::Behind;
+pub use inject::{End, Inject, MAX_LIVE_EVENTS};
+use later::{Behind, PutOff};
 use outs::Outs;
 use rewrite::Rewrite;
 pub use speak::Failure;
@@ -46,9 +47,6 @@ use speak::Speak;
 pub use supplement::Supplement;
 pub use tap::Context;
 use tap::{Read, Tap};
-
-/// Live events per message; the final one comes all the same.
-pub const MAX_LIVE_EVENTS: u32 = 64;
 
 /// What a stream is run by.
 #[derive(Debug, Clone)]
@@ -135,8 +133,8 @@ enum Phase {
 
 pub struct Pipeline {
     settings: Settings,
-    /// `None`: a passthrough.
-    tap: Option<Tap>,
+    /// `None`: a passthrough. Boxed, as most of what comes is passed on without a look at it.
+    tap: Option<Box<Tap>>,
     voice: Voice,
     /// What the current frame said. Kept by the voices that need it.
     heard: Vec<Heard>,
@@ -144,6 +142,7 @@ pub struct Pipeline {
     closing: Option<Vec<Heard>>,
     splitter: Splitter,
     hold: Hold,
+    put_off: PutOff,
     behind: Behind,
     /// From how many bytes on a chunk may be read later.
     later_from: usize,
@@ -185,12 +184,13 @@ impl Pipeline {
         Self {
             phase: Phase::Due,
             settings,
-            tap: context.map(Tap::new),
+            tap: context.map(|context| Box::new(Tap::new(context))),
             voice,
             heard: Vec::new(),
             closing: None,
             splitter: Splitter::default(),
             hold,
+            put_off: PutOff::default(),
             behind: Behind::default(),
             later_from: later::FROM,
             sent: 0,
@@ -239,7 +239,7 @@ impl Pipeline {
 
     /// What is known of the message so far: for those who ask while it streams, and let it [`Self::catch_up`] first.
     pub fn tap(&self) -> Option<&Tap> {
-        self.tap.as_ref()
+        self.tap.as_deref()
     }
 
     /// What the model is called until the upstream names it.
@@ -273,6 +273,9 @@ impl Pipeline {
 
     /// Takes the upstream's next bytes. Must not be called while a commit or a supplement is awaited.
     pub fn push(&mut self, chunk: Bytes) {
+        if self.puts_off(&chunk) {
+            return self.emit(chunk);
+        }
         self.catch_up();
         self.chunk = chunk;
         self.unsent = 0;
@@ -320,7 +323,7 @@ impl Pipeline {
         if end == End::Clean && !tail.is_empty() {
             if self.settings.whole {
                 let data = Some(String::from_utf8_lossy(&tail));
-                self.read_event(&Event { data, ..Event::default() });
+                self.read_event(&[], &Event { data, ..Event::default() });
             } else if !is_cut(&tail) {
                 // The last frame may lack its blank line.
                 self.read(&tail);
@@ -376,119 +379,6 @@ impl Pipeline {
         (between && allowed).then(|| encode::heartbeat(self.eol.unwrap_or_default()))
     }
 
-    /// Works through the chunk until it is used up or a commit is awaited.
-    fn run(&mut self) {
-        if self.settings.whole && self.tap.is_some() {
-            return self.keep_rest();
-        }
-        // A frame ended in CR with the chunk before, and no LF belongs to it.
-        if self.at == 0 && self.chunk.first().is_some_and(|first| *first != b'\n') {
-            self.live();
-        }
-        if !self.relays() {
-            return self.run_framed();
-        }
-        if self.overtakes() {
-            return;
-        }
-        while self.tap.is_some() {
-            let Some(cut) = self.splitter.advance(self.chunk.get(self.at..).unwrap_or_default()) else {
-                return self.keep_rest();
-            };
-            let (Cut::Frame(len) | Cut::Glue(len)) = cut;
-            let end = self.at + len;
-            let carried = self.carried(end);
-            let skipped = std::mem::take(&mut self.skipping);
-            let size = carried.as_ref().map_or(len, Bytes::len);
-            let tapped = matches!(cut, Cut::Frame(_)) && !skipped && self.fits(size);
-            let read = tapped
-                && match &carried {
-                    Some(frame) => self.read(frame),
-                    None => self.read_chunk_to(end),
-                };
-            let ends = read && self.phase == Phase::Due;
-
-            // Of a frame that began in an earlier chunk, what was not passed on yet.
-            let unsent = carried.map(|frame| frame.slice(std::mem::take(&mut self.sent)..));
-            if ends && (self.awaits_supplement() || self.wants_event()) {
-                self.emit_chunk_to(self.at);
-                self.at = end;
-                if unsent.is_some() {
-                    self.unsent = end;
-                }
-                return self.close(unsent.unwrap_or_default());
-            }
-            if ends {
-                self.supplement_aside();
-                self.phase = Phase::Done;
-                self.store_rest();
-            }
-            self.at = end;
-            if let Some(unsent) = unsent {
-                self.unsent = end;
-                self.emit(unsent);
-            }
-            if !self.splitter.awaits_lf() {
-                self.live();
-            }
-        }
-        self.pass_all();
-    }
-
-    /// The frame that ends at `end`, in one piece, if it began in an earlier chunk.
-    fn carried(&mut self, end: usize) -> Option<Bytes> {
-        if self.hold.is_empty() {
-            return None;
-        }
-        if !self.hold.add(self.chunk.get(self.at..end).unwrap_or_default()) {
-            self.overflow();
-            return None;
-        }
-        Some(self.hold.take())
-    }
-
-    fn fits(&mut self, len: usize) -> bool {
-        let fits = len <= self.hold.cap();
-        if !fits {
-            self.tally.oversized += 1;
-        }
-        fits
-    }
-
-    /// The last frame of the chunk is not whole: hold it, or pass it on if nothing of ours is due.
-    fn keep_rest(&mut self) {
-        let rest = self.chunk.get(self.at..).unwrap_or_default();
-        if self.skipping || rest.is_empty() {
-            self.emit_chunk_to(self.chunk.len());
-        } else if !self.hold.add(rest) {
-            self.emit_chunk_to(self.at);
-            self.overflow();
-            self.emit_chunk_to(self.chunk.len());
-        } else if self.injecting() || !self.relays() {
-            self.emit_chunk_to(self.at);
-        } else {
-            // Held as a copy for the tap only.
-            self.emit_chunk_to(self.chunk.len());
-            self.sent = self.hold.len();
-        }
-        self.chunk = Bytes::new();
-        self.unsent = 0;
-        self.at = 0;
-    }
-
-    /// The held frame passes a cap: what is held of it goes out, and the rest passes untapped.
-    fn overflow(&mut self) {
-        let held = self.hold.take();
-        let sent = std::mem::take(&mut self.sent);
-        if self.settings.whole && self.settings.manner.form == Form::Whole {
-            // A document that cannot be read passes as it is.
-            self.voice = Voice::Relay;
-        }
-        self.emit(held.slice(sent..));
-        self.skipping = true;
-        self.tally.oversized += 1;
-    }
-
     /// Lets the tap look at a frame; says whether the answer ends with it.
     fn read(&mut self, frame: &[u8]) -> bool {
         let event = Event::read(frame);
@@ -501,7 +391,7 @@ impl Pipeline {
             self.tally.frames += 1;
             self.tally.unread += 1;
         }
-        event.data.is_some() && self.read_event(&event)
+        event.data.is_some() && self.read_event(frame, &event)
     }
 
     /// The same of a frame of the chunk, which is not copied nor shared for that.
@@ -512,16 +402,15 @@ impl Pipeline {
         ends
     }
 
-    fn read_event(&mut self, event: &Event<'_>) -> bool {
+    fn read_event(&mut self, frame: &[u8], event: &Event<'_>) -> bool {
         let Some(tap) = &mut self.tap else { return false };
         self.tally.frames += 1;
         let heard = if matches!(self.voice, Voice::Relay) { None } else { Some(&mut self.heard) };
-        match tap.read(event, heard) {
+        match tap.read(frame, event, heard) {
             Read::Ok => {}
             Read::Unread => self.tally.unread += 1,
             Read::Panicked => {
-                self.tally.panicked = true;
-                self.lose_tap();
+                self.lose_tap_to_panic();
                 return false;
             }
         }
@@ -532,13 +421,20 @@ impl Pipeline {
         if tap.gave_up() {
             self.lose_tap();
         }
+        self.begin_to_put_off();
         ends
+    }
+
+    fn lose_tap_to_panic(&mut self) {
+        self.tally.panicked = true;
+        self.lose_tap();
     }
 
     /// This stream is tapped no more. Its own bytes go on; in another dialect there is nothing left to say.
     fn lose_tap(&mut self) {
         let due = std::mem::replace(&mut self.phase, Phase::Done) == Phase::Due;
         let Some(tap) = self.tap.take() else { return };
+        self.put_off.end();
         match std::mem::replace(&mut self.voice, Voice::Relay) {
             Voice::Relay => {}
             Voice::Rewrite(mut rewrite) => {
@@ -555,122 +451,6 @@ impl Pipeline {
                 self.voice = Voice::Speak(speak);
             }
         }
-    }
-
-    /// Our event may still come. What a client gets of a document is the upstream's, or all ours.
-    fn injecting(&self) -> bool {
-        // A document of the upstream's is added to only where that is asked for; one of ours is.
-        let ours = matches!(self.voice, Voice::Speak(_)) || self.settings.manner.annotates();
-        self.phase == Phase::Due && self.settings.inject != Inject::Off && (!self.settings.whole || ours)
-    }
-
-    fn wants_event(&self) -> bool {
-        self.injecting()
-            && self.tap.as_ref().is_some_and(|tap| {
-                // What a live event named is taken back by a last one.
-                let empty = tap.citable() == 0 && self.announced == 0;
-                tap.provider().is_some() && (!empty || (self.settings.emit_empty && tap.seen().any))
-            })
-    }
-
-    /// Hands the record to the store; our event and `resume` follow its answer.
-    fn commit(&mut self, resume: Bytes) {
-        let Some(tap) = &self.tap else { return };
-        let record = Box::new(tap.record(false));
-        self.stored_revision = Some(tap.seen().ledger.revision());
-        self.phase = Phase::Committing;
-        self.resume = resume;
-        let mut to_store = record.clone();
-        to_store.stored = true;
-        self.committing = Some(record);
-        self.out.push_back(Out::Commit(to_store));
-    }
-
-    /// Stores what no event waits for: a message without sources, one that is not injected into, or
-    /// references that came after the finish.
-    fn store_rest(&mut self) {
-        let Some(tap) = &self.tap else { return };
-        let revision = tap.seen().ledger.revision();
-        if !tap.seen().any || tap.provider().is_none() || self.stored_revision == Some(revision) {
-            return;
-        }
-        let late = self.stored_revision.is_some();
-        let mut record = Box::new(tap.record(true));
-        record.late = late;
-        self.stored_revision = Some(revision);
-        self.out.push_back(Out::Store(record));
-    }
-
-    /// In live mode: an event after a frame that made the list grow. Never between a CR and its LF.
-    fn live(&mut self) {
-        if self.settings.inject != Inject::Live || self.phase != Phase::Due || self.tally.live_events >= MAX_LIVE_EVENTS
-        {
-            return;
-        }
-        let Some(tap) = &self.tap else { return };
-        let count = tap.citable();
-        if count > self.announced {
-            self.announced = count;
-            self.tally.live_events += 1;
-            let record = tap.record(false);
-            self.emit_chunk_to(self.at);
-            self.emit_event(&record);
-        }
-    }
-
-    fn emit_event(&mut self, record: &Record) {
-        let Some(tap) = &self.tap else { return };
-        let last = self.phase == Phase::Done;
-        let native = |positions: &_| {
-            native::frame(record, &tap.envelope(), Some(positions).filter(|_| last), self.eol.unwrap_or_default())
-        };
-        let event = match &mut self.voice {
-            Voice::Relay => native(&tap.positions()),
-            Voice::Rewrite(rewrite) if self.settings.whole => {
-                let json = std::mem::take(&mut self.resume);
-                let annotated = annotate::document(&json, record, &rewrite.positions).map(Bytes::from);
-                rewrite.pass(Out::Bytes(annotated.unwrap_or(json)));
-                return self.drain();
-            }
-            Voice::Rewrite(rewrite) => {
-                // It keeps its place behind frames that wait.
-                let event = native(&rewrite.positions);
-                rewrite.pass(Out::Event(event));
-                return self.drain();
-            }
-            Voice::Speak(speak) => {
-                let mut out = Vec::new();
-                if last {
-                    speak.citations(record, tap, &mut out);
-                } else {
-                    speak.live(record, tap, &mut out);
-                }
-                Bytes::from(out)
-            }
-        };
-        if !event.is_empty() {
-            self.out.push_back(Out::Event(event));
-        }
-    }
-
-    /// Passes on what is unsent of the chunk up to `end`, as one piece.
-    fn emit_chunk_to(&mut self, end: usize) {
-        if end > self.unsent {
-            let whole = self.unsent == 0 && end == self.chunk.len();
-            let piece = if whole { std::mem::take(&mut self.chunk) } else { self.chunk.slice(self.unsent..end) };
-            self.unsent = end;
-            self.emit(piece);
-        }
-    }
-
-    fn pass_all(&mut self) {
-        let held = self.hold.take();
-        let sent = std::mem::take(&mut self.sent);
-        self.emit(held.slice(sent..));
-        self.emit_chunk_to(self.chunk.len());
-        self.chunk = Bytes::new();
-        self.unsent = 0;
-        self.at = 0;
     }
 
     /// The upstream's own bytes, which only a speaker of another dialect leaves out.
@@ -699,6 +479,8 @@ fn is_cut(frame: &[u8]) -> bool {
     data.is_empty() || (data.starts_with('{') && json::with_parsed(data, |_| ()).is_none())
 }
 
+#[cfg(test)]
+mod alike_tests;
 #[cfg(test)]
 mod document_tests;
 #[cfg(test)]

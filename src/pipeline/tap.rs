@@ -1,6 +1,7 @@
 //! The tap: one adapter and one ledger. It looks and does not touch; its failure is a change of mode.
 
 use std::{
+    cell::RefCell,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, OnceLock},
 };
@@ -19,7 +20,11 @@ use crate::{
     },
     marker::{Source, Sources},
     profile::{Opening, Positions},
-    provider::{self, Adapter, Envelope, Kind, Reason, Signal, Sink, Usage},
+    provider::{
+        self, Adapter, Ends, Envelope, Kind, Reason, Signal, Sink, Unread, Usage,
+        json::asked,
+        stencil::{Listener, Stencils},
+    },
     sse::Event,
 };
 
@@ -39,9 +44,18 @@ pub struct Context {
     pub rules: Arc<Rules>,
 }
 
+/// Texts of frames that are alike are looked over together, up to about so many bytes.
+const TEXTS: usize = 4096;
+
+thread_local! {
+    static ALIKE: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
 pub struct Tap {
     adapter: Box<dyn Adapter>,
     seen: Seen,
+    /// Frames that others are known by.
+    pub(super) stencils: Stencils,
     /// What a search of our own found.
     pub(super) supply: Supply,
     context: Context,
@@ -76,6 +90,35 @@ pub enum Read {
     Panicked,
 }
 
+/// Frames that were read by what others said.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Alike {
+    pub frames: u64,
+    /// Of all of them, in bytes.
+    pub length: usize,
+}
+
+/// This stream is tapped no more.
+pub struct Panicked;
+
+/// Reads a frame, and learns from it what others say that are like it.
+fn listen(
+    adapter: &mut dyn Adapter,
+    frame: &[u8],
+    event: &Event<'_>,
+    seen: &mut Seen,
+    stencils: &mut Stencils,
+) -> Result<(), Unread> {
+    let before = adapter.epoch();
+    let mut listener = Listener::new(seen);
+    let (read, asked) = asked::during(|| adapter.frame(event, &mut listener));
+    match before.filter(|_| read.is_ok() && adapter.epoch() == before) {
+        Some(epoch) => stencils.learn(frame, &asked, listener.said, epoch),
+        None => stencils.give_up(),
+    }
+    read
+}
+
 impl Tap {
     pub fn new(context: Context) -> Self {
         let adapter = provider::adapter(context.provider);
@@ -84,18 +127,20 @@ impl Tap {
 
     pub(super) fn with(adapter: Box<dyn Adapter>, context: Context) -> Self {
         let seen = Seen { ledger: Ledger::new(context.link_base.clone()), ..Seen::default() };
-        Self { adapter, seen, supply: Supply::None, context, told: OnceLock::new() }
+        Self { adapter, seen, stencils: Stencils::default(), supply: Supply::None, context, told: OnceLock::new() }
     }
 
-    /// Reads a frame; what it said is kept in `heard`, where somebody wants it.
-    pub fn read(&mut self, event: &Event<'_>, heard: Option<&mut Vec<Heard>>) -> Read {
-        let Self { adapter, seen, .. } = self;
-        let frame = || match heard {
+    /// Reads a frame; what it said is kept in `heard`, where somebody wants it. `frame` has the event as it came, where it is
+    /// one of a stream.
+    pub fn read(&mut self, frame: &[u8], event: &Event<'_>, heard: Option<&mut Vec<Heard>>) -> Read {
+        let Self { adapter, seen, stencils, .. } = self;
+        let read = || match heard {
+            None if stencils.wants(frame) => listen(&mut **adapter, frame, event, seen, stencils),
             None => adapter.frame(event, seen),
             Some(heard) => adapter.frame(event, &mut Ear { to: seen, heard }),
         };
         // The adapter and the ledger are not looked at again after a panic.
-        match catch_unwind(AssertUnwindSafe(frame)) {
+        match catch_unwind(AssertUnwindSafe(read)) {
             Ok(result) => {
                 if let Some(provider) = adapter.provider() {
                     seen.ledger.set_provider(provider);
@@ -106,13 +151,42 @@ impl Tap {
         }
     }
 
+    /// Reads the whole frames at the beginning that are like others which were read, and no longer than `cap`. None of them
+    /// ends the answer.
+    pub fn read_alike(&mut self, frames: &[u8], cap: usize) -> Result<Alike, Panicked> {
+        let Self { adapter, seen, stencils, .. } = self;
+        let mut alike = Alike::default();
+        if stencils.is_empty() {
+            return Ok(alike);
+        }
+        let Some(epoch) = adapter.epoch() else { return Ok(alike) };
+        let read = || {
+            ALIKE.with_borrow_mut(|texts| {
+                texts.clear();
+                while let Some(rest) = frames.get(alike.length..).filter(|rest| !rest.is_empty())
+                    && let Some((length, text)) = stencils.read(rest.get(..cap).unwrap_or(rest), epoch, seen)
+                {
+                    alike.length += length;
+                    alike.frames += 1;
+                    texts.push_str(&text);
+                    if texts.len() >= TEXTS {
+                        seen.ledger.text(texts);
+                        texts.clear();
+                    }
+                }
+                seen.ledger.text(texts);
+            });
+        };
+        catch_unwind(AssertUnwindSafe(read)).map(|()| alike).map_err(|_| Panicked)
+    }
+
     pub fn seen(&self) -> &Seen {
         &self.seen
     }
 
-    /// Could the answer end with one of these frames?
-    pub fn may_end(&self, frames: &[u8]) -> bool {
-        self.adapter.may_end(frames)
+    /// Tells whether the answer could end with one of some frames.
+    pub fn ends(&self) -> Ends {
+        self.adapter.ends()
     }
 
     pub fn gave_up(&self) -> bool {
@@ -130,6 +204,11 @@ impl Tap {
     /// The id under which the message is found; `None` until it is known.
     pub fn message_id(&self) -> Option<String> {
         self.told.get().cloned().or_else(|| self.seen.message.as_deref().map(|id| path_id(id).0))
+    }
+
+    /// Has the upstream said what the message's id is?
+    pub fn is_named(&self) -> bool {
+        self.seen.message.is_some()
     }
 
     pub fn model(&self) -> Option<&str> {

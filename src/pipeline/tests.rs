@@ -77,6 +77,24 @@ fn a_frame_is_tapped_at_its_cap_and_passed_untapped_over_it() {
     }
 }
 
+/// A frame is whole with the CR of its blank line, whether or not an LF comes with it.
+#[test]
+fn p10_the_cap_of_a_frame_does_not_depend_on_its_chunks() {
+    let [card, end] = [CARD, END].map(|frame| frame.replace('\n', "\r\n"));
+    let whole = format!("{card}{end}");
+    for manner in [Manner::default(), Manner { markers: Style::Link, ..Manner::default() }] {
+        for (cap, tapped) in [(card.len(), true), (card.len() - 1, true), (card.len() - 2, false)] {
+            for at in 1..whole.len() {
+                let settings = Settings { manner, ..settings(Inject::Final, cap) };
+                let chunks = [&whole[..at], &whole[at..]].map(|chunk| Bytes::from(chunk.to_owned()));
+                let passed = whole::pass(context(), settings, chunks, super::End::Clean, true);
+                assert_eq!(passed.tally.injected, tapped, "cap {cap}, split at {at}");
+                assert_eq!(passed.relayed(), whole.as_bytes());
+            }
+        }
+    }
+}
+
 #[test]
 fn all_streams_together_hold_no_more_than_the_budget_and_give_it_back() {
     let budget = Budget::new(8);
@@ -216,7 +234,7 @@ fn our_line_stays_under_64_kib_whatever_the_list() {
         let passed = pass(Inject::Final, 8 << 20, &[&frame, END], super::End::Clean);
         let ours = passed.ours();
         let data = Event::read(ours[0]).data.map(|data| data.len());
-        assert!(data.is_some_and(|len| len < native::MAX_LINE), "{count}: {data:?}");
+        assert!(data.is_some_and(|len| len < crate::profile::native::MAX_LINE), "{count}: {data:?}");
         assert_eq!(passed.record.map(|record| record.citations.len()), Some(count));
     }
 }
@@ -245,7 +263,7 @@ fn p2_an_adapter_that_panics_leaves_a_passthrough() {
     let stream = [CARD, CARD, "data: part", "ial\n\n", CARD, END].concat();
     for size in [1, 7, stream.len()] {
         let mut pipeline = Pipeline::new(None, settings(Inject::Final, 1 << 20));
-        pipeline.tap = Some(Tap::with(Box::new(Panics(0)), context()));
+        pipeline.tap = Some(Box::new(Tap::with(Box::new(Panics(0)), context())));
         let mut out = Vec::new();
         for chunk in stream.as_bytes().chunks(size) {
             pipeline.push(Bytes::copy_from_slice(chunk));
@@ -294,7 +312,7 @@ fn p2_an_adapter_that_panics_is_an_error_of_the_dialect_until_the_answer_has_end
     for finish in [false, true] {
         let manner = Manner { profile: crate::profile::Profile::OpenAi, ..Manner::default() };
         let mut pipeline = Pipeline::new(Some(context()), Settings { manner, ..settings(Inject::Final, 1 << 20) });
-        pipeline.tap = Some(Tap::with(Box::new(PanicsLater { finish, frames: 0 }), context()));
+        pipeline.tap = Some(Box::new(Tap::with(Box::new(PanicsLater { finish, frames: 0 }), context())));
         pipeline.push(Bytes::from([CARD, CARD, CARD].concat()));
         pipeline.finish(super::End::Clean);
         let mut out = Vec::new();
@@ -314,7 +332,8 @@ fn p2_an_adapter_that_panics_is_an_error_of_the_dialect_until_the_answer_has_end
 #[test]
 fn without_a_dialect_the_record_travels_bare() {
     let record = Tap::new(context()).record(false);
-    let frame = native::frame(&record, &crate::provider::Envelope::Bare, Some(&Default::default()), Eol::Lf);
+    let frame =
+        crate::profile::native::frame(&record, &crate::provider::Envelope::Bare, Some(&Default::default()), Eol::Lf);
     let event = Event::read(&frame);
     assert_eq!(event.name, "citations");
     let read: Option<crate::citation::Record> = event.data.and_then(|data| serde_json::from_str(&data).ok());

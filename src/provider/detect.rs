@@ -1,9 +1,9 @@
 //! Which wire format is it? Decided by the first frame that only one of them sends.
 
 use super::{
-    Adapter, Dialect, Envelope, Sink, Unread,
+    Adapter, Dialect, Ends, Envelope, Sink, Unread, any_ends,
     json::{self, MAX_NESTED, Node},
-    may_end, of_dialect, openai, results,
+    of_dialect, openai, results,
 };
 use crate::sse::Event;
 
@@ -51,11 +51,12 @@ impl Adapter for Detect {
         Ok(())
     }
 
-    fn may_end(&self, frames: &[u8]) -> bool {
-        match &self.chosen {
-            Some(adapter) => adapter.may_end(frames),
-            None => self.among.iter().any(|dialect| may_end(*dialect, frames)),
-        }
+    fn ends(&self) -> Ends {
+        self.chosen.as_ref().map_or(any_ends, |adapter| adapter.ends())
+    }
+
+    fn epoch(&self) -> Option<u64> {
+        self.chosen.as_ref()?.epoch()
     }
 
     fn envelope(&self) -> Envelope<'_> {

@@ -127,13 +127,13 @@ proptest! {
         let last = frames(text.as_bytes());
         let mut adapter = adapter(kind);
         ends(&mut *adapter, &all[..from]);
-        let told = adapter.may_end(&last.concat());
+        let told = adapter.ends()(&last.concat());
         prop_assert!(told || !ends(&mut *adapter, &last), "{}", text);
     }
 }
 
 fn may_end(kind: Kind, frame: &str) -> bool {
-    adapter(kind).may_end(frame.as_bytes())
+    adapter(kind).ends()(frame.as_bytes())
 }
 
 /// One frame for every way in which an adapter ends an answer, and for those in which that can be hidden.
@@ -178,7 +178,7 @@ fn every_way_to_end_is_told() {
         (OpenAi, "data: {\"error_code\":7,\"msg\":\"m\"}\n\n"),
     ] {
         let mut adapter = of_dialect(dialect);
-        assert!(adapter.may_end(frame.as_bytes()), "told: {frame}");
+        assert!(adapter.ends()(frame.as_bytes()), "told: {frame}");
         assert!(ends(&mut *adapter, &[frame.as_bytes()]), "ends: {frame}");
     }
 }
@@ -200,7 +200,7 @@ fn most_frames_of_every_capture_cannot_end_the_answer() {
     for stream in &*STREAMS {
         let mut adapter = adapter(Kind::Auto);
         for frame in frames(stream.as_bytes()) {
-            later += usize::from(!adapter.may_end(frame));
+            later += usize::from(!adapter.ends()(frame));
             count += 1;
             ends(&mut *adapter, &[frame]);
         }

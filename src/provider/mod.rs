@@ -9,6 +9,7 @@ mod openai;
 pub mod refusal;
 mod results;
 pub mod splice;
+pub mod stencil;
 mod tencent;
 pub mod trail;
 
@@ -101,11 +102,16 @@ pub trait Adapter: Send {
     /// been; the next one is read all the same.
     fn frame(&mut self, event: &Event<'_>, sink: &mut dyn Sink) -> Result<(), Unread>;
 
-    /// Could one of these whole frames be a [`Signal::Finish`] or a [`Signal::Fault`]? If not, they may be passed on
-    /// before they are read.
-    fn may_end(&self, frames: &[u8]) -> bool {
-        let _ = frames;
-        true
+    /// Tells whether one of some whole frames could be a [`Signal::Finish`] or a [`Signal::Fault`]. If not, they may be
+    /// passed on before they are read.
+    fn ends(&self) -> Ends {
+        |_| true
+    }
+
+    /// Another one whenever a frame could be read otherwise than before, as something else was read meanwhile. `None`: that
+    /// is not known.
+    fn epoch(&self) -> Option<u64> {
+        None
     }
 
     /// The neutral frame of this stream's dialect that our record travels in.
@@ -116,6 +122,9 @@ pub trait Adapter: Send {
         false
     }
 }
+
+/// Could one of these whole frames end an answer?
+pub type Ends = fn(&[u8]) -> bool;
 
 /// Takes what an adapter reads, as it reads it.
 pub trait Sink {
@@ -251,15 +260,10 @@ fn of_dialect(dialect: Dialect) -> Box<dyn Adapter> {
     }
 }
 
-/// [`Adapter::may_end`], where the adapter is still to be chosen.
-fn may_end(dialect: Dialect, frames: &[u8]) -> bool {
-    match dialect {
-        Dialect::DoubaoWeb => doubao::Web::ends(frames),
-        Dialect::Samantha => doubao::Samantha::ends(frames),
-        Dialect::Lexiang => tencent::Lexiang::ends(frames),
-        Dialect::OpenAi => openai::Chat::ends(frames),
-        Dialect::Tavily | Dialect::Mcp => true,
-    }
+/// Whichever of them a stream turns out to be.
+fn any_ends(frames: &[u8]) -> bool {
+    let each: [Ends; 4] = [doubao::Web::ends, doubao::Samantha::ends, tencent::Lexiang::ends, openai::Chat::ends];
+    each.iter().any(|ends| ends(frames))
 }
 
 /// Whose JSON document is it? `None` where it could be anybody's.

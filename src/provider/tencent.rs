@@ -1,12 +1,12 @@
 //! Tencent Lexiang AI Q&A (`/cgi-bin/v1/ai/qa`).
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::LazyLock};
 
 use serde_json::Value;
 
 use super::{
-    Adapter, Envelope, Reason, Signal, Sink, Trail, Unread, code,
-    ends::{self, Needle, needle},
+    Adapter, Ends, Envelope, Reason, Signal, Sink, Trail, Unread, code,
+    ends::{self, ESCAPE, NEVER, Sign, Signs},
     json::{self, Node},
     published,
 };
@@ -23,6 +23,8 @@ pub struct Lexiang {
     /// Repeated in our own frame, as every frame of the stream has them.
     completion_id: String,
     session_id: String,
+    /// How often one of them was another.
+    renamed: u64,
 }
 
 impl Adapter for Lexiang {
@@ -40,8 +42,12 @@ impl Adapter for Lexiang {
         read.ok_or(Unread)
     }
 
-    fn may_end(&self, frames: &[u8]) -> bool {
-        Self::ends(frames)
+    fn ends(&self) -> Ends {
+        Self::ends
+    }
+
+    fn epoch(&self) -> Option<u64> {
+        Some(self.renamed)
     }
 
     fn envelope(&self) -> Envelope<'_> {
@@ -52,12 +58,10 @@ impl Adapter for Lexiang {
 impl Lexiang {
     /// The finish by its event or its `is_stop`; the rest has a code.
     pub fn ends(frames: &[u8]) -> bool {
-        static IS_STOP: Needle = needle!(b"is_stop");
-        static CODE: Needle = needle!(b"\"code\"");
-        ends::named(frames, &[b"finish"])
-            || ends::any(frames, &IS_STOP, |rest| ends::inner_value(rest).starts_with(b"false"))
-            || ends::has(frames, &CODE)
-            || ends::hides(frames)
+        const SIGNS: &[Sign] =
+            &[(b"is_stop", |rest| ends::inner_value(rest).starts_with(b"false")), (b"\"code\"", NEVER), ESCAPE];
+        static TOGETHER: LazyLock<Signs> = LazyLock::new(|| Signs::new(SIGNS));
+        ends::named(frames, &[b"finish"]) || TOGETHER.are_in(frames)
     }
 
     /// An answer that was not streamed: `{"code":0,"request_id":…,"data":{…}}`.
@@ -87,12 +91,12 @@ impl Lexiang {
         }
         if let Some(id) = node.id_here(&["completion_id"]) {
             sink.signal(Signal::Message(&id));
-            repeat(&mut self.completion_id, &id);
+            self.renamed += u64::from(repeat(&mut self.completion_id, &id));
         }
         // Empty until the finish; the last one that is not counts.
         if let Some(id) = node.id_here(&["session_id"]) {
             sink.signal(Signal::Conversation(&id));
-            repeat(&mut self.session_id, &id);
+            self.renamed += u64::from(repeat(&mut self.session_id, &id));
         }
         if let Some(processes) = node.get("processes") {
             stage(processes, sink);
@@ -116,11 +120,13 @@ impl Lexiang {
     }
 }
 
-/// Every frame has the same, so nothing is done for most.
-fn repeat(known: &mut String, id: &str) {
-    if known != id {
+/// Every frame has the same, so nothing is done for most. Says whether it is another.
+fn repeat(known: &mut String, id: &str) -> bool {
+    let is_new = known != id;
+    if is_new {
         *known = text::line(id, MAX_NAME).0;
     }
+    is_new
 }
 
 fn stage(processes: &Node<'_>, sink: &mut dyn Sink) {

@@ -1,12 +1,14 @@
 //! The older protocol (`/samantha/chat/completion`): three JSON layers,
 //! frame > `event_data` > `message.content`.
 
+use std::sync::LazyLock;
+
 use super::{PROVIDER, cards};
 use crate::{
     provider::{
-        Adapter, Envelope, Reason, Signal, Sink, Trail, Unread,
+        Adapter, Ends, Envelope, Reason, Signal, Sink, Trail, Unread,
         doubao::{fault, fault_of},
-        ends::{self, Needle, needle},
+        ends::{self, ESCAPE, NEVER, Sign, Signs},
         json::{self, MAX_NESTED, Node},
     },
     sse::Event,
@@ -48,8 +50,12 @@ impl Adapter for Samantha {
         .ok_or(Unread)
     }
 
-    fn may_end(&self, frames: &[u8]) -> bool {
-        Self::ends(frames)
+    fn ends(&self) -> Ends {
+        Self::ends
+    }
+
+    fn epoch(&self) -> Option<u64> {
+        Some(0)
     }
 
     fn envelope(&self) -> Envelope<'_> {
@@ -60,14 +66,14 @@ impl Adapter for Samantha {
 impl Samantha {
     /// Anything but a chunk that says that it is not the last may.
     pub fn ends(frames: &[u8]) -> bool {
-        static EVENT_TYPE: Needle = needle!(b"event_type");
-        static IS_FINISH: Needle = needle!(b"is_finish");
-        static CODE: Needle = needle!(b"\"code\"");
-        ends::named(frames, &[b"gateway-error"])
-            || ends::any(frames, &EVENT_TYPE, |rest| ends::inner_value(rest).starts_with(b"2001"))
-            || ends::any(frames, &IS_FINISH, |rest| ends::inner_value(rest).starts_with(b"false"))
-            || ends::has(frames, &CODE)
-            || ends::hides(frames)
+        const SIGNS: &[Sign] = &[
+            (b"event_type", |rest| ends::inner_value(rest).starts_with(b"2001")),
+            (b"is_finish", |rest| ends::inner_value(rest).starts_with(b"false")),
+            (b"\"code\"", NEVER),
+            ESCAPE,
+        ];
+        static TOGETHER: LazyLock<Signs> = LazyLock::new(|| Signs::new(SIGNS));
+        ends::named(frames, &[b"gateway-error"]) || TOGETHER.are_in(frames)
     }
 }
 

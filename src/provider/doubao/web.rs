@@ -4,7 +4,7 @@
 use super::{PROVIDER, cards};
 use crate::{
     provider::{
-        Adapter, Envelope, Reason, Signal, Sink, Trail, Unread,
+        Adapter, Ends, Envelope, Reason, Signal, Sink, Trail, Unread,
         doubao::fault,
         ends,
         json::{self, MAX_NESTED, Node},
@@ -65,8 +65,12 @@ impl Adapter for Web {
         read.ok_or(Unread)
     }
 
-    fn may_end(&self, frames: &[u8]) -> bool {
-        Self::ends(frames)
+    fn ends(&self) -> Ends {
+        Self::ends
+    }
+
+    fn epoch(&self) -> Option<u64> {
+        Some((self.thinking_blocks.len() as u64) << 1 | u64::from(self.thinking))
     }
 
     fn envelope(&self) -> Envelope<'_> {

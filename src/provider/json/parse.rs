@@ -18,6 +18,23 @@ pub fn parse(text: &str) -> Option<Node<'_>> {
     (parser.at == text.len()).then_some(node)
 }
 
+/// Where a string ends whose first character is at `from`: at its closing quote. `None`: it is not whole.
+pub fn string_end(bytes: &[u8], from: usize) -> Option<usize> {
+    let mut at = plain_end(bytes, from);
+    loop {
+        match bytes.get(at)? {
+            b'"' => return Some(at),
+            b'\\' => at = plain_end(bytes, at + 2),
+            _ => return None,
+        }
+    }
+}
+
+/// A string from its first character to its closing quote, read. `None`: something in it is malformed.
+pub fn string(text: &str) -> Option<Cow<'_, str>> {
+    Parser { text, at: 0, left: 0 }.rest_of_string()
+}
+
 struct Parser<'a> {
     text: &'a str,
     at: usize,
@@ -112,7 +129,13 @@ impl<'a> Parser<'a> {
 
     /// From its opening quote; borrowed unless something in it is escaped.
     fn string(&mut self) -> Option<Cow<'a, str>> {
-        let start = self.at + 1;
+        self.at += 1;
+        self.rest_of_string()
+    }
+
+    #[inline(always)]
+    fn rest_of_string(&mut self) -> Option<Cow<'a, str>> {
+        let start = self.at;
         self.at = plain_end(self.text.as_bytes(), start);
         let plain = self.text.get(start..self.at)?;
         match self.peek()? {
@@ -203,7 +226,7 @@ impl<'a> Parser<'a> {
 }
 
 /// Where the characters end that stand for themselves: at a quote, a backslash, a control character, or the end.
-fn plain_end(bytes: &[u8], from: usize) -> usize {
+pub fn plain_end(bytes: &[u8], from: usize) -> usize {
     const ONES: u64 = u64::MAX / 255;
     const HIGH: u64 = ONES << 7;
     /// The high bit of the first byte that is 0 is set, and of none before it.

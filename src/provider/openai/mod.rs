@@ -6,9 +6,11 @@ mod fault;
 mod item;
 mod sources;
 
+use std::sync::LazyLock;
+
 use super::{
-    Adapter, Envelope, Reason, Signal, Sink, Trail, Unread, Usage,
-    ends::{self, Needle, needle},
+    Adapter, Ends, Envelope, Reason, Signal, Sink, Trail, Unread, Usage,
+    ends::{self, ESCAPE, NEVER, Sign, Signs},
     json::{self, Node},
 };
 use crate::{citation::text, sse::Event};
@@ -60,8 +62,13 @@ impl Adapter for Chat {
         read.ok_or(Unread)
     }
 
-    fn may_end(&self, frames: &[u8]) -> bool {
-        Self::ends(frames)
+    fn ends(&self) -> Ends {
+        Self::ends
+    }
+
+    fn epoch(&self) -> Option<u64> {
+        let known = [!self.id.is_empty(), !self.model.is_empty(), self.created != 0, self.texted, self.thought];
+        Some(known.into_iter().fold(self.sources.epoch(), |epoch, known| epoch << 1 | u64::from(known)))
     }
 
     fn envelope(&self) -> Envelope<'_> {
@@ -89,23 +96,19 @@ pub fn is_chat(node: &Node<'_>) -> bool {
 impl Chat {
     /// What [`finish`] and [`fault`] look at says that there is none.
     pub fn ends(frames: &[u8]) -> bool {
-        static DONE: Needle = needle!(b"[DONE]");
-        static REASON: Needle = needle!(b"finish_reason\"");
-        static OBJECT: Needle = needle!(b"chat.completion");
-        static ERROR: Needle = needle!(b"\"error\"");
-        // Also that of `base_resp`.
-        static CODE: Needle = needle!(b"code\"");
-        let no_reason =
-            |rest: &[u8]| [&b"null"[..], b"\"null\"", b"\"\""].iter().any(|no| ends::value(rest).starts_with(no));
-        let all_well =
-            |rest: &[u8]| matches!(ends::value(rest), [b'0', b',' | b'}', ..] | [b'n', b'u', b'l', b'l', ..]);
-        ends::named(frames, &[b"error"])
-            || ends::any(frames, &REASON, no_reason)
-            || ends::has(frames, &DONE)
-            || ends::any(frames, &OBJECT, |rest| rest.starts_with(b".chunk\""))
-            || ends::any(frames, &ERROR, |rest| ends::value(rest).starts_with(b"null"))
-            || ends::any(frames, &CODE, all_well)
-            || ends::hides(frames)
+        const SIGNS: &[Sign] = &[
+            (b"[DONE]", NEVER),
+            (b"finish_reason\"", |rest| {
+                [&b"null"[..], b"\"null\"", b"\"\""].iter().any(|no| ends::value(rest).starts_with(no))
+            }),
+            (b"chat.completion", |rest| rest.starts_with(b".chunk\"")),
+            (b"\"error\"", |rest| ends::value(rest).starts_with(b"null")),
+            // Also that of `base_resp`.
+            (b"code\"", |rest| matches!(ends::value(rest), [b'0', b',' | b'}', ..] | [b'n', b'u', b'l', b'l', ..])),
+            ESCAPE,
+        ];
+        static TOGETHER: LazyLock<Signs> = LazyLock::new(|| Signs::new(SIGNS));
+        ends::named(frames, &[b"error"]) || TOGETHER.are_in(frames)
     }
 
     fn chunk(&mut self, node: &Node<'_>, is_error: bool, sink: &mut dyn Sink) {

@@ -22,6 +22,8 @@ const MAX_READ: usize = 16;
 #[derive(Default)]
 pub struct Sources {
     read: Vec<u64>,
+    /// How many there were.
+    reads: u64,
     annotated: bool,
     /// Where in `citations` a page stands, by canonical URL. Beyond the cap of citations it has no place.
     places: HashMap<String, u32>,
@@ -31,6 +33,11 @@ impl Sources {
     /// Did a delta have annotations?
     pub fn annotated(&self) -> bool {
         self.annotated
+    }
+
+    /// Another one whenever a list could be read otherwise than before.
+    pub fn epoch(&self) -> u64 {
+        self.reads << 1 | u64::from(self.annotated)
     }
 
     /// What stands beside the choices of a chunk.
@@ -119,8 +126,8 @@ impl Sources {
             Item::of(node).of_knowledge().tell("chunks", Numbered::As(number), number + 1, sink);
         };
         match chunks {
-            Node::Map(pairs) => {
-                for ((key, node), place) in pairs.iter().zip(0..) {
+            Node::Map(_) => {
+                for ((key, node), place) in chunks.pairs().iter().zip(0..) {
                     tell(key.parse().ok().filter(|n| *n < 1_000_000).unwrap_or(place), node);
                 }
             }
@@ -167,6 +174,7 @@ impl Sources {
             self.read.remove(0);
         }
         self.read.push(digest);
+        self.reads += 1;
         true
     }
 }
@@ -229,7 +237,7 @@ fn digest(node: &Node<'_>, hasher: &mut DefaultHasher) {
         }
         Node::Map(pairs) => {
             pairs.len().hash(hasher);
-            for (key, value) in pairs {
+            for (key, value) in node.pairs() {
                 key.hash(hasher);
                 digest(value, hasher);
             }

@@ -37,17 +37,15 @@ async fn how_it_goes() {
         json!({"kind": "memory", "healthy": true, "queued": 0, "retrying": 0, "lastCommitMs": null})
     );
     proxy.post("/chat/x", "{}").await.whole().await;
-    let told = status(&proxy, &[]).await;
+    // A client may hear the end before the stream is counted out.
+    let told = eventually(|| async { Some(status(&proxy, &[]).await).filter(|told| told["streams"] == 0) });
+    let told = told.await.expect("no stream is open");
     assert!(told["store"]["lastCommitMs"].as_f64().is_some(), "{told}");
     assert_eq!(
         (&told["version"], &told["draining"], &told["search"]),
         (&citetap::VERSION.into(), &false.into(), &false.into())
     );
-    assert_eq!(
-        (&told["streams"], &told["faults"]),
-        (&json!(0), &json!([])),
-        "an answer that came to its end is no fault"
-    );
+    assert_eq!(told["faults"], json!([]), "an answer that came to its end is no fault");
     let [started, now] =
         ["startedAt", "now"].map(|key| told[key].as_str().unwrap().parse::<jiff::Timestamp>().unwrap());
     assert!(started <= now && told["commit"].is_string());

@@ -1,0 +1,368 @@
+//! Frames that are like one that was read.
+//!
+//! Nearly all frames of an answer have the same keys in the same order, the same ids, and another piece of text. Once one
+//! of them was read, the next are known by their bytes, in a tenth of the time. What may differ is told by the reading:
+//! what lies under keys that it did not ask for (counters, stamps), the text that it passed on, and the event's id. Where
+//! all else is the same, and the adapter's state too, reading such a frame would say the same of another text.
+
+use std::borrow::Cow;
+
+use super::{
+    Signal, Sink,
+    json::{self, asked::Asked},
+};
+use crate::sse::fields::field;
+
+/// The largest frame that others are held against.
+const MAX_FRAME: usize = 2048;
+/// Places where a frame may differ.
+const MAX_HOLES: usize = 32;
+/// Frames that others are held against, of one stream. The next takes the place of the one that was of least use.
+const MAX_STENCILS: usize = 4;
+/// How often a stream is tried whose frames are not alike.
+const TRIES: u8 = 16;
+/// So many frames that were alike are worth another try.
+const WORTH: u8 = 8;
+
+/// What may stand in a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hole {
+    /// A string that is the frame's text.
+    Text,
+    /// Any other string.
+    String,
+    /// A whole number.
+    Number,
+    /// The value of a line.
+    Line,
+    /// The frame ends.
+    End,
+}
+
+/// What is the same in every frame, and the hole after it.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    from: u16,
+    upto: u16,
+    hole: Hole,
+}
+
+/// A frame with holes.
+#[derive(Debug)]
+struct Stencil {
+    frame: Box<[u8]>,
+    parts: Box<[Part]>,
+    /// The text is a piece of the answer, not of its thinking.
+    answers: bool,
+    conversation: Option<Box<str>>,
+    /// The adapter's, which the frame did not change.
+    epoch: u64,
+    /// How many frames were like it, the latest ones above all.
+    uses: u32,
+}
+
+/// The stencils of a stream.
+#[derive(Debug)]
+pub struct Stencils {
+    each: Vec<Stencil>,
+    tries: u8,
+    alike: u8,
+}
+
+impl Default for Stencils {
+    fn default() -> Self {
+        Self { each: Vec::new(), tries: TRIES, alike: 0 }
+    }
+}
+
+impl Stencils {
+    pub fn is_empty(&self) -> bool {
+        self.each.is_empty()
+    }
+
+    /// Is it worth while to listen to what this frame says?
+    pub fn wants(&self, frame: &[u8]) -> bool {
+        self.tries > 0 && (1..=MAX_FRAME).contains(&frame.len())
+    }
+
+    /// The length of the frame that `bytes` begin with, and its piece of the answer, if it is like one that was read. What
+    /// else it says is signalled.
+    pub fn read<'f>(&mut self, bytes: &'f [u8], epoch: u64, sink: &mut impl Sink) -> Option<(usize, Cow<'f, str>)> {
+        let read = |stencil: &Stencil| (stencil.epoch == epoch).then(|| stencil.read(bytes)).flatten();
+        let (at, (length, text)) = self.each.iter().enumerate().find_map(|(at, stencil)| Some((at, read(stencil)?)))?;
+        // The next is likely to be like it too, and is held against it first.
+        self.each.swap(0, at);
+        let stencil = self.each.first_mut()?;
+        stencil.uses = stencil.uses.saturating_add(1);
+        if let Some(id) = &stencil.conversation {
+            sink.signal(Signal::Conversation(id));
+        }
+        self.alike += 1;
+        if self.alike == WORTH {
+            self.alike = 0;
+            self.tries = TRIES.min(self.tries + 1);
+        }
+        Some((length, if stencil.answers { text } else { Cow::Borrowed("") }))
+    }
+
+    /// A frame was read, and the adapter is as it was before.
+    pub fn learn(&mut self, frame: &[u8], asked: &Asked, said: Said, epoch: u64) {
+        self.give_up();
+        let Some(stencil) = Stencil::of(frame, asked, said, epoch) else { return };
+        if self.each.len() < MAX_STENCILS {
+            self.each.reserve_exact(1);
+            return self.each.push(stencil);
+        }
+        for old in &mut self.each {
+            // What was read in another state is of no use any more.
+            old.uses = if old.epoch == epoch { old.uses / 2 } else { 0 };
+        }
+        if let Some(least) = self.each.iter_mut().min_by_key(|old| old.uses) {
+            *least = stencil;
+        }
+    }
+
+    /// Every frame is read.
+    #[cfg(test)]
+    pub fn none() -> Self {
+        Self { tries: 0, ..Self::default() }
+    }
+
+    /// Nothing came of listening.
+    pub fn give_up(&mut self) {
+        self.tries = self.tries.saturating_sub(1);
+    }
+}
+
+impl Stencil {
+    fn of(frame: &[u8], asked: &Asked, said: Said, epoch: u64) -> Option<Self> {
+        let text = match said.text {
+            None => None,
+            Some(piece) if asked.has_opened(piece.address) => return None,
+            Some(piece) => {
+                let start = piece.address.checked_sub(frame.as_ptr().addr())?;
+                Some(start..start + piece.length)
+            }
+        };
+        if said.spoilt {
+            return None;
+        }
+        let mut holes = Holes { parts: Vec::new(), from: 0 };
+        let data = head(frame, &mut holes)?;
+        let json = std::str::from_utf8(frame.get(data..)?).ok()?;
+        json::parse(json)?;
+        let mut found = text.is_none();
+        for scalar in Scalars::of(json) {
+            let (start, end) = (data + scalar.start, data + scalar.end);
+            if text.as_ref().is_some_and(|text| (text.start, text.end) == (start, end)) {
+                holes.add(start, end, Hole::Text);
+                found = true;
+            } else if let Some(hole) = scalar.hole
+                && scalar.key.is_some_and(|key| !key.contains('\\') && !asked.has_key(key))
+            {
+                holes.add(start, end, hole);
+            }
+        }
+        holes.add(frame.len(), frame.len(), Hole::End);
+        (found && holes.parts.len() <= MAX_HOLES).then(|| Self {
+            frame: frame.into(),
+            parts: holes.parts.into(),
+            answers: said.text.is_some_and(|piece| piece.answers),
+            conversation: said.conversation,
+            epoch,
+            uses: 0,
+        })
+    }
+
+    fn read<'f>(&self, bytes: &'f [u8]) -> Option<(usize, Cow<'f, str>)> {
+        let (mut at, mut text) = (0, Cow::Borrowed(""));
+        for part in &self.parts {
+            let same = self.frame.get(usize::from(part.from)..usize::from(part.upto))?;
+            let rest = bytes.get(at..)?;
+            if !rest.starts_with(same) {
+                return None;
+            }
+            at += same.len();
+            let start = at;
+            match part.hole {
+                Hole::Text => {
+                    at = json::plain_end(bytes, at);
+                    text = if bytes.get(at) == Some(&b'"') {
+                        Cow::Borrowed(std::str::from_utf8(bytes.get(start..at)?).ok()?)
+                    } else {
+                        at = json::string_end(bytes, at)?;
+                        json::string(std::str::from_utf8(bytes.get(start..=at)?).ok()?)?
+                    };
+                    // Some say nothing of a blank text.
+                    if text.trim_start().is_empty() {
+                        return None;
+                    }
+                }
+                Hole::String => {
+                    at = json::plain_end(bytes, at);
+                    if bytes.get(at) == Some(&b'\\') {
+                        at = json::string_end(bytes, at)?;
+                        // What is malformed makes a frame that is not read.
+                        json::string(std::str::from_utf8(bytes.get(start..=at)?).ok()?)?;
+                    }
+                }
+                Hole::Number => at += digits(bytes.get(at..)?)?,
+                Hole::Line => at += bytes.get(at..)?.iter().take_while(|byte| matches!(byte, b' '..=b'~')).count(),
+                Hole::End => {}
+            }
+        }
+        Some((at, text))
+    }
+}
+
+/// The parts before the data's value, where that begins. The head has no line but event, id and, as the last, data.
+fn head(frame: &[u8], holes: &mut Holes) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        let end = at + memchr::memchr(b'\n', frame.get(at..)?)?;
+        let line = frame.get(at..end)?;
+        let (name, value) = field(line);
+        let start = end - value.len();
+        match name {
+            b"event" => {}
+            b"id" if line.starts_with(b"id:") && value.iter().all(|byte| matches!(byte, b' '..=b'~')) => {
+                holes.add(start, end, Hole::Line);
+            }
+            b"data" => return (frame.get(end..)? == b"\n\n" && !frame.contains(&b'\r')).then_some(start),
+            _ => return None,
+        }
+        at = end + 1;
+    }
+}
+
+/// The length of a number without sign, fraction or exponent. A zero begins no longer one.
+fn digits(bytes: &[u8]) -> Option<usize> {
+    let length = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    (length == 1 || (length > 1 && bytes.first() != Some(&b'0'))).then_some(length)
+}
+
+struct Holes {
+    parts: Vec<Part>,
+    /// Where the last hole ended.
+    from: usize,
+}
+
+impl Holes {
+    /// Frames are short enough for both.
+    fn add(&mut self, start: usize, end: usize, hole: Hole) {
+        let short = |place: usize| u16::try_from(place).unwrap_or(u16::MAX);
+        self.parts.push(Part { from: short(self.from), upto: short(start), hole });
+        self.from = end;
+    }
+}
+
+/// A string between its quotes, or a number; and the key that it is the value of.
+struct Scalar<'a> {
+    key: Option<&'a str>,
+    start: usize,
+    end: usize,
+    /// What may stand in its place; `None`: it is a number of another kind.
+    hole: Option<Hole>,
+}
+
+/// The strings and numbers of a well-formed document, but for keys.
+struct Scalars<'a> {
+    json: &'a str,
+    at: usize,
+    /// The key whose colon was just before.
+    key: Option<&'a str>,
+}
+
+impl<'a> Scalars<'a> {
+    fn of(json: &'a str) -> Self {
+        Self { json, at: 0, key: None }
+    }
+}
+
+impl<'a> Iterator for Scalars<'a> {
+    type Item = Scalar<'a>;
+
+    fn next(&mut self) -> Option<Scalar<'a>> {
+        let bytes = self.json.as_bytes();
+        loop {
+            let start = self.at;
+            match bytes.get(start)? {
+                b'"' => {
+                    let (start, end) = (start + 1, json::string_end(bytes, start + 1)?);
+                    self.at = end + 1;
+                    let blanks = bytes.get(self.at..)?.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+                    if bytes.get(self.at + blanks) == Some(&b':') {
+                        self.at += blanks + 1;
+                        self.key = self.json.get(start..end);
+                        continue;
+                    }
+                    return Some(Scalar { key: self.key.take(), start, end, hole: Some(Hole::String) });
+                }
+                b'-' | b'0'..=b'9' => {
+                    let number = |byte: &&u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
+                    let length = bytes.get(start..)?.iter().take_while(number).count();
+                    self.at += length;
+                    let plain = digits(bytes.get(start..self.at)?) == Some(length);
+                    let hole = plain.then_some(Hole::Number);
+                    return Some(Scalar { key: self.key.take(), start, end: self.at, hole });
+                }
+                byte => {
+                    if !byte.is_ascii_whitespace() {
+                        self.key = None;
+                    }
+                    self.at += 1;
+                }
+            }
+        }
+    }
+}
+
+/// Lets signals through and notes whether a frame like this one would say the same.
+pub struct Listener<'s, S> {
+    to: &'s mut S,
+    pub said: Said,
+}
+
+/// What a frame said that another one may say too.
+#[derive(Debug, Default)]
+pub struct Said {
+    text: Option<Piece>,
+    conversation: Option<Box<str>>,
+    /// Something else was said.
+    spoilt: bool,
+}
+
+/// A text, by where it lies in memory.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    address: usize,
+    length: usize,
+    answers: bool,
+}
+
+impl<'s, S: Sink> Listener<'s, S> {
+    pub fn new(to: &'s mut S) -> Self {
+        Self { to, said: Said::default() }
+    }
+}
+
+impl<S: Sink> Sink for Listener<'_, S> {
+    fn signal(&mut self, signal: Signal<'_>) {
+        let said = &mut self.said;
+        match &signal {
+            // The first one counts: whoever says it again says nothing.
+            Signal::Message(_) => {}
+            Signal::Conversation(id) if said.conversation.is_none() => said.conversation = Some((*id).into()),
+            Signal::Text(text, _) | Signal::Thinking(text) if said.text.is_none() && !text.trim().is_empty() => {
+                let answers = matches!(signal, Signal::Text(..));
+                said.text = Some(Piece { address: text.as_ptr().addr(), length: text.len(), answers });
+            }
+            _ => said.spoilt = true,
+        }
+        self.to.signal(signal);
+    }
+}
+
+#[cfg(test)]
+#[path = "stencil_tests.rs"]
+mod tests;

@@ -83,7 +83,7 @@ class Meter:
         return {"paced_cpu": per(target, told, "window_events"),
                 "lag_p50": lag["p50"], "lag_p99": lag["p99"], "lag_p999": lag["p999"]}
 
-    def ttfb(self, target, count=150):
+    def ttfb(self, target, count=24):
         return {"ttfb": self.load(target, "ttfb", count)["first_us"]["p50"]}
 
     def memory(self, target, streams):

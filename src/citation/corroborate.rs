@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use super::{
     record::{Citation, Status},
     score::fraction,
-    text,
+    text::{self, Words},
 };
 
 /// An average from which agreement counts as a signal.
@@ -44,14 +44,19 @@ pub enum Sentiment {
     Neutral,
 }
 
-/// By what agreement is told. Words are lower-case.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// By what agreement is told.
+#[derive(Debug, Clone)]
 pub struct Rules {
     /// So many registrable domains are several sources.
     pub domains: usize,
-    pub official: Vec<String>,
-    pub positive: Vec<String>,
-    pub negative: Vec<String>,
+    /// Official, positive and negative ones.
+    pub words: Words<3>,
+}
+
+impl PartialEq for Rules {
+    fn eq(&self, other: &Self) -> bool {
+        (self.domains, self.words.lists()) == (other.domains, other.words.lists())
+    }
 }
 
 impl Rules {
@@ -64,11 +69,10 @@ impl Rules {
         let domains: HashSet<&str> = kept.iter().filter_map(|c| c.hostname.as_deref()).map(registrable).collect();
         let (mut official, mut positive, mut negative) = (false, 0_u32, 0_u32);
         for citation in &kept {
-            let words = read(citation);
-            let says = |list: &[String]| list.iter().any(|word| text::has_word(&words, word));
-            official = official || says(&self.official);
-            positive += u32::from(says(&self.positive));
-            negative += u32::from(says(&self.negative));
+            let [says_official, says_positive, says_negative] = self.words.are_in(&read(citation));
+            official |= says_official;
+            positive += u32::from(says_positive);
+            negative += u32::from(says_negative);
         }
         let scores = kept.iter().map(|citation| citation.scores.map_or(0.0, |scores| scores.overall));
         let average = fraction(scores.sum::<f64>() / kept.len() as f64);
@@ -99,8 +103,8 @@ fn count(n: usize) -> u32 {
 
 /// Title and excerpt, lower-cased.
 fn read(citation: &Citation) -> String {
-    let start = |text: &Option<String>| text::first_chars(text.as_deref().unwrap_or_default(), EXCERPT).to_lowercase();
-    format!("{}\n{}", start(&citation.title), start(&citation.content))
+    let start = |text: &Option<String>| text::lower(text::first_chars(text.as_deref().unwrap_or_default(), EXCERPT));
+    start(&citation.title) + "\n" + &start(&citation.content)
 }
 
 /// The part of a host that somebody registered; the host itself where there is none, as with an address.

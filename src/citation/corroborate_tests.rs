@@ -7,13 +7,8 @@ use crate::citation::{
 };
 
 fn rules() -> Rules {
-    let words = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect();
-    Rules {
-        domains: 2,
-        official: words(&["confirms", "官方声明"]),
-        positive: words(&["approved", "上涨"]),
-        negative: words(&["hack", "脱锚"]),
-    }
+    let lists = [["confirms", "官方声明"], ["approved", "上涨"], ["hack", "脱锚"]];
+    Rules { domains: 2, words: Words::new(lists.map(|list| list.map(str::to_owned).to_vec())) }
 }
 
 fn source(host: &str, title: &str, overall: f64) -> Citation {

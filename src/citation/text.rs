@@ -1,6 +1,8 @@
 //! Strangers' text made safe to keep: no controls, no bidi tricks, no more than a cap.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::Range};
+
+use aho_corasick::AhoCorasick;
 
 /// A title or a name: one line, at most `cap` bytes. The flag says whether the cap cut it.
 pub fn line(raw: &str, cap: usize) -> (String, bool) {
@@ -100,18 +102,77 @@ pub fn first_chars(text: &str, count: usize) -> &str {
 /// Does `word` occur in `text`? Both are lower-case. Letters of a spaced script make whole words only: `official`
 /// is not in `unofficial`, while `官方声明` is wherever its characters are.
 pub fn has_word(text: &str, word: &str) -> bool {
+    let mut from = 0;
+    // One may begin within another.
+    while let Some(at) = text.get(from..).and_then(|rest| rest.find(word)).map(|at| from + at) {
+        if is_word(text, at..at + word.len()) {
+            return true;
+        }
+        from = at + word.chars().next().map_or(text.len(), char::len_utf8);
+    }
+    false
+}
+
+/// Is what stands there a word, and no part of one?
+fn is_word(text: &str, place: Range<usize>) -> bool {
     let joins = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() && c < '\u{2E80}');
-    let (first, last) = (word.chars().next(), word.chars().next_back());
-    memchr::memmem::find_iter(text.as_bytes(), word).any(|at| {
-        let before = text.get(..at).and_then(|rest| rest.chars().next_back());
-        let after = text.get(at + word.len()..).and_then(|rest| rest.chars().next());
-        let inside = (joins(first) && joins(before)) || (joins(last) && joins(after));
-        !inside
-    })
+    let [before, word, after] =
+        [0..place.start, place.clone(), place.end..text.len()].map(|part| text.get(part).unwrap_or_default());
+    let inside = (joins(word.chars().next()) && joins(before.chars().next_back()))
+        || (joins(word.chars().next_back()) && joins(after.chars().next()));
+    !inside
+}
+
+/// Lists of words that are looked for in one pass, as [`has_word`] does it for one. All are lower-case.
+#[derive(Debug, Clone)]
+pub struct Words<const N: usize> {
+    lists: [Vec<String>; N],
+    /// `None`: they are too many for that.
+    together: Option<AhoCorasick>,
+}
+
+impl<const N: usize> Words<N> {
+    pub fn new(lists: [Vec<String>; N]) -> Self {
+        let together = AhoCorasick::new(lists.iter().flatten()).ok();
+        Self { lists, together }
+    }
+
+    pub const fn lists(&self) -> &[Vec<String>; N] {
+        &self.lists
+    }
+
+    /// Which of the lists have a word in the text?
+    pub fn are_in(&self, text: &str) -> [bool; N] {
+        let Some(together) = &self.together else {
+            return self.lists.each_ref().map(|list| list.iter().any(|word| has_word(text, word)));
+        };
+        let mut found = [false; N];
+        for place in together.find_overlapping_iter(text) {
+            let mut number = place.pattern().as_usize();
+            let of = self.lists.iter().position(|list| {
+                let here = number < list.len();
+                number = number.saturating_sub(list.len());
+                here
+            });
+            if let Some(found) = of.and_then(|of| found.get_mut(of)) {
+                *found = *found || is_word(text, place.range());
+            }
+        }
+        found
+    }
+}
+
+/// As `str::to_lowercase`, and sooner where only ASCII has upper case, as in Chinese.
+pub fn lower(text: &str) -> String {
+    // Punctuation; kana, Han and their like; full-width signs.
+    let has_none = |c| matches!(c, '\0'..='\x7F' | '\u{2010}'..='\u{205E}' | '\u{2E80}'..='\u{A63F}' | '\u{FF01}'..='\u{FF20}' | '\u{FF3B}'..='\u{FF65}');
+    if text.chars().all(has_none) { text.to_ascii_lowercase() } else { text.to_lowercase() }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::{collection::vec, prelude::*};
+
     use super::*;
 
     #[test]
@@ -128,6 +189,30 @@ mod tests {
         assert!(has_word("苹果vs安卓", "vs"));
         assert!(!has_word("nvs", "vs"));
         assert!(has_word("nvs vs", "vs"));
+        assert!(has_word("na-a-a", "a-a"));
+    }
+
+    proptest! {
+        /// Also where one is part of another, and in the midst of others.
+        #[test]
+        fn words_are_found_together_as_they_are_one_by_one(
+            lists in proptest::array::uniform3(vec("[ab官]{1,3}", 0..4)),
+            text in "[ab 官方]{0,24}",
+        ) {
+            let words = Words::new(lists);
+            let one_by_one = Words { together: None, ..words.clone() };
+            prop_assert_eq!(words.are_in(&text), one_by_one.are_in(&text));
+        }
+    }
+
+    #[test]
+    fn lower_case_is_what_it_is_elsewhere() {
+        for c in '\0'..=char::MAX {
+            for text in [format!("{c}"), format!("A{c}中B"), format!("ΑΣ{c}")] {
+                assert_eq!(lower(&text), text.to_lowercase());
+            }
+        }
+        assert_eq!(lower("AI，“Deep” Ｓeek"), "ai，“deep” ｓeek");
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::citation::{
     bundle::Intents,
     corroborate,
     score::{self, Weights},
+    text::Words,
 };
 
 /// The table whose keys are the operator's own: rows are added to the default ones, or replace them.
@@ -57,9 +58,10 @@ pub(super) fn resolve(reader: &mut Reader<'_>) -> Rules {
         },
         corroboration: corroborate::Rules {
             domains: reader.count("corroboration.domains", 100),
-            official: words(reader, "corroboration.official"),
-            positive: words(reader, "corroboration.positive"),
-            negative: words(reader, "corroboration.negative"),
+            words: Words::new(
+                ["corroboration.official", "corroboration.positive", "corroboration.negative"]
+                    .map(|key| words(reader, key)),
+            ),
         },
         intents: Intents {
             market: words(reader, "intents.market"),

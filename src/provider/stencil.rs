@@ -15,7 +15,7 @@ use crate::sse::fields::field;
 
 /// The largest frame that others are held against.
 const MAX_FRAME: usize = 2048;
-/// Places where a frame may differ.
+/// Places where a frame may differ, its end among them.
 const MAX_HOLES: usize = 32;
 /// Frames that others are held against, of one stream. The next takes the place of the one that was of least use.
 const MAX_STENCILS: usize = 4;
@@ -52,6 +52,11 @@ struct Part {
 struct Stencil {
     frame: Box<[u8]>,
     parts: Box<[Part]>,
+    /// The same with only those holes that were seen to differ: most counters do, and most names never. What is like this
+    /// is sooner seen, and is like `parts` too.
+    tight: Box<[Part]>,
+    /// Those holes, by their number.
+    differ: u32,
     /// The text is a piece of the answer, not of its thinking.
     answers: bool,
     conversation: Option<Box<str>>,
@@ -88,8 +93,12 @@ impl Stencils {
     /// The length of the frame that `bytes` begin with, and its piece of the answer, if it is like one that was read. What
     /// else it says is signalled.
     pub fn read<'f>(&mut self, bytes: &'f [u8], epoch: u64, sink: &mut impl Sink) -> Option<(usize, Cow<'f, str>)> {
-        let read = |stencil: &Stencil| (stencil.epoch == epoch).then(|| stencil.read(bytes)).flatten();
-        let (at, (length, text)) = self.each.iter().enumerate().find_map(|(at, stencil)| Some((at, read(stencil)?)))?;
+        let mut each = self.each.iter().enumerate().filter(|(_, stencil)| stencil.epoch == epoch);
+        let (at, (length, text)) =
+            each.find_map(|(at, stencil)| Some((at, stencil.read_tight(bytes)?))).or_else(|| {
+                let mut each = self.each.iter_mut().enumerate().filter(|(_, stencil)| stencil.epoch == epoch);
+                each.find_map(|(at, stencil)| Some((at, stencil.read(bytes)?)))
+            })?;
         // The next is likely to be like it too, and is held against it first.
         self.each.swap(0, at);
         let stencil = self.each.first_mut()?;
@@ -164,19 +173,59 @@ impl Stencil {
             }
         }
         holes.add(frame.len(), frame.len(), Hole::End);
-        (found && holes.parts.len() <= MAX_HOLES).then(|| Self {
-            frame: frame.into(),
-            parts: holes.parts.into(),
-            answers: said.text.is_some_and(|piece| piece.answers),
-            conversation: said.conversation,
-            epoch,
-            uses: 0,
+        (found && holes.parts.len() <= MAX_HOLES).then(|| {
+            let stencil = Self {
+                frame: frame.into(),
+                parts: holes.parts.into(),
+                tight: Box::default(),
+                differ: 0,
+                answers: said.text.is_some_and(|piece| piece.answers),
+                conversation: said.conversation,
+                epoch,
+                uses: 0,
+            };
+            Self { tight: stencil.tightened(), ..stencil }
         })
     }
 
-    fn read<'f>(&self, bytes: &'f [u8]) -> Option<(usize, Cow<'f, str>)> {
+    /// The parts with what is always the same between them.
+    fn tightened(&self) -> Box<[Part]> {
+        let mut tight = Vec::with_capacity(self.parts.len());
+        let mut from = 0;
+        for (number, part) in self.parts.iter().enumerate() {
+            if matches!(part.hole, Hole::Text | Hole::End) || self.differ & (1 << number) != 0 {
+                tight.push(Part { from, ..*part });
+                from = self.parts.get(number + 1).map_or(part.upto, |next| next.from);
+            }
+        }
+        tight.into()
+    }
+
+    fn read_tight<'f>(&self, bytes: &'f [u8]) -> Option<(usize, Cow<'f, str>)> {
+        self.follow(&self.tight, bytes, |_, _| {})
+    }
+
+    fn read<'f>(&mut self, bytes: &'f [u8]) -> Option<(usize, Cow<'f, str>)> {
+        let mut differ = self.differ;
+        let read = self.follow(&self.parts, bytes, |number, value| {
+            let [hole, next] = [number, number + 1].map(|number| self.parts.get(number));
+            let own = hole.zip(next).and_then(|(hole, next)| self.frame.get(hole.upto.into()..next.from.into()));
+            differ |= u32::from(own != Some(value)) << number;
+        })?;
+        self.differ = differ;
+        self.tight = self.tightened();
+        Some(read)
+    }
+
+    /// The length of a frame and its text, where it is like the parts. `filled` gets what stands in each hole.
+    fn follow<'f>(
+        &self,
+        parts: &[Part],
+        bytes: &'f [u8],
+        mut filled: impl FnMut(usize, &'f [u8]),
+    ) -> Option<(usize, Cow<'f, str>)> {
         let (mut at, mut text) = (0, Cow::Borrowed(""));
-        for part in &self.parts {
+        for (number, part) in parts.iter().enumerate() {
             let same = self.frame.get(usize::from(part.from)..usize::from(part.upto))?;
             let rest = bytes.get(at..)?;
             if !rest.starts_with(same) {
@@ -210,6 +259,7 @@ impl Stencil {
                 Hole::Line => at += bytes.get(at..)?.iter().take_while(|byte| matches!(byte, b' '..=b'~')).count(),
                 Hole::End => {}
             }
+            filled(number, bytes.get(start..at)?);
         }
         Some((at, text))
     }

@@ -95,6 +95,36 @@ fn what_nobody_asks_for_may_differ() {
     }
 }
 
+/// Whatever was seen to differ before: which of them are looked at one by one is a matter of speed.
+#[test]
+fn what_did_not_differ_so_far_still_may() {
+    let frame =
+        |at: &str, n: u32, y: &str| openai("\"b\"", &format!(",\"at\":\"{at}\",\"n\":{n},\"x\":{{\"y\":\"{y}\"}}"));
+    let first = frame("1", 5, "z");
+    let (mut stencils, adapter) = learnt(Dialect::OpenAi, &[&first, &first]);
+    let tight = |stencils: &Stencils| stencils.each[0].tight.len();
+    let mut read = |other: &str| {
+        let read = stencils.read(other.as_bytes(), adapter.epoch().unwrap(), &mut Conversations::default());
+        let read = read.map(|(length, text)| (length, text.into_owned()));
+        assert_eq!(read, Some((other.len(), "b".to_owned())), "{other}");
+        tight(&stencils)
+    };
+    let least = read(&first);
+    assert_eq!(read(&frame("1", 6, "z")), least + 1);
+    assert_eq!(read(&frame("1", 7, "z")), least + 1);
+    assert_eq!(read(&frame("22", 8, "")), least + 3);
+    assert_eq!(read(&first), least + 3);
+    assert!(
+        stencils
+            .read(
+                frame("1", 5, "z").replace("\"n\":5", "\"n\":05").as_bytes(),
+                adapter.epoch().unwrap(),
+                &mut Conversations::default()
+            )
+            .is_none()
+    );
+}
+
 #[test]
 fn what_was_asked_for_must_be_the_same() {
     let first = openai("\"a\"", "");

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use super::Entry;
-use crate::citation::record::Record;
+use crate::citation::{record::Record, text::lower};
 
 /// A DNS name has at most this many characters. A longer "hostname" is found by nothing.
 const MAX_HOSTNAME: usize = 253;
@@ -50,7 +50,7 @@ pub(super) fn search_text(record: &Record) -> String {
         .iter()
         .flat_map(|citation| citation.title.iter().chain(&citation.content).chain(&citation.snippets));
     for part in record.summary.iter().chain(&record.queries).chain(cited) {
-        text.push_str(&part.to_lowercase());
+        text.push_str(&lower(part));
         text.push(SEPARATOR);
     }
     text

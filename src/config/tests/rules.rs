@@ -70,7 +70,10 @@ fn the_environment_sets_them_too() {
 #[test]
 fn thresholds_and_words() {
     let set = rules("[corroboration]\ndomains = 3\nofficial = [\"Confirms\"]\npositive = []\nnegative = []");
-    assert_eq!((set.corroboration.domains, set.corroboration.official), (3, vec!["confirms".to_owned()]));
+    assert_eq!(
+        (set.corroboration.domains, set.corroboration.words.lists()),
+        (3, &[vec!["confirms".to_owned()], vec![], vec![]])
+    );
     assert!(error("[corroboration]\ndomains = 0").contains("must be at least 1"));
     assert!(error("[corroboration]\nofficial = [\" \"]").contains("expected words"));
     assert!(error("[scores]\nhalf_life = \"1s\"").contains("must be at least 3600s"));

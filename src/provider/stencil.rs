@@ -64,19 +64,23 @@ struct Stencil {
     epoch: u64,
     /// How many frames were like it, the latest ones above all.
     uses: u32,
+    /// Which one is expected next.
+    next: usize,
 }
 
 /// The stencils of a stream.
 #[derive(Debug)]
 pub struct Stencils {
     each: Vec<Stencil>,
+    /// Which of them the last frame was like.
+    last: usize,
     tries: u8,
     alike: u8,
 }
 
 impl Default for Stencils {
     fn default() -> Self {
-        Self { each: Vec::new(), tries: TRIES, alike: 0 }
+        Self { each: Vec::new(), last: 0, tries: TRIES, alike: 0 }
     }
 }
 
@@ -93,15 +97,19 @@ impl Stencils {
     /// The length of the frame that `bytes` begin with, and its piece of the answer, if it is like one that was read. What
     /// else it says is signalled.
     pub fn read<'f>(&mut self, bytes: &'f [u8], epoch: u64, sink: &mut impl Sink) -> Option<(usize, Cow<'f, str>)> {
-        let mut each = self.each.iter().enumerate().filter(|(_, stencil)| stencil.epoch == epoch);
-        let (at, (length, text)) =
-            each.find_map(|(at, stencil)| Some((at, stencil.read_tight(bytes)?))).or_else(|| {
-                let mut each = self.each.iter_mut().enumerate().filter(|(_, stencil)| stencil.epoch == epoch);
-                each.find_map(|(at, stencil)| Some((at, stencil.read(bytes)?)))
-            })?;
-        // The next is likely to be like it too, and is held against it first.
-        self.each.swap(0, at);
-        let stencil = self.each.first_mut()?;
+        let of_now = |stencil: &Stencil| stencil.epoch == epoch;
+        let expected = self.each.get(self.last).map_or(0, |last| last.next);
+        let others = (0..self.each.len()).filter(|at| *at != expected);
+        let tight = std::iter::once(expected).chain(others).find_map(|at| {
+            let stencil = self.each.get(at).filter(|stencil| of_now(stencil))?;
+            Some((at, stencil.read_tight(bytes)?))
+        });
+        let (at, (length, text)) = tight.or_else(|| {
+            let mut each = self.each.iter_mut().enumerate().filter(|(_, stencil)| of_now(stencil));
+            each.find_map(|(at, stencil)| Some((at, stencil.read(bytes)?)))
+        })?;
+        self.came(at);
+        let stencil = self.each.get_mut(at)?;
         stencil.uses = stencil.uses.saturating_add(1);
         if let Some(id) = &stencil.conversation {
             sink.signal(Signal::Conversation(id));
@@ -120,15 +128,25 @@ impl Stencils {
         let Some(stencil) = Stencil::of(frame, asked, said, epoch) else { return };
         if self.each.len() < MAX_STENCILS {
             self.each.reserve_exact(1);
-            return self.each.push(stencil);
+            self.each.push(stencil);
+            return self.came(self.each.len() - 1);
         }
         for old in &mut self.each {
             // What was read in another state is of no use any more.
             old.uses = if old.epoch == epoch { old.uses / 2 } else { 0 };
         }
-        if let Some(least) = self.each.iter_mut().min_by_key(|old| old.uses) {
+        if let Some((at, least)) = self.each.iter_mut().enumerate().min_by_key(|(_, old)| old.uses) {
             *least = stencil;
+            self.came(at);
         }
+    }
+
+    /// Frames take turns: what came after the last one is expected after its like.
+    fn came(&mut self, at: usize) {
+        if let Some(last) = self.each.get_mut(self.last) {
+            last.next = at;
+        }
+        self.last = at;
     }
 
     /// Every frame is read.
@@ -183,6 +201,7 @@ impl Stencil {
                 conversation: said.conversation,
                 epoch,
                 uses: 0,
+                next: 0,
             };
             Self { tight: stencil.tightened(), ..stencil }
         })
@@ -228,7 +247,7 @@ impl Stencil {
         for (number, part) in parts.iter().enumerate() {
             let same = self.frame.get(usize::from(part.from)..usize::from(part.upto))?;
             let rest = bytes.get(at..)?;
-            if !rest.starts_with(same) {
+            if !begins(rest, same) {
                 return None;
             }
             at += same.len();
@@ -243,7 +262,7 @@ impl Stencil {
                         json::string(std::str::from_utf8(bytes.get(start..=at)?).ok()?)?
                     };
                     // Some say nothing of a blank text.
-                    if text.trim_start().is_empty() {
+                    if is_blank(&text) {
                         return None;
                     }
                 }
@@ -283,6 +302,26 @@ fn head(frame: &[u8], holes: &mut Holes) -> Option<usize> {
         }
         at = end + 1;
     }
+}
+
+/// `starts_with`, which calls a function that pays for more than a few bytes.
+fn begins(bytes: &[u8], same: &[u8]) -> bool {
+    let Some(bytes) = bytes.get(..same.len()) else { return false };
+    match (same.first_chunk::<8>(), same.last_chunk::<8>()) {
+        (Some(first), Some(last)) if same.len() <= 16 => {
+            bytes.first_chunk() == Some(first) && bytes.last_chunk() == Some(last)
+        }
+        (None, _) => match (same.first_chunk::<4>(), same.last_chunk::<4>()) {
+            (Some(first), Some(last)) => bytes.first_chunk() == Some(first) && bytes.last_chunk() == Some(last),
+            _ => bytes.iter().zip(same).all(|(one, other)| one == other),
+        },
+        _ => bytes == same,
+    }
+}
+
+/// Most texts begin with a letter or with one of the characters from U+4000 to U+DFFF.
+fn is_blank(text: &str) -> bool {
+    !matches!(text.as_bytes().first(), Some(b'!'..=b'~' | 0xE4..=0xED)) && text.trim_start().is_empty()
 }
 
 /// The length of a number without sign, fraction or exponent. A zero begins no longer one.

@@ -102,7 +102,7 @@ fn what_did_not_differ_so_far_still_may() {
         |at: &str, n: u32, y: &str| openai("\"b\"", &format!(",\"at\":\"{at}\",\"n\":{n},\"x\":{{\"y\":\"{y}\"}}"));
     let first = frame("1", 5, "z");
     let (mut stencils, adapter) = learnt(Dialect::OpenAi, &[&first, &first]);
-    let tight = |stencils: &Stencils| stencils.each[0].tight.len();
+    let tight = |stencils: &Stencils| stencils.each[stencils.last].tight.len();
     let mut read = |other: &str| {
         let read = stencils.read(other.as_bytes(), adapter.epoch().unwrap(), &mut Conversations::default());
         let read = read.map(|(length, text)| (length, text.into_owned()));
@@ -211,6 +211,29 @@ fn a_text_that_may_be_json_of_its_own_is_read() {
         )
     };
     assert!(alike(Dialect::DoubaoWeb, &[&frame("plain")], &frame("other")).is_none());
+}
+
+#[test]
+fn what_begins_alike_is_seen_whatever_its_length() {
+    let bytes: Vec<u8> = (0..40).collect();
+    for length in 0..=40 {
+        let same = &bytes[..length];
+        assert!(begins(&bytes, same) && begins(same, same), "{length}");
+        assert!(length == 0 || !begins(&same[1..], same), "{length}");
+        for at in 0..length {
+            let mut other = bytes.clone();
+            other[at] ^= 1;
+            assert!(!begins(&other, same), "{at} of {length}");
+        }
+    }
+}
+
+#[test]
+fn blank_is_what_it_is_elsewhere() {
+    for c in '\0'..=char::MAX {
+        assert_eq!(is_blank(&c.to_string()), c.is_whitespace(), "{c:?}");
+    }
+    assert!(is_blank("") && !is_blank(" a"));
 }
 
 #[test]

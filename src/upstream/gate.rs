@@ -18,7 +18,7 @@ use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 use super::{MAX_BUFFER, wire};
 
 /// Mostly a head and the first events.
-const READ: usize = 16 * 1024;
+const READ: usize = 4 * 1024;
 const BLANK: &[u8] = b"\r\n";
 
 /// How far request and answer are. Shared by the gate, the request's body, and whoever waits for the answer.

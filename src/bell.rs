@@ -13,8 +13,6 @@ use std::{
 #[derive(Default)]
 struct Clapper {
     rung: AtomicBool,
-    /// The task is awake, and looks itself before it sleeps.
-    hushed: AtomicBool,
     /// Stays when it has been woken: whoever waits is not asked again each time.
     task: Mutex<Option<Waker>>,
 }
@@ -26,9 +24,6 @@ impl Wake for Clapper {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.rung.store(true, SeqCst);
-        if self.hushed.load(SeqCst) {
-            return;
-        }
         if let Some(task) = &*self.task.lock().unwrap_or_else(PoisonError::into_inner) {
             task.wake_by_ref();
         }
@@ -74,11 +69,6 @@ impl Bell {
     pub fn ring(&self) {
         self.clapper.rung.store(true, SeqCst);
     }
-
-    /// While it is hushed nobody is woken; whoever hushed it asks whether it has rung after that.
-    pub fn hush(&self, hushed: bool) {
-        self.clapper.hushed.store(hushed, SeqCst);
-    }
 }
 
 #[cfg(test)]
@@ -105,18 +95,5 @@ mod tests {
             assert_eq!(woken.0.load(SeqCst), n, "also when it was woken before");
             assert!(bell.rung() && !bell.rung());
         }
-    }
-
-    #[test]
-    fn a_hushed_bell_wakes_nobody_and_does_not_forget() {
-        let woken = Arc::new(Woken::default());
-        let (mut bell, task) = (Bell::default(), Waker::from(Arc::clone(&woken)));
-        bell.hear(&Context::from_waker(&task));
-        let _ = bell.rung();
-        bell.hush(true);
-        bell.waker().wake();
-        bell.hush(false);
-        assert_eq!(woken.0.load(SeqCst), 0);
-        assert!(bell.rung());
     }
 }

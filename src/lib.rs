@@ -37,8 +37,9 @@
 //!                                              server/carry      the client (aside: store, metrics, log)
 //! ```
 //!
-//! hyper reads and writes the heads of requests and answers, and all of h2. Past the heads a stream over HTTP/1.1 is ours:
-//! `upstream/wire` takes the upstream's chunks apart, `server/carry` makes the client's.
+//! Over HTTP/1.1, hyper reads the heads of requests and writes those of answers; past them a stream is ours, and so is all that
+//! goes to an upstream and comes from it: `upstream/head` and `sending` write requests and read the heads of answers,
+//! `upstream/wire` takes the chunks apart, `server/carry` makes the client's. All of h2 is hyper's.
 //!
 //! `sse`, `citation`, `marker`, `provider`, `profile` and `pipeline` but for its `body` are functions
 //! of bytes and values: they name no runtime, so they are tested and replayed as such.

@@ -5,9 +5,10 @@
 
 mod chunked;
 mod driven;
-mod gate;
 mod handed;
+mod head;
 mod io;
+mod sending;
 mod sparing;
 mod wire;
 
@@ -15,10 +16,7 @@ use std::{
     error::Error,
     fmt,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -38,7 +36,6 @@ use hyper_util::{
     client::legacy::{Builder, Client as HyperClient, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
-use tokio::sync::Notify;
 use url::Url;
 
 pub use self::wire::says_close;
@@ -172,7 +169,7 @@ impl<B: Sendable> Client<B> {
         }
     }
 
-    async fn ask(&self, request: Request<B>) -> Result<Response<Answer<B>>, Fault> {
+    pub async fn send(&self, request: Request<B>) -> Result<Response<Answer<B>>, Fault> {
         let here = &self.each[workers::here() % self.each.len()];
         match here.http1.send(request).await {
             Ok(answer) => Ok(answer.map(Answer::Http1)),
@@ -182,27 +179,6 @@ impl<B: Sendable> Client<B> {
                 Err(error) => Err(Fault::of(&error)),
             },
         }
-    }
-
-    /// Informational answers are the upstream's to us, and end here.
-    pub async fn send(&self, mut request: Request<B>) -> Result<Response<Answer<B>>, Fault> {
-        let (seen, flooded) = (Arc::new(AtomicU32::new(0)), Arc::new(Notify::new()));
-        let (count, tell) = (Arc::clone(&seen), Arc::clone(&flooded));
-        hyper::ext::on_informational(&mut request, move |_| {
-            if count.fetch_add(1, Ordering::Relaxed) >= MAX_INFORMATIONAL {
-                tell.notify_one();
-            }
-        });
-        let answer = tokio::select! {
-            biased;
-            () = flooded.notified() => None,
-            answer = self.ask(request) => Some(answer),
-        };
-        // All of them may have come at once, the answer behind them.
-        let flooded = seen.load(Ordering::Relaxed) > MAX_INFORMATIONAL;
-        answer
-            .filter(|_| !flooded)
-            .unwrap_or_else(|| Err(Fault::Broken("it sends informational answers without end".to_owned())))
     }
 }
 
@@ -225,10 +201,6 @@ impl Fault {
     fn of_connecting(error: &(dyn Error + 'static)) -> Self {
         let cause = cause(error);
         if cause.is::<Crowded>() { Self::Crowded } else { Self::Connect(cause.to_string()) }
-    }
-
-    fn of_hyper(error: &hyper::Error) -> Self {
-        Self::Broken(cause(error).to_string())
     }
 }
 

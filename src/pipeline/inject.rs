@@ -119,36 +119,36 @@ impl Pipeline {
             self.tally.live_events += 1;
             let record = tap.record(false);
             self.emit_chunk_to(self.at);
-            self.emit_event(&record);
+            self.emit_event(record);
         }
     }
 
-    pub(super) fn emit_event(&mut self, record: &Record) {
+    pub(super) fn emit_event(&mut self, record: Record) {
         let Some(tap) = &self.tap else { return };
         let last = self.phase == Phase::Done;
-        let native = |positions: &_| {
+        let native = |record, positions: &_| {
             native::frame(record, &tap.envelope(), Some(positions).filter(|_| last), self.eol.unwrap_or_default())
         };
         let event = match &mut self.voice {
-            Voice::Relay => native(&tap.positions()),
+            Voice::Relay => native(record, &tap.positions()),
             Voice::Rewrite(rewrite) if self.settings.whole => {
                 let json = std::mem::take(&mut self.resume);
-                let annotated = annotate::document(&json, record, &rewrite.positions).map(Bytes::from);
+                let annotated = annotate::document(&json, &record, &rewrite.positions).map(Bytes::from);
                 rewrite.pass(Out::Bytes(annotated.unwrap_or(json)));
                 return self.drain();
             }
             Voice::Rewrite(rewrite) => {
                 // It keeps its place behind frames that wait.
-                let event = native(&rewrite.positions);
+                let event = native(record, &rewrite.positions);
                 rewrite.pass(Out::Event(event));
                 return self.drain();
             }
             Voice::Speak(speak) => {
                 let mut out = Vec::new();
                 if last {
-                    speak.citations(record, tap, &mut out);
+                    speak.citations(&record, tap, &mut out);
                 } else {
-                    speak.live(record, tap, &mut out);
+                    speak.live(&record, tap, &mut out);
                 }
                 Bytes::from(out)
             }

@@ -21,7 +21,7 @@ mod rewrite;
 mod speak;
 pub mod supplement;
 pub mod tap;
-mod trailers;
+pub mod trailers;
 pub mod whole;
 
 use std::sync::Arc;
@@ -288,7 +288,7 @@ impl Pipeline {
         let Some(mut record) = self.committing.take() else { return };
         record.stored = stored;
         self.phase = Phase::Done;
-        self.emit_event(&record);
+        self.emit_event(*record);
         self.tally.injected = true;
         let resume = std::mem::take(&mut self.resume);
         self.go_on(resume);

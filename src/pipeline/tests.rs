@@ -332,8 +332,12 @@ fn p2_an_adapter_that_panics_is_an_error_of_the_dialect_until_the_answer_has_end
 #[test]
 fn without_a_dialect_the_record_travels_bare() {
     let record = Tap::new(context()).record(false);
-    let frame =
-        crate::profile::native::frame(&record, &crate::provider::Envelope::Bare, Some(&Default::default()), Eol::Lf);
+    let frame = crate::profile::native::frame(
+        record.clone(),
+        &crate::provider::Envelope::Bare,
+        Some(&Default::default()),
+        Eol::Lf,
+    );
     let event = Event::read(&frame);
     assert_eq!(event.name, "citations");
     let read: Option<crate::citation::Record> = event.data.and_then(|data| serde_json::from_str(&data).ok());

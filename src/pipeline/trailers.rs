@@ -1,4 +1,4 @@
-//! Which of an upstream's trailers reach the client.
+//! Which trailers are passed on, of an upstream's or a client's.
 
 use http::{
     HeaderMap, HeaderName,

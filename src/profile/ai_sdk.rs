@@ -159,7 +159,9 @@ impl Speaker for Parts {
 
     fn live(&mut self, record: &Record, out: &mut Vec<u8>) {
         let id = &record.message_id;
-        let line = fitted(record, |data| serde_json::to_string(&Chunk::DataCitations { id, data }).unwrap_or_default());
+        let line = fitted(record.clone(), |data| {
+            serde_json::to_string(&Chunk::DataCitations { id, data }).unwrap_or_default()
+        });
         out.extend_from_slice(&encode::data(&line, Eol::Lf));
     }
 

@@ -20,13 +20,12 @@ const SNIPPET: usize = 200;
 const SHORT_SNIPPET: usize = 60;
 
 /// Our frame, whole. Without positions it is an announcement: clients add up annotations, so these come once, at the end.
-pub fn frame(record: &Record, envelope: &Envelope<'_>, positions: Option<&Positions>, eol: Eol) -> Bytes {
+pub fn frame(record: Record, envelope: &Envelope<'_>, positions: Option<&Positions>, eol: Eol) -> Bytes {
     encode::event(EVENT, &fitted(record, |record| dressed(record, envelope, positions)), eol)
 }
 
 /// A record as clients see it: what is filtered or failed stays with the store, and excerpts are cut.
-pub fn shown(record: &Record) -> Record {
-    let mut record = record.clone();
+pub fn shown(mut record: Record) -> Record {
     record.citations.retain(|citation| citation.status != Status::Filtered);
     for round in &mut record.rounds {
         round.failures.clear();
@@ -36,7 +35,7 @@ pub fn shown(record: &Record) -> Record {
 }
 
 /// One line with the record in it: excerpts are cut, then shrunk, then dropped, then the list is cut and says so.
-pub fn fitted(record: &Record, line_of: impl Fn(&Record) -> String) -> String {
+pub fn fitted(record: Record, line_of: impl Fn(&Record) -> String) -> String {
     let mut record = shown(record);
     for shrink in [|_: &mut Record| {}, short_snippets, no_snippets, bare] {
         shrink(&mut record);

@@ -139,7 +139,7 @@ impl Chunks {
     pub(super) fn record(&self, record: &Record, positions: Option<&Positions>, out: &mut Vec<u8>) {
         let Head { id, model, created } = &self.head;
         let envelope = Envelope::OpenAi { id, model, created: *created, annotated: false };
-        out.extend_from_slice(&native::frame(record, &envelope, positions, Eol::Lf));
+        out.extend_from_slice(&native::frame(record.clone(), &envelope, positions, Eol::Lf));
     }
 }
 
@@ -261,7 +261,7 @@ impl Speaker for Whole {
     }
 
     fn citations(&mut self, record: &Record, positions: &Positions, _: &mut Vec<u8>) {
-        self.sources = Some((native::shown(record), positions.clone()));
+        self.sources = Some((native::shown(record.clone()), positions.clone()));
     }
 
     fn usage(&mut self, usage: Usage, _: &mut Vec<u8>) {

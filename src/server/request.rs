@@ -14,7 +14,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::{model::Seeker, supplement::BodyCopy};
-use crate::pipeline::body::BoxError;
+use crate::pipeline::{body::BoxError, trailers};
 
 /// Whether a request was read to its end.
 #[derive(Clone)]
@@ -92,7 +92,11 @@ impl Body for RequestBody {
             if let Ok(frame) = &frame {
                 this.looked(Some(frame));
             }
-            Some(frame)
+            // The same as in the other direction.
+            Some(frame.map(|frame| match frame.into_trailers() {
+                Ok(all) => Frame::trailers(trailers::allowed(&all).unwrap_or_default()),
+                Err(frame) => frame,
+            }))
         })
     }
 

@@ -1,6 +1,5 @@
 //! HTTP/1.1 connections that are driven by whoever reads their answers: between the upstream's socket and the client's
-//! there is no other task, and nobody is woken but by the socket itself. The library sends the request and reads the
-//! answer's head; the body is read from the socket ([`wire`]).
+//! there is no other task, and nobody is woken but by the socket itself.
 //!
 //! *Cancel safety.* An answer that is dropped before its end takes its connection with it: the upstream hears at once.
 
@@ -15,32 +14,27 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use http::{
-    HeaderValue, Request, Response, Uri,
+    HeaderValue, Method, Request, Response, Uri,
     header::{CONNECTION, HOST},
-    uri::{Authority, PathAndQuery, Scheme},
+    response,
+    uri::{Authority, Scheme},
 };
 use http_body::{Body, Frame, SizeHint};
-use hyper::{
-    body::Incoming,
-    client::conn::http1::{self, Connection, SendRequest},
-    rt::{Read, ReadBuf},
-};
+use hyper::rt::{Read, ReadBuf};
 use hyper_util::client::legacy::connect::Connection as _;
 use tokio::task::unconstrained;
 use tower::Service;
 
 use super::{
-    BoxError, Fault, IDLE_CONNECTIONS, IDLE_TIMEOUT, MAX_BUFFER, Sendable,
-    gate::{Gate, Progress, Told},
+    BoxError, Fault, IDLE_CONNECTIONS, IDLE_TIMEOUT, Sendable, cause,
     handed::Handed,
+    head::Reading,
     io::Io,
+    sending::{Failed, Sending},
     wire::{self, Framing, Wire, says_close},
 };
-use crate::bell::Bell;
 
 type Host = (Scheme, Authority);
-type Requests<B> = SendRequest<Told<B>>;
-type Exchange<B> = Connection<Gate<Io>, Told<B>>;
 
 /// Connections that wait for their next request, and which hosts have none here as they speak h2.
 #[derive(Default)]
@@ -85,89 +79,69 @@ impl Driver {
             return Err(Refused::Fault(Fault::Broken("the URI names no host".to_owned())));
         };
         let host = (scheme, authority);
-        if lock(&self.pool).speaks_http2(&host) {
-            return Err(Refused::Http2(Box::new(request)));
-        }
+        let idle = {
+            let mut pool = lock(&self.pool);
+            if pool.speaks_http2(&host) {
+                drop(pool);
+                return Err(Refused::Http2(Box::new(request)));
+            }
+            pool.take(&host)
+        };
+        let (mut io, mut reused) = match idle {
+            Some(io) => (io, true),
+            // Boxed, like whatever is seldom done on the way of a request: its room would be made every time.
+            None => match Box::pin(self.connect(to.clone(), &host)).await.map_err(Refused::Fault)? {
+                Some(io) => (io, false),
+                None => return Err(Refused::Http2(Box::new(request))),
+            },
+        };
         if !request.headers().contains_key(HOST) {
             let named = host_header(&host).map_err(Refused::Fault)?;
             request.headers_mut().insert(HOST, named);
         }
-        *request.uri_mut() = to.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/")).into();
+        let (method, stays) = (request.method().clone(), !request.headers().get_all(CONNECTION).iter().any(says_close));
+        let mut sending = Sending::new(request);
         loop {
+            let fault = match exchange(&mut io, &mut sending).await {
+                Ok(answer) => return self.answered(answer, &method, io, sending, host, stays).map_err(Refused::Fault),
+                Err(fault) => fault,
+            };
+            // The upstream closed it while it waited.
+            if !reused || sending.has_begun() {
+                return Err(Refused::Fault(fault));
+            }
             let idle = lock(&self.pool).take(&host);
-            let (io, reused) = match idle {
-                Some(io) => (io, true),
-                // Boxed, like whatever is seldom done on the way of a request: its room would be made every time.
+            reused = idle.is_some();
+            io = match idle {
+                Some(io) => io,
                 None => match Box::pin(self.connect(to.clone(), &host)).await.map_err(Refused::Fault)? {
-                    Some(io) => (io, false),
-                    None => {
-                        *request.uri_mut() = to;
-                        return Err(Refused::Http2(Box::new(request)));
-                    }
+                    Some(io) => io,
+                    None => return Err(Refused::Fault(fault)),
                 },
             };
-            match self.ask(io, request, &host).await {
-                Ok(answer) => return Ok(answer),
-                // The upstream closed it while it waited: nothing was sent.
-                Err((_, Some(unsent))) if reused => request = *unsent,
-                Err((fault, _)) => return Err(Refused::Fault(fault)),
-            }
         }
     }
 
-    /// Sends a request on a connection. A request that was not sent comes back.
-    async fn ask<B: Sendable>(
+    fn answered<B: Sendable>(
         &self,
+        answer: Heard,
+        method: &Method,
         io: Io,
-        request: Request<B>,
-        host: &Host,
-    ) -> Result<Response<Driven<B>>, (Fault, Option<Box<Request<B>>>)> {
-        let progress = Arc::new(Progress::default());
-        let stays = !request.headers().get_all(CONNECTION).iter().any(says_close);
-        let shaken = http1::Builder::new().max_buf_size(MAX_BUFFER).handshake(Gate::new(io, &progress)).await;
-        let (mut sender, wire): (Requests<B>, Exchange<B>) = shaken.map_err(|error| (Fault::of_hyper(&error), None))?;
-        let mut wire = Some(Box::new(wire));
-        let mut drive = |task: &mut Context<'_>| {
-            if wire.as_mut().is_some_and(|wire| Pin::new(&mut **wire).poll(task).is_ready()) {
-                wire = None;
-            }
+        sending: Sending<B>,
+        host: Host,
+        stays: bool,
+    ) -> Result<Response<Driven<B>>, Fault> {
+        let Heard { head, rest, sent } = answer;
+        let framing = Framing::of(method, &head).map_err(|why| Fault::Broken(why.to_owned()))?;
+        let stays = sent && stays && wire::stays(&head);
+        let home = stays.then(|| Home { host, pool: Arc::clone(&self.pool) });
+        let wire = Wire::new(io, framing, rest, home);
+        let body = if sent {
+            Driven::Wire(Box::new(wire))
+        } else {
+            Driven::Talking(Box::new(Talking { wire, sending: Some(sending) }))
         };
-        let answer = {
-            let mut answer = pin!(sender.try_send_request(request.map(|body| Told::new(body, &progress))));
-            poll_fn(|task| {
-                drive(task);
-                let polled = answer.as_mut().poll(task);
-                if polled.is_ready() || !progress.is_answered() {
-                    return polled;
-                }
-                // The library does not take for an answer's head what we do, or has had no time for it.
-                progress.open();
-                drive(task);
-                answer.as_mut().poll(task)
-            })
-            .await
-        };
-        let answer = answer.map_err(|mut failed| {
-            let unsent = failed.take_message().map(|request| Box::new(request.map(Told::into_inner)));
-            (Fault::of_hyper(failed.error()), unsent)
-        })?;
-        let (head, body) = answer.into_parts();
-        if !progress.is_over() {
-            progress.open();
-            return Ok(Response::from_parts(head, Driven::Talking(Box::new(Talking::new(body, sender, wire)))));
-        }
-        let Some(wire) = wire else {
-            return Err((Fault::Broken("the connection ended with the answer's head".to_owned()), None));
-        };
-        let framing = Framing::of(&body, &head.headers);
-        let stays = stays && wire::stays(head.version, &head.headers);
-        let home = stays.then(|| Home { host: host.clone(), pool: Arc::clone(&self.pool) });
-        let parts = wire.into_parts();
-        let (io, mut ahead) = parts.io.into_parts();
-        if !parts.read_buf.is_empty() {
-            ahead = BytesMut::from_iter(parts.read_buf.iter().chain(&ahead));
-        }
-        Ok(Response::from_parts(head, Driven::Wire(Box::new(Wire::new(io, framing, ahead, home)))))
+        Ok(Response::from_parts(head, body))
     }
 
     /// `None`: it speaks h2.
@@ -250,51 +224,63 @@ fn is_quiet(io: &mut Io) -> bool {
     looked.is_pending()
 }
 
+/// An answer, as far as it is known.
+struct Heard {
+    head: response::Parts,
+    /// What came behind its head.
+    rest: BytesMut,
+    /// The request was all sent.
+    sent: bool,
+}
+
+/// Sends a request and reads the head of its answer, which may come before all is sent.
+async fn exchange<B: Sendable>(io: &mut Io, sending: &mut Sending<B>) -> Result<Heard, Fault> {
+    let (mut reading, mut sends, mut sent) = (Reading::default(), true, false);
+    let head = poll_fn(|task| {
+        if sends {
+            match sending.poll(io, task) {
+                Poll::Ready(Ok(())) => (sends, sent) = (false, true),
+                Poll::Ready(Err(Failed::Body(error))) => {
+                    return Poll::Ready(Err(Fault::Broken(cause(&*error).to_string())));
+                }
+                Poll::Ready(Err(Failed::Upstream(error))) if !sending.has_begun() => {
+                    return Poll::Ready(Err(Fault::Broken(error.to_string())));
+                }
+                // It may have answered before it closed.
+                Poll::Ready(Err(Failed::Upstream(_))) => sends = false,
+                Poll::Pending => {}
+            }
+        }
+        reading.poll(io, task)
+    })
+    .await?;
+    Ok(Heard { head, rest: reading.into_rest(), sent })
+}
+
 /// The body of an answer over HTTP/1.1.
 pub enum Driven<B: Sendable> {
     Wire(Box<Wire>),
     Talking(Box<Talking<B>>),
 }
 
-/// An answer to a request that is not all sent yet: the library goes on with both.
+/// An answer to a request that is not all sent yet: both go on.
 pub struct Talking<B: Sendable> {
-    body: Incoming,
-    /// `None`: it has closed.
-    wire: Option<Box<Exchange<B>>>,
-    /// Without it the connection would end with the request.
-    _sender: Requests<B>,
-    /// Rung by the socket, and by body and connection to each other.
-    bell: Bell,
+    wire: Wire,
+    /// `None`: it is sent, or the upstream takes no more of it.
+    sending: Option<Sending<B>>,
 }
 
 impl<B: Sendable> Talking<B> {
-    fn new(body: Incoming, sender: Requests<B>, wire: Option<Box<Exchange<B>>>) -> Self {
-        Self { body, wire, _sender: sender, bell: Bell::default() }
-    }
-
-    fn poll_frame(&mut self, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        self.bell.hear(task);
-        self.bell.hush(true);
-        let waker = self.bell.waker();
-        let ringing = &mut Context::from_waker(&waker);
-        loop {
-            let polled = Pin::new(&mut self.body).poll_frame(ringing);
-            if polled.is_ready() {
-                self.bell.hush(false);
-                return polled;
-            }
-            if !self.bell.rung() {
-                self.bell.hush(false);
-                // It may have rung in between.
-                if !self.bell.rung() {
-                    return Poll::Pending;
-                }
-                self.bell.hush(true);
-            }
-            if self.wire.as_mut().is_some_and(|wire| Pin::new(&mut **wire).poll(ringing).is_ready()) {
-                self.wire = None;
+    fn poll_frame(&mut self, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if let (Some(sending), Some(io)) = (&mut self.sending, self.wire.io()) {
+            match sending.poll(io, task) {
+                // An answer to half a request is none.
+                Poll::Ready(Err(Failed::Body(error))) => return Poll::Ready(Some(Err(error))),
+                Poll::Ready(_) => self.sending = None,
+                Poll::Pending => {}
             }
         }
+        Pin::new(&mut self.wire).poll_frame(task).map_err(Into::into)
     }
 }
 
@@ -305,21 +291,21 @@ impl<B: Sendable> Body for Driven<B> {
     fn poll_frame(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self.get_mut() {
             Self::Wire(wire) => Pin::new(&mut **wire).poll_frame(task).map_err(Into::into),
-            Self::Talking(talking) => talking.poll_frame(task).map_err(Into::into),
+            Self::Talking(talking) => talking.poll_frame(task),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Wire(wire) => wire.is_end_stream(),
-            Self::Talking(talking) => talking.body.is_end_stream(),
+            Self::Talking(talking) => talking.wire.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Wire(wire) => wire.size_hint(),
-            Self::Talking(talking) => talking.body.size_hint(),
+            Self::Talking(talking) => talking.wire.size_hint(),
         }
     }
 }

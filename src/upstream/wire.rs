@@ -12,11 +12,11 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue, Version, header};
+use http::{HeaderValue, Method, StatusCode, Version, header, response};
 use http_body::{Body, Frame, SizeHint};
 use hyper::rt::{Read, ReadBuf};
 
-use super::{chunked::Chunked, driven::Home, io::Io};
+use super::{chunked::Chunked, driven::Home, head, io::Io};
 
 /// What one read may bring: less, until it is seen that more comes.
 const READ: usize = 64 * 1024;
@@ -44,18 +44,23 @@ pub enum Framing {
 }
 
 impl Framing {
-    /// As the library reads a head, told by what it makes of it.
-    pub fn of(body: &impl Body, headers: &HeaderMap) -> Self {
-        let last = headers.get_all(header::TRANSFER_ENCODING).iter().next_back();
+    /// Of the answer to such a request. An error: nobody can tell.
+    pub fn of(method: &Method, head: &response::Parts) -> Result<Self, &'static str> {
+        let bare =
+            matches!(head.status, StatusCode::SWITCHING_PROTOCOLS | StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        let tunnel = *method == Method::CONNECT && head.status.is_success();
+        let last = head.headers.get_all(header::TRANSFER_ENCODING).iter().next_back();
         let coding = last.and_then(|value| value.as_bytes().rsplit(|byte| *byte == b',').next());
-        match (body.is_end_stream(), coding, body.size_hint().exact()) {
-            (true, ..) => Self::Over,
-            (_, Some(coding), _) if coding.trim_ascii().eq_ignore_ascii_case(b"chunked") => {
-                Self::Chunked(Chunked::new())
-            }
-            (_, None, Some(length)) => Self::Length(length),
+        Ok(match (coding, head::length(&head.headers)) {
+            _ if bare || tunnel || *method == Method::HEAD => Self::Over,
+            // It cannot tell what that is, and whoever passed it on may have taken it for something else.
+            (Some(_), _) if head.version == Version::HTTP_10 => return Err("HTTP/1.0 has no transfer codings"),
+            (Some(coding), _) if coding.trim_ascii().eq_ignore_ascii_case(b"chunked") => Self::Chunked(Chunked::new()),
+            (None, Some(Ok(0))) => Self::Over,
+            (None, Some(Ok(length))) => Self::Length(length),
+            (None, Some(Err(_))) => return Err("the length of its answer is none"),
             _ => Self::Close,
-        }
+        })
     }
 
     /// Where in the input its data lies now, and how much of the input was the body's.
@@ -90,8 +95,10 @@ impl Framing {
 }
 
 /// May a connection be used again after an answer with this head?
-pub fn stays(version: Version, headers: &HeaderMap) -> bool {
-    version == Version::HTTP_11 && !headers.get_all(header::CONNECTION).iter().any(says_close)
+pub fn stays(head: &response::Parts) -> bool {
+    head.version == Version::HTTP_11
+        && head.status != StatusCode::SWITCHING_PROTOCOLS
+        && !head.headers.get_all(header::CONNECTION).iter().any(says_close)
 }
 
 /// Does a `Connection` header say `close`?
@@ -118,6 +125,11 @@ impl Wire {
             wire.rest();
         }
         wire
+    }
+
+    /// `None`: it has gone.
+    pub fn io(&mut self) -> Option<&mut Io> {
+        self.io.as_mut()
     }
 
     /// The body is over.

@@ -153,7 +153,7 @@ fn dressing(sources: usize, envelope: Envelope<'static>) -> (Envelope<'static>, 
 #[bench::openai_100(100, OPENAI)]
 fn encode(dressing: (Envelope<'static>, (Record, Positions))) -> (Bytes, (Record, Positions)) {
     let (envelope, (record, positions)) = dressing;
-    (native::frame(black_box(&record), &envelope, Some(&positions), Eol::Lf), (record, positions))
+    (native::frame(black_box(&record).clone(), &envelope, Some(&positions), Eol::Lf), (record, positions))
 }
 
 fn one_frame((frame, (record, _)): (Bytes, (Record, Positions))) {

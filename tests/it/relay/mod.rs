@@ -14,6 +14,7 @@ mod rates;
 mod refused;
 mod requests;
 pub mod responses;
+mod sending;
 mod slow_store;
 mod streams;
 pub mod timeouts;

@@ -15,7 +15,7 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use http::{
     HeaderValue, Method, Request, Response, Uri,
-    header::{CONNECTION, HOST},
+    header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING},
     response,
     uri::{Authority, Scheme},
 };
@@ -79,21 +79,11 @@ impl Driver {
             return Err(Refused::Fault(Fault::Broken("the URI names no host".to_owned())));
         };
         let host = (scheme, authority);
-        let idle = {
-            let mut pool = lock(&self.pool);
-            if pool.speaks_http2(&host) {
-                drop(pool);
-                return Err(Refused::Http2(Box::new(request)));
-            }
-            pool.take(&host)
-        };
-        let (mut io, mut reused) = match idle {
-            Some(io) => (io, true),
-            // Boxed, like whatever is seldom done on the way of a request: its room would be made every time.
-            None => match Box::pin(self.connect(to.clone(), &host)).await.map_err(Refused::Fault)? {
-                Some(io) => (io, false),
-                None => return Err(Refused::Http2(Box::new(request))),
-            },
+        if lock(&self.pool).speaks_http2(&host) {
+            return Err(Refused::Http2(Box::new(request)));
+        }
+        let Some((mut io, mut reused)) = self.open(&to, &host).await.map_err(Refused::Fault)? else {
+            return Err(Refused::Http2(Box::new(request)));
         };
         if !request.headers().contains_key(HOST) {
             let named = host_header(&host).map_err(Refused::Fault)?;
@@ -110,15 +100,20 @@ impl Driver {
             if !reused || sending.has_begun() {
                 return Err(Refused::Fault(fault));
             }
-            let idle = lock(&self.pool).take(&host);
-            reused = idle.is_some();
-            io = match idle {
-                Some(io) => io,
-                None => match Box::pin(self.connect(to.clone(), &host)).await.map_err(Refused::Fault)? {
-                    Some(io) => io,
-                    None => return Err(Refused::Fault(fault)),
-                },
+            let Some(next) = self.open(&to, &host).await.map_err(Refused::Fault)? else {
+                return Err(Refused::Fault(fault));
             };
+            (io, reused) = next;
+        }
+    }
+
+    /// A connection, and whether it was used before. `None`: the upstream speaks h2.
+    async fn open(&self, to: &Uri, host: &Host) -> Result<Option<(Io, bool)>, Fault> {
+        let idle = lock(&self.pool).take(host);
+        match idle {
+            Some(io) => Ok(Some((io, true))),
+            // Boxed, like whatever is seldom done on the way of a request: its room would be made every time.
+            None => Ok(Box::pin(self.connect(to.clone(), host)).await?.map(|io| (io, false))),
         }
     }
 
@@ -131,8 +126,12 @@ impl Driver {
         host: Host,
         stays: bool,
     ) -> Result<Response<Driven<B>>, Fault> {
-        let Heard { head, rest, sent } = answer;
+        let Heard { mut head, rest, sent } = answer;
         let framing = Framing::of(method, &head).map_err(|why| Fault::Broken(why.to_owned()))?;
+        // RFC 9112 6.3: of a length and chunks the chunks count, and the length is not passed on.
+        if head.headers.contains_key(TRANSFER_ENCODING) {
+            head.headers.remove(CONTENT_LENGTH);
+        }
         let stays = sent && stays && wire::stays(&head);
         let home = stays.then(|| Home { host, pool: Arc::clone(&self.pool) });
         let wire = Wire::new(io, framing, rest, home);

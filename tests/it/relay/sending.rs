@@ -131,7 +131,8 @@ async fn an_upstream_that_refuses_a_body_is_heard() {
 /// RFC 9112 6.3
 #[tokio::test]
 async fn a_length_beside_chunks_is_not_passed_on() {
-    let answer = "HTTP/1.1 200 OK\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n";
+    let answer =
+        "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n";
     let upstream = hand::says(answer.to_owned() + &hand::chunk("whole") + "0\r\n\r\n").await;
     let proxy = hand::proxy(upstream, "").await;
     let whole = proxy.get("/chat").await.whole().await;

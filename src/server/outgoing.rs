@@ -18,7 +18,7 @@ const PIECE: usize = 64 * 1024;
 pub type Answered = crate::upstream::Answer<Outgoing>;
 
 pub enum Outgoing {
-    /// Boxed: hyper makes room for 32 requests on each connection.
+    /// Boxed, as it is handed on a few times and is large.
     Relayed(Box<RequestBody>),
     Own(Own),
 }

@@ -30,7 +30,7 @@ pub enum Coding {
     /// There is none.
     None,
     /// By the length in its head.
-    Length,
+    Length(u64),
     Chunked,
 }
 
@@ -39,8 +39,9 @@ pub fn write(head: &mut request::Parts, body: &impl Body) -> (Vec<u8>, Coding) {
     head.headers.remove(TRANSFER_ENCODING);
     let (told, known) = (length(&head.headers), body.size_hint().exact());
     let coding = match (told, known) {
+        (Some(Ok(told)), _) => Coding::Length(told),
         _ if body.is_end_stream() => Coding::None,
-        (Some(Ok(_)), _) | (_, Some(_)) => Coding::Length,
+        (_, Some(known)) => Coding::Length(known),
         // Nobody gives these a body.
         _ if matches!(head.method, Method::GET | Method::HEAD | Method::CONNECT) => Coding::None,
         _ => Coding::Chunked,
@@ -56,10 +57,10 @@ pub fn write(head: &mut request::Parts, body: &impl Body) -> (Vec<u8>, Coding) {
     for (name, value) in &head.headers {
         write_line(&mut out, name, value);
     }
-    match (coding, known) {
-        (Coding::Chunked, _) => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
-        (Coding::Length, Some(known)) if !head.headers.contains_key(CONTENT_LENGTH) => {
-            let _ = write!(out, "content-length: {known}\r\n");
+    match coding {
+        Coding::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
+        Coding::Length(length) if !head.headers.contains_key(CONTENT_LENGTH) => {
+            let _ = write!(out, "content-length: {length}\r\n");
         }
         _ => {}
     }

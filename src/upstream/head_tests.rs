@@ -120,12 +120,18 @@ fn a_requests_head_is_written() {
     let text = |lines: &str| format!("/x/y?z=1 HTTP/1.1\r\n{lines}\r\n");
     for (method, lines, body, expected, coding) in [
         ("GET", &[][..], none(), "", Coding::None),
-        ("POST", &[("content-length", "0")], none(), "content-length: 0\r\n", Coding::None),
-        ("POST", &[("x-a", "1"), ("content-length", "5")], known(), "x-a: 1\r\ncontent-length: 5\r\n", Coding::Length),
-        ("POST", &[], known(), "content-length: 5\r\n", Coding::Length),
-        ("POST", &[("content-length", "5")], unknown(), "content-length: 5\r\n", Coding::Length),
+        ("POST", &[("content-length", "0")], none(), "content-length: 0\r\n", Coding::Length(0)),
+        (
+            "POST",
+            &[("x-a", "1"), ("content-length", "5")],
+            known(),
+            "x-a: 1\r\ncontent-length: 5\r\n",
+            Coding::Length(5),
+        ),
+        ("POST", &[], known(), "content-length: 5\r\n", Coding::Length(5)),
+        ("POST", &[("content-length", "5")], unknown(), "content-length: 5\r\n", Coding::Length(5)),
         ("POST", &[], unknown(), "transfer-encoding: chunked\r\n", Coding::Chunked),
-        ("POST", &[("transfer-encoding", "gzip")], known(), "content-length: 5\r\n", Coding::Length),
+        ("POST", &[("transfer-encoding", "gzip")], known(), "content-length: 5\r\n", Coding::Length(5)),
         ("POST", &[("content-length", "x")], unknown(), "transfer-encoding: chunked\r\n", Coding::Chunked),
         ("GET", &[], unknown(), "", Coding::None),
     ] {

@@ -23,6 +23,7 @@ const LAST_CHUNK: &[u8] = b"0\r\n";
 pub struct Sending<B> {
     /// `None`: nothing more comes of it.
     body: Option<B>,
+    /// Of a length, what is left.
     coding: Coding,
     /// The trailers that the head announced.
     announced: Vec<HeaderName>,
@@ -64,12 +65,16 @@ impl<B: Sendable> Sending<B> {
                 && self.after.is_empty()
                 && let Some(body) = &mut self.body
             {
-                match Pin::new(body).poll_frame(task) {
+                let added = match Pin::new(body).poll_frame(task) {
                     Poll::Ready(Some(Ok(frame))) => self.add(frame),
-                    Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(Failed::Body(error.into()))),
+                    Poll::Ready(Some(Err(error))) => Err(error.into()),
                     Poll::Ready(None) => self.end(None),
-                    Poll::Pending => waits = true,
-                }
+                    Poll::Pending => {
+                        waits = true;
+                        Ok(())
+                    }
+                };
+                added.map_err(Failed::Body)?;
             }
             ready!(self.poll_write(io, task)).map_err(Failed::Upstream)?;
             if waits || self.body.is_none() {
@@ -79,38 +84,50 @@ impl<B: Sendable> Sending<B> {
         }
     }
 
-    fn add(&mut self, frame: Frame<Bytes>) {
-        match frame.into_data() {
-            Ok(data) if data.is_empty() => {}
-            Ok(data) => {
-                if self.coding == Coding::Chunked {
-                    self.write_before(|out| {
-                        let _ = write!(out, "{:x}\r\n", data.len());
-                    });
-                    self.after = LINE_END;
-                }
-                self.data = data;
-                // Of a body whose length is known, nobody asks for the end.
-                if self.coding == Coding::Length {
-                    self.body = self.body.take().filter(|body| !body.is_end_stream());
-                }
+    /// An error: it is not as long as its head says, and what follows on the connection would be taken for its rest, or
+    /// its rest for what follows.
+    fn add(&mut self, frame: Frame<Bytes>) -> Result<(), BoxError> {
+        let data = match frame.into_data() {
+            Ok(data) => data,
+            Err(frame) => return self.end(frame.into_trailers().ok().as_ref()),
+        };
+        match &mut self.coding {
+            Coding::Length(left) => {
+                *left = left.checked_sub(data.len() as u64).ok_or("the request's body is longer than its head says")?;
             }
-            Err(frame) => self.end(frame.into_trailers().ok().as_ref()),
+            Coding::Chunked if !data.is_empty() => {
+                self.write_before(|out| {
+                    let _ = write!(out, "{:x}\r\n", data.len());
+                });
+                self.after = LINE_END;
+            }
+            Coding::Chunked | Coding::None => {}
         }
+        self.data = data;
+        // Of a body whose length is known, nobody asks for the end.
+        if self.coding == Coding::Length(0) {
+            self.body = self.body.take().filter(|body| !body.is_end_stream());
+        }
+        Ok(())
     }
 
-    fn end(&mut self, trailers: Option<&HeaderMap>) {
+    fn end(&mut self, trailers: Option<&HeaderMap>) -> Result<(), BoxError> {
         self.body = None;
-        if self.coding == Coding::Chunked {
-            let announced = std::mem::take(&mut self.announced);
-            self.write_before(|out| {
-                out.extend_from_slice(LAST_CHUNK);
-                for (name, value) in trailers.into_iter().flatten().filter(|(name, _)| announced.contains(name)) {
-                    head::write_line(out, name, value);
-                }
-                out.extend_from_slice(LINE_END);
-            });
+        match self.coding {
+            Coding::None | Coding::Length(0) => {}
+            Coding::Length(_) => return Err("the request's body is shorter than its head says".into()),
+            Coding::Chunked => {
+                let announced = std::mem::take(&mut self.announced);
+                self.write_before(|out| {
+                    out.extend_from_slice(LAST_CHUNK);
+                    for (name, value) in trailers.into_iter().flatten().filter(|(name, _)| announced.contains(name)) {
+                        head::write_line(out, name, value);
+                    }
+                    out.extend_from_slice(LINE_END);
+                });
+            }
         }
+        Ok(())
     }
 
     /// The head may still be there.
@@ -137,6 +154,38 @@ impl<B: Sendable> Sending<B> {
             self.before.advance(of_before);
             self.data.advance(of_data);
             self.after = self.after.get(written - of_before - of_data..).unwrap_or_default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{convert::Infallible, future::poll_fn};
+
+    use http_body_util::StreamBody;
+    use hyper_util::rt::TokioIo;
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// Whether a body of these pieces is sent whose head says that it is so long.
+    async fn sent(length: &str, pieces: &[&'static str]) -> bool {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut io = Io::Plain(TokioIo::new(TcpStream::connect(listener.local_addr().unwrap()).await.unwrap()));
+        let pieces: Vec<_> = pieces.iter().map(|piece| Ok::<_, Infallible>(Frame::data(Bytes::from(*piece)))).collect();
+        let body = StreamBody::new(futures_util::stream::iter(pieces));
+        let request = Request::post("/").header("content-length", length).body(body).unwrap();
+        let mut sending = Sending::new(request);
+        poll_fn(|task| sending.poll(&mut io, task)).await.is_ok()
+    }
+
+    #[tokio::test]
+    async fn a_body_is_as_long_as_its_head_says() {
+        assert!(sent("5", &["hello"]).await && sent("5", &["he", "", "llo"]).await && sent("0", &[]).await);
+        for (length, pieces) in
+            [("6", &["hello"][..]), ("4", &["hello"]), ("5", &["hello", "!"]), ("5", &[]), ("0", &["x"])]
+        {
+            assert!(!sent(length, pieces).await, "{length} {pieces:?}");
         }
     }
 }

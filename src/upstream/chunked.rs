@@ -7,6 +7,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 /// Bytes of all extensions of a body, which mean nothing here; and of its trailers.
 const MAX_ASIDE: usize = 16 * 1024;
 const MAX_TRAILERS: usize = 64;
+/// Of a size that fits.
+const MAX_DIGITS: usize = 16;
 
 #[derive(Debug)]
 pub struct Chunked {
@@ -28,7 +30,8 @@ enum At {
     DataCr,
     DataLf,
     Trailers(Vec<u8>),
-    End(Option<HeaderMap>),
+    /// Boxed, as hardly anybody has any.
+    End(Option<Box<HeaderMap>>),
     /// It is none of HTTP's chunks.
     Malformed,
 }
@@ -51,7 +54,7 @@ impl Chunked {
     /// After the end.
     pub fn take_trailers(&mut self) -> Option<HeaderMap> {
         match &mut self.at {
-            At::End(trailers) => trailers.take(),
+            At::End(trailers) => trailers.take().map(|trailers| *trailers),
             _ => None,
         }
     }
@@ -65,6 +68,20 @@ impl Chunked {
     pub fn decode(&mut self, input: &mut [u8]) -> (Range<usize>, usize) {
         let (mut data, mut at) = (0..0, 0);
         while let Some(&byte) = input.get(at) {
+            // Mostly the lines between data are there as a whole.
+            if matches!(self.at, At::DataCr) && input.get(at..at + 2) == Some(b"\r\n") {
+                self.at = At::Size(false);
+                at += 2;
+                continue;
+            }
+            if matches!(self.at, At::Size(false))
+                && let Some((size, length)) = input.get(at..).and_then(size_line)
+            {
+                self.at = if size == 0 { At::Trailers(Vec::new()) } else { At::Data };
+                self.size = size;
+                at += length;
+                continue;
+            }
             match self.step(byte) {
                 Ok(Step::Next) => at += 1,
                 Ok(Step::Data) => {
@@ -133,7 +150,7 @@ impl Chunked {
                 if bytes == b"\r\n" {
                     self.at = At::End(None);
                 } else if bytes.ends_with(b"\r\n\r\n") {
-                    self.at = At::End(Some(trailers(bytes)?));
+                    self.at = At::End(Some(Box::new(trailers(bytes)?)));
                 } else if bytes.len() > MAX_ASIDE {
                     return Err(Malformed);
                 }
@@ -143,6 +160,22 @@ impl Chunked {
         }
         Ok(Step::Next)
     }
+}
+
+/// A size, and the length of its line, where that is there as a whole and has nothing else in it.
+fn size_line(bytes: &[u8]) -> Option<(u64, usize)> {
+    let mut size = 0;
+    for (at, byte) in bytes.iter().take(MAX_DIGITS + 1).enumerate() {
+        let digit = match byte {
+            b'0'..=b'9' => byte - b'0',
+            b'a'..=b'f' => byte - b'a' + 10,
+            b'A'..=b'F' => byte - b'A' + 10,
+            b'\r' if at > 0 && bytes.get(at + 1) == Some(&b'\n') => return Some((size, at + 2)),
+            _ => return None,
+        };
+        size = size << 4 | u64::from(digit);
+    }
+    None
 }
 
 /// What a byte was.

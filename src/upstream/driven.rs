@@ -133,13 +133,10 @@ impl Driver {
             head.headers.remove(CONTENT_LENGTH);
         }
         let stays = sent && stays && wire::stays(&head);
-        let home = stays.then(|| Home { host, pool: Arc::clone(&self.pool) });
+        let home = stays.then(|| Box::new(Home { host, pool: Arc::clone(&self.pool) }));
         let wire = Wire::new(io, framing, rest, home);
-        let body = if sent {
-            Driven::Wire(Box::new(wire))
-        } else {
-            Driven::Talking(Box::new(Talking { wire, sending: Some(sending) }))
-        };
+        let body =
+            if sent { Driven::Wire(wire) } else { Driven::Talking(Box::new(Talking { wire, sending: Some(sending) })) };
         Ok(Response::from_parts(head, body))
     }
 
@@ -258,7 +255,7 @@ async fn exchange<B: Sendable>(io: &mut Io, sending: &mut Sending<B>) -> Result<
 
 /// The body of an answer over HTTP/1.1.
 pub enum Driven<B: Sendable> {
-    Wire(Box<Wire>),
+    Wire(Wire),
     Talking(Box<Talking<B>>),
 }
 
@@ -289,7 +286,7 @@ impl<B: Sendable> Body for Driven<B> {
 
     fn poll_frame(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self.get_mut() {
-            Self::Wire(wire) => Pin::new(&mut **wire).poll_frame(task).map_err(Into::into),
+            Self::Wire(wire) => Pin::new(wire).poll_frame(task).map_err(Into::into),
             Self::Talking(talking) => talking.poll_frame(task),
         }
     }

@@ -106,21 +106,23 @@ pub fn says_close(value: &HeaderValue) -> bool {
     value.as_bytes().split(|byte| *byte == b',').any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
 }
 
+/// In this order: what every read touches comes first, and lies together.
+#[repr(C)]
 pub struct Wire {
     /// `None`: it has gone home, or away.
     io: Option<Io>,
     framing: Framing,
-    /// Read with the head.
-    ahead: BytesMut,
     /// What the next read may bring.
     room: usize,
+    /// Read with the head.
+    ahead: BytesMut,
     /// Where the connection waits for its next request; `None`: it has had its last.
-    home: Option<Home>,
+    home: Option<Box<Home>>,
 }
 
 impl Wire {
-    pub fn new(io: Io, framing: Framing, ahead: BytesMut, home: Option<Home>) -> Self {
-        let mut wire = Self { io: Some(io), framing, ahead, room: FIRST_READ, home };
+    pub fn new(io: Io, framing: Framing, ahead: BytesMut, home: Option<Box<Home>>) -> Self {
+        let mut wire = Self { io: Some(io), framing, room: FIRST_READ, ahead, home };
         if wire.framing.is_over() {
             wire.rest();
         }

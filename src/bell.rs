@@ -32,8 +32,6 @@ impl Wake for Clapper {
 
 pub struct Bell {
     clapper: Arc<Clapper>,
-    /// For whatever may ring.
-    waker: Waker,
     /// Who hears it now.
     task: Option<Waker>,
 }
@@ -41,8 +39,7 @@ pub struct Bell {
 impl Default for Bell {
     /// Rung once already: who may ring has to be asked first.
     fn default() -> Self {
-        let clapper = Arc::new(Clapper { rung: AtomicBool::new(true), ..Clapper::default() });
-        Self { waker: Waker::from(Arc::clone(&clapper)), clapper, task: None }
+        Self { clapper: Arc::new(Clapper { rung: AtomicBool::new(true), ..Clapper::default() }), task: None }
     }
 }
 
@@ -62,7 +59,7 @@ impl Bell {
 
     /// What rings it is polled with this.
     pub fn waker(&self) -> Waker {
-        self.waker.clone()
+        Waker::from(Arc::clone(&self.clapper))
     }
 
     /// Whatever may ring it has changed, and is to be asked again.

@@ -5,10 +5,12 @@ use std::{
     cell::{Cell, RefCell},
     future::Future,
     io,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
+    task::{Context, Poll},
     thread,
 };
 
@@ -49,12 +51,23 @@ pub struct Worker {
     busy: Arc<AtomicUsize>,
 }
 
-/// One connection that a worker has.
-struct Busy(Arc<AtomicUsize>);
+/// One connection that a worker has. An `async` block would have room for the connection twice.
+struct Busy<F> {
+    connection: F,
+    count: Arc<AtomicUsize>,
+}
 
-impl Drop for Busy {
+impl<F: Future<Output = ()> + Unpin> Future for Busy<F> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.connection).poll(task)
+    }
+}
+
+impl<F> Drop for Busy<F> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
+        self.count.fetch_sub(1, Relaxed);
     }
 }
 
@@ -105,12 +118,8 @@ impl Worker {
         self.runtime.spawn(task);
     }
 
-    pub fn serve(&self, connection: impl Future<Output = ()> + Send + 'static) {
+    pub fn serve(&self, connection: impl Future<Output = ()> + Send + Unpin + 'static) {
         self.busy.fetch_add(1, Relaxed);
-        let busy = Busy(Arc::clone(&self.busy));
-        self.runtime.spawn(async move {
-            connection.await;
-            drop(busy);
-        });
+        self.runtime.spawn(Busy { connection, count: Arc::clone(&self.busy) });
     }
 }

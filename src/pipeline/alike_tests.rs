@@ -1,11 +1,11 @@
-//! Frames that are known by others, and chunks that are put off, change nothing but the time it takes.
+//! Frames that are known by others, at a glance among them, change nothing but the time it takes.
 
 use bytes::Bytes;
 use proptest::{collection::vec, prelude::*, sample::select};
 
 use super::{
     Context, End, Inject, Out, Pipeline,
-    later::{FROM, TOGETHER},
+    later::FROM,
     later_tests::{STREAMS, drain},
     tests::{CARD, END, context, settings},
     whole::Passed,
@@ -25,7 +25,7 @@ enum How {
 fn pipeline(kind: Kind, inject: Inject, how: How, cap: usize) -> Pipeline {
     let mut pipeline = Pipeline::new(Some(Context { provider: kind, ..context() }), settings(inject, cap));
     if how == How::AtOnce {
-        pipeline.put_off.end();
+        pipeline.hurried = true;
         pipeline.later_from = usize::MAX;
         pipeline.tap.as_mut().unwrap().stencils = Stencils::none();
     }
@@ -175,14 +175,21 @@ proptest! {
 }
 
 const DELTA: &str = "event: CHUNK_DELTA\ndata: {\"text\":\"x[1]\"}\n\n";
+/// The same without its marker.
+const PLAIN: &str = "event: CHUNK_DELTA\ndata: {\"text\":\"x\"}\n\n";
+
+fn push(pipeline: &mut Pipeline, frame: &'static str) {
+    pipeline.push(Bytes::from_static(frame.as_bytes()));
+    assert_eq!(pipeline.take(), Some(Out::Bytes(Bytes::from_static(frame.as_bytes()))), "it has left");
+}
 
 /// One that knows its message, and has put off one chunk.
 fn putting_off() -> Pipeline {
     let mut pipeline = pipeline(Kind::Doubao, Inject::Final, How::AsItIs, 1 << 20);
-    pipeline.push(Bytes::from_static(CARD.as_bytes()));
-    assert!(matches!(pipeline.take(), Some(Out::Bytes(_))) && pipeline.is_current(), "it has an id to be asked by");
-    pipeline.push(Bytes::from_static(DELTA.as_bytes()));
-    assert_eq!(pipeline.take(), Some(Out::Bytes(Bytes::from_static(DELTA.as_bytes()))), "it has left");
+    push(&mut pipeline, CARD);
+    push(&mut pipeline, PLAIN);
+    assert!(pipeline.is_current(), "it has an id to be asked by, and a frame by which others are known");
+    push(&mut pipeline, DELTA);
     assert!(!pipeline.is_current() && !pipeline.is_behind());
     pipeline
 }
@@ -191,20 +198,88 @@ fn cites(pipeline: &Pipeline) -> usize {
     pipeline.tap().map_or(0, |tap| tap.record(false).citations.iter().filter(|citation| citation.cited).count())
 }
 
+/// The numbers in the answer as far as it was read, and its length.
+fn marks(pipeline: &Pipeline) -> (Vec<u32>, u64) {
+    let (marks, length) = pipeline.tap().unwrap().seen().ledger.marks();
+    (marks.map(|mark| mark.number).collect(), length)
+}
+
 #[test]
 fn small_chunks_are_read_together() {
     let mut pipeline = putting_off();
-    let mut length = DELTA.len();
-    while length < TOGETHER {
-        assert!(!pipeline.is_behind() && cites(&pipeline) == 0, "{length}");
-        pipeline.push(Bytes::from_static(DELTA.as_bytes()));
-        length += DELTA.len();
-        assert!(matches!(pipeline.take(), Some(Out::Bytes(_))));
+    let mut count = 1;
+    while !pipeline.is_behind() {
+        assert!(count < 1000 && cites(&pipeline) == 0, "{count}");
+        push(&mut pipeline, DELTA);
+        count += 1;
     }
-    assert!(pipeline.is_behind(), "enough");
+    assert!(count > 50, "{count}");
     pipeline.catch_up();
     assert_eq!((cites(&pipeline), pipeline.is_current()), (1, true));
-    assert_eq!(pipeline.tally().frames, 1 + (length / DELTA.len()) as u64);
+    assert_eq!(pipeline.tally().frames, 2 + count);
+    push(&mut pipeline, DELTA);
+    assert!(!pipeline.is_current(), "and so are the next ones");
+}
+
+#[test]
+fn texts_for_which_there_is_no_room_are_read_after_those_before_them() {
+    let mut pipeline = putting_off();
+    // A marker over the edge of what is kept.
+    let open = Bytes::from(DELTA.replace("x[1]", &("y".repeat(500) + "[")));
+    pipeline.push(open.clone());
+    assert!(!pipeline.is_current());
+    let rest = Bytes::from(DELTA.replace("x[1]", &("2] [1]".to_owned() + &"z".repeat(300))));
+    pipeline.push(rest);
+    assert!(pipeline.is_current(), "it is read, and all before it");
+    assert_eq!(marks(&pipeline), (vec![1, 2], 812), "each piece once");
+    // Longer than all there is.
+    pipeline.push(Bytes::from(DELTA.replace("x[1]", &"[3]".repeat(250))));
+    assert!(pipeline.is_current());
+}
+
+#[test]
+fn several_frames_of_a_chunk_are_known_or_none() {
+    let mut pipeline = putting_off();
+    let (two, other) = ([DELTA, DELTA].concat(), [DELTA, &DELTA.replace("CHUNK_DELTA", "OTHER")].concat());
+    let frames = pipeline.tally().frames;
+    pipeline.push(Bytes::from(two));
+    assert!(!pipeline.is_current() && pipeline.tally().frames == frames + 2);
+    pipeline.push(Bytes::from(other));
+    assert!(pipeline.is_current() && pipeline.tally().frames == frames + 4);
+    assert_eq!(marks(&pipeline), (vec![1], 1 + 4 * 4), "each piece once");
+}
+
+/// Otherwise nobody would notice that all of this is for nothing.
+#[test]
+fn most_small_frames_of_an_answer_are_known_at_a_glance() {
+    let fixture = |name: &str| {
+        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
+        std::fs::read_to_string(file).unwrap()
+    };
+    let openai: String = (0..50)
+        .map(|n| {
+            let choice = format!("{{\"index\":0,\"delta\":{{\"content\":\"词{n}\"}},\"finish_reason\":null}}");
+            format!("data: {{\"id\":\"c\",\"created\":1,\"model\":\"m\",\"choices\":[{choice}]}}\n\n")
+        })
+        .collect();
+    for (kind, stream) in [
+        (Kind::Doubao, fixture("doubao/seed.sse")),
+        (Kind::Doubao, fixture("doubao/chunk-delta.sse")),
+        (Kind::Tencent, fixture("tencent/full.sse")),
+        (Kind::OpenAi, openai),
+    ] {
+        let mut pipeline = pipeline(kind, Inject::Final, How::AsItIs, 1 << 20);
+        let small: Vec<&str> = frames(&stream).into_iter().filter(|frame| frame.len() < FROM).collect();
+        let known = small.iter().filter(|frame| {
+            pipeline.push(Bytes::copy_from_slice(frame.as_bytes()));
+            let known = !pipeline.is_current();
+            drain_all(&mut pipeline, &mut Passed::default());
+            pipeline.catch_up();
+            known
+        });
+        let known = known.count();
+        assert!(known * 4 > small.len() * 3, "{kind:?}: {known} of {}", small.len());
+    }
 }
 
 #[test]
@@ -234,6 +309,7 @@ fn nothing_is_put_off_once_somebody_asked_and_before_anybody_can() {
     let current = |inject, first: &str| {
         let mut pipeline = pipeline(Kind::Doubao, inject, How::AsItIs, 1 << 20);
         pipeline.push(Bytes::copy_from_slice(first.as_bytes()));
+        pipeline.push(Bytes::from_static(PLAIN.as_bytes()));
         pipeline.push(Bytes::from_static(DELTA.as_bytes()));
         pipeline.is_current()
     };

@@ -51,6 +51,8 @@ pub trait Keeper: Send + 'static {
     fn supplement(&mut self) -> Supplying;
     fn commit(&mut self, record: Box<Record>) -> Commit;
     fn store(&mut self, record: Box<Record>);
+    /// Is it to be told of whatever comes?
+    fn listens(&self) -> bool;
     /// Bytes have come from the upstream; the tap has not seen them.
     fn came(&mut self, tap: Option<&Tap>);
     /// After bytes from the upstream went through the tap.
@@ -126,33 +128,39 @@ impl Clocks {
     }
 }
 
+/// In this order: what every piece touches comes first, and lies together.
+#[repr(C)]
 pub struct TapBody<B, K>
 where
     B: Body<Data = Bytes> + Unpin,
     K: Keeper,
 {
     upstream: Option<B>,
+    supplying: Option<Supplying>,
+    commit: Option<Commit>,
+    last_in: Instant,
+    last_out: Instant,
+    overhead: Duration,
+    bytes_in: u64,
+    bytes_out: u64,
+    /// Rung by `cut` and `timer`.
+    bell: Bell,
+    outcome: Option<Outcome>,
+    /// The keeper wants to hear of every piece.
+    listens: bool,
+    /// Nothing went out since the last bytes came in, nor was anything waited for.
+    fresh: bool,
+    /// Something was handed out, and nothing was asked for since.
+    handed: bool,
+    reported: bool,
     pipeline: Pipeline,
     keeper: K,
     clocks: Clocks,
     /// Resolves when the server cuts its streams.
     cut: Pin<Box<dyn Future<Output = ()> + Send>>,
-    supplying: Option<Supplying>,
-    commit: Option<Commit>,
-    /// Armed while the upstream is silent; looks at the instants below when it fires.
+    /// Armed while the upstream is silent; looks at the instants above when it fires.
     timer: Pin<Box<Sleep>>,
-    /// Rung by `cut` and `timer`.
-    bell: Bell,
-    last_in: Instant,
-    last_out: Instant,
     trailers: Option<HeaderMap>,
-    outcome: Option<Outcome>,
-    bytes_in: u64,
-    bytes_out: u64,
-    overhead: Duration,
-    /// Nothing went out since the last bytes came in, nor was anything waited for.
-    fresh: bool,
-    reported: bool,
 }
 
 impl<B, K> TapBody<B, K>
@@ -170,6 +178,7 @@ where
         let now = Instant::now();
         Self {
             upstream: Some(upstream),
+            listens: keeper.listens(),
             pipeline,
             keeper,
             clocks,
@@ -186,8 +195,14 @@ where
             bytes_out: 0,
             overhead: Duration::ZERO,
             fresh: false,
+            handed: true,
             reported: false,
         }
+    }
+
+    /// When it last handed something out, if it was not asked since.
+    pub fn handed_at(&self) -> Option<Instant> {
+        self.handed.then_some(self.last_out)
     }
 
     pub fn pipeline(&self) -> &Pipeline {
@@ -260,6 +275,7 @@ where
     }
 
     fn out(&mut self, bytes: Bytes) -> Frame<Bytes> {
+        self.handed = true;
         self.bytes_out += bytes.len() as u64;
         self.last_out = Instant::now();
         if std::mem::take(&mut self.fresh) {
@@ -339,6 +355,7 @@ where
 
     fn poll_frame(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = self.get_mut();
+        this.handed = false;
         loop {
             if let Some(supplying) = &mut this.supplying {
                 let supply = ready!(supplying.as_mut().poll(task));
@@ -383,6 +400,7 @@ where
                     return Poll::Ready(Some(Err(Aborted(outcome).into())));
                 }
                 if let Some(trailers) = this.trailers.take() {
+                    (this.handed, this.last_out) = (true, Instant::now());
                     return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
                 }
                 this.report(Outcome::Complete);
@@ -394,7 +412,9 @@ where
                         this.bytes_in += data.len() as u64;
                         this.last_in = Instant::now();
                         this.fresh = true;
-                        this.keeper.came(this.pipeline.tap());
+                        if this.listens {
+                            this.keeper.came(this.pipeline.tap());
+                        }
                         // Of a body whose length is known, the last bytes are known to be the last: whoever sends
                         // them on does not ask again.
                         let last = this.upstream.as_ref().is_some_and(Body::is_end_stream);

@@ -1,46 +1,23 @@
 //! Bytes that leave before the tap reads them: whole frames, none of which can end the answer.
 //!
 //! They are read before anything else happens to the stream, so nobody but the clock can tell. A chunk that is worth it is
-//! read as soon as it has left, with the frame that it completes. Small ones are put off until they are some together:
-//! most of what it takes to read one of them is to fetch what the tap knows of the stream. Once somebody has asked for a
-//! message that streams, nothing of it is put off.
+//! read as soon as it has left, with the frame that it completes. Of small ones that are [known at a glance](Sights) the
+//! texts are put off until they are some together: most of what it takes to read one of them is to fetch what the tap knows
+//! of the stream. Once somebody has asked for a message that streams, nothing of it is put off.
 
 use bytes::Bytes;
 
-use super::{Cut, Ends, Inject, Phase, Pipeline, Splitter, tap::Panicked};
+use super::{Cut, Inject, Phase, Pipeline, Splitter, tap::Panicked};
+#[cfg(doc)]
+use crate::provider::sight::Sights;
 
-/// Of a chunk with fewer bytes the frames are read first, or put off: to come back for them alone takes hardly less.
+/// Of a chunk with fewer bytes the frames are known at a glance, or read first: to come back for them alone takes hardly
+/// less.
 pub const FROM: usize = 1024;
 /// Of a chunk with more as well: what is behind is held until it is read.
 pub const MOST: usize = 256 * 1024;
 
-/// So many bytes of small chunks are read together.
-pub const TOGETHER: usize = 4096;
-
-/// Small chunks that were passed on and not read.
-pub(super) struct PutOff {
-    frames: Vec<u8>,
-    /// Tells what may be put off; `None`: nothing.
-    ends: Option<Ends>,
-    /// How many bytes may be.
-    most: usize,
-}
-
-impl Default for PutOff {
-    fn default() -> Self {
-        Self { frames: Vec::new(), ends: None, most: TOGETHER }
-    }
-}
-
-impl PutOff {
-    /// From now on everything is read when it comes.
-    pub fn end(&mut self) {
-        (self.ends, self.most) = (None, 0);
-    }
-}
-
 /// What was passed on and is to be read next.
-#[derive(Default)]
 pub(super) struct Behind {
     /// A frame that began in an earlier chunk.
     carried: Bytes,
@@ -54,76 +31,60 @@ pub(super) struct Behind {
 impl Pipeline {
     /// Was something passed on that is to be read now?
     pub fn is_behind(&self) -> bool {
-        let put_off = self.put_off.frames.len();
-        (put_off > 0 && put_off >= self.put_off.most) || self.has_behind()
+        self.sights.are_enough() || self.behind.is_some()
     }
 
     /// Is everything read that was passed on?
     pub fn is_current(&self) -> bool {
-        self.put_off.frames.is_empty() && !self.has_behind()
-    }
-
-    fn has_behind(&self) -> bool {
-        !self.behind.frames.is_empty() || !self.behind.carried.is_empty()
+        self.sights.frames() == 0 && self.behind.is_none()
     }
 
     /// Somebody wants to know what comes when it comes.
     pub fn hurry(&mut self) {
         self.catch_up();
-        self.put_off.end();
+        self.hurried = true;
+        self.sights.hide();
     }
 
-    /// May small chunks be put off? A message that nobody can ask for yet is read until it has its id.
-    pub(super) fn begin_to_put_off(&mut self) {
-        if self.put_off.ends.is_none()
-            && self.put_off.most > 0
+    /// Shows what frames may be known by. Those of a message that nobody can ask for yet are read until it has its id.
+    pub(super) fn show(&mut self) {
+        if !self.hurried
             && self.settings.inject != Inject::Live
             && !self.settings.whole
             && self.relays()
             && let Some(tap) = self.tap.as_ref().filter(|tap| tap.provider().is_some() && tap.is_named())
         {
-            self.put_off.ends = Some(tap.ends());
+            tap.show(&mut self.sights);
         }
     }
 
-    /// Keeps a chunk for later; `false`: it is to be read, after those before it.
-    pub(super) fn puts_off(&mut self, chunk: &[u8]) -> bool {
-        let Some(ends) = self.put_off.ends else { return false };
-        let between = self.hold.is_empty() && !self.skipping && self.splitter.is_at_line() && !self.has_behind();
+    /// Is a chunk known to its last frame?
+    pub(super) fn knows(&mut self, chunk: &[u8]) -> bool {
+        let between = self.hold.is_empty() && !self.skipping && self.splitter.is_at_line() && self.behind.is_none();
         if !between || chunk.len() >= FROM || chunk.len() > self.hold.cap() {
             return false;
         }
-        let (mut splitter, mut at) = (self.splitter, 0);
-        while let Some(Cut::Frame(len) | Cut::Glue(len)) = splitter.advance(chunk.get(at..).unwrap_or_default()) {
-            at += len;
-        }
-        if at < chunk.len() || !splitter.is_at_line() || (self.phase == Phase::Due && ends(chunk)) {
-            return false;
-        }
-        if self.put_off.frames.capacity() == 0 {
-            self.put_off.frames.reserve_exact(TOGETHER + FROM);
-        }
-        self.put_off.frames.extend_from_slice(chunk);
-        true
+        let known = self.sights.know(chunk);
+        self.tally.frames += u64::from(known.unwrap_or_default());
+        known.is_some()
     }
 
     /// Does the rest of its chunk wait for it?
     pub(super) fn is_halfway(&self) -> bool {
-        self.behind.rest
+        self.behind.as_ref().is_some_and(|behind| behind.rest)
     }
 
     /// Reads what was passed on.
     pub fn catch_up(&mut self) {
-        if !self.put_off.frames.is_empty() {
-            let mut frames = std::mem::take(&mut self.put_off.frames);
-            self.read_frames(&frames, self.splitter);
-            frames.clear();
-            self.put_off.frames = frames;
+        if self.sights.frames() > 0 {
+            let recalled = self.tap.as_mut().map(|tap| tap.recall(&self.sights));
+            self.sights.clear();
+            if let Some(Err(Panicked)) = recalled {
+                self.lose_tap_to_panic();
+            }
         }
-        if !self.has_behind() {
-            return;
-        }
-        let Behind { carried, frames, splitter, rest } = std::mem::take(&mut self.behind);
+        let Some(behind) = self.behind.take() else { return };
+        let Behind { carried, frames, splitter, rest } = *behind;
         if !carried.is_empty() {
             self.read_late(&carried);
         }
@@ -157,6 +118,7 @@ impl Pipeline {
         if !self.relays() {
             return 0;
         }
+        self.sights.hide();
         match self.tap.as_mut().map(|tap| tap.read_alike(frames, self.hold.cap())) {
             Some(Ok(alike)) => {
                 self.tally.frames += alike.frames;
@@ -222,6 +184,7 @@ impl Pipeline {
                 return false;
             }
         }
+        let mut behind = Behind { carried: Bytes::new(), frames: self.chunk.slice(from..at), splitter: before, rest };
         if from > self.at {
             if !self.hold.add(self.chunk.get(self.at..from).unwrap_or_default()) {
                 return false;
@@ -234,11 +197,11 @@ impl Pipeline {
             let sent = std::mem::take(&mut self.sent);
             self.emit(carried.slice(sent..));
             self.unsent = from;
-            self.behind.carried = carried;
+            behind.carried = carried;
         }
-        self.behind.frames = self.chunk.slice(from..at);
-        self.behind.splitter = before;
-        self.behind.rest = rest;
+        if !behind.frames.is_empty() || !behind.carried.is_empty() {
+            self.behind = Some(Box::new(behind));
+        }
         self.splitter = splitter;
         self.at = at;
         if rest {

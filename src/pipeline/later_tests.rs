@@ -104,6 +104,9 @@ impl Keeper for Counts {
 
     fn store(&mut self, _: Box<Record>) {}
 
+    fn listens(&self) -> bool {
+        true
+    }
     fn came(&mut self, _: Option<&Tap>) {}
 
     fn progress(&mut self, tap: &Tap) {

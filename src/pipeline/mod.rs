@@ -32,14 +32,14 @@ use crate::{
     citation::Record,
     marker::Style,
     profile::{self, Form, Manner},
-    provider::{Ends, json},
+    provider::{json, sight::Sights},
     sse::{Cut, Eol, Event, Splitter, encode},
 };
 use heard::Heard;
 pub use hold::Budget;
 use hold::Hold;
 pub use inject::{End, Inject, MAX_LIVE_EVENTS};
-use later::{Behind, PutOff};
+use later::Behind;
 use outs::Outs;
 use rewrite::Rewrite;
 pub use speak::Failure;
@@ -131,43 +131,49 @@ enum Phase {
     Done,
 }
 
+/// In this order: what every chunk touches comes first, and lies together.
+#[repr(C)]
 pub struct Pipeline {
-    settings: Settings,
+    voice: Voice,
     /// `None`: a passthrough. Boxed, as most of what comes is passed on without a look at it.
     tap: Option<Box<Tap>>,
-    voice: Voice,
-    /// What the current frame said. Kept by the voices that need it.
-    heard: Vec<Heard>,
-    /// How the answer ended, said after our event.
-    closing: Option<Vec<Heard>>,
-    splitter: Splitter,
+    out: Outs,
     hold: Hold,
-    put_off: PutOff,
-    behind: Behind,
-    /// From how many bytes on a chunk may be read later.
-    later_from: usize,
-    /// How much of the held frame was passed on already.
-    sent: usize,
+    /// `None`: nothing is.
+    behind: Option<Box<Behind>>,
+    splitter: Splitter,
     /// The current frame is too large: it passes untapped.
     skipping: bool,
     phase: Phase,
+    ended: Option<End>,
+    /// Nothing is put off.
+    hurried: bool,
+    id_seen: bool,
+    eol: Option<Eol>,
+    tally: Tally,
+    /// What the next frames may be known by.
+    sights: Sights,
+    settings: Settings,
     /// The chunk that is being worked through, where its unsent part begins, and where the next frame does.
     chunk: Bytes,
     unsent: usize,
     at: usize,
+    /// How much of the held frame was passed on already.
+    sent: usize,
+    /// From how many bytes on a chunk may be read later.
+    later_from: usize,
+    /// What the current frame said. Kept by the voices that need it.
+    heard: Vec<Heard>,
+    /// How the answer ended, said after our event.
+    closing: Option<Vec<Heard>>,
     /// What follows our event: a frame that was held, or a tail.
     resume: Bytes,
     /// The record that is with the store.
     committing: Option<Box<Record>>,
-    ended: Option<End>,
-    out: Outs,
-    eol: Option<Eol>,
-    id_seen: bool,
     /// Sources in the last live event.
     announced: usize,
     /// The ledger's revision in the last record that went to the store.
     stored_revision: Option<u64>,
-    tally: Tally,
 }
 
 impl Pipeline {
@@ -190,8 +196,9 @@ impl Pipeline {
             closing: None,
             splitter: Splitter::default(),
             hold,
-            put_off: PutOff::default(),
-            behind: Behind::default(),
+            sights: Sights::default(),
+            hurried: false,
+            behind: None,
             later_from: later::FROM,
             sent: 0,
             skipping: false,
@@ -273,7 +280,7 @@ impl Pipeline {
 
     /// Takes the upstream's next bytes. Must not be called while a commit or a supplement is awaited.
     pub fn push(&mut self, chunk: Bytes) {
-        if self.puts_off(&chunk) {
+        if self.is_open() || self.knows(&chunk) {
             return self.emit(chunk);
         }
         self.catch_up();
@@ -281,6 +288,12 @@ impl Pipeline {
         self.unsent = 0;
         self.at = 0;
         self.run();
+        self.show();
+    }
+
+    /// Is whatever comes passed on as it is?
+    fn is_open(&self) -> bool {
+        self.tap.is_none() && self.relays() && self.hold.is_empty() && self.behind.is_none()
     }
 
     /// The store's answer to [`Out::Commit`].
@@ -404,6 +417,7 @@ impl Pipeline {
 
     fn read_event(&mut self, frame: &[u8], event: &Event<'_>) -> bool {
         let Some(tap) = &mut self.tap else { return false };
+        self.sights.hide();
         self.tally.frames += 1;
         let heard = if matches!(self.voice, Voice::Relay) { None } else { Some(&mut self.heard) };
         match tap.read(frame, event, heard) {
@@ -421,7 +435,6 @@ impl Pipeline {
         if tap.gave_up() {
             self.lose_tap();
         }
-        self.begin_to_put_off();
         ends
     }
 
@@ -434,7 +447,7 @@ impl Pipeline {
     fn lose_tap(&mut self) {
         let due = std::mem::replace(&mut self.phase, Phase::Done) == Phase::Due;
         let Some(tap) = self.tap.take() else { return };
-        self.put_off.end();
+        self.sights.hide();
         match std::mem::replace(&mut self.voice, Voice::Relay) {
             Voice::Relay => {}
             Voice::Rewrite(mut rewrite) => {

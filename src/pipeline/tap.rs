@@ -23,6 +23,7 @@ use crate::{
     provider::{
         self, Adapter, Ends, Envelope, Kind, Reason, Signal, Sink, Unread, Usage,
         json::asked,
+        sight::Sights,
         stencil::{Listener, Stencils},
     },
     sse::Event,
@@ -178,6 +179,19 @@ impl Tap {
             });
         };
         catch_unwind(AssertUnwindSafe(read)).map(|()| alike).map_err(|_| Panicked)
+    }
+
+    /// Has frames that say no more than their texts be known by `sights`, from now until something else is read.
+    pub fn show(&self, sights: &mut Sights) {
+        if let Some(epoch) = self.adapter.epoch() {
+            self.stencils.show(sights, epoch, self.seen.conversation.as_deref());
+        }
+    }
+
+    /// Reads the texts of the frames that were known so.
+    pub fn recall(&mut self, sights: &Sights) -> Result<(), Panicked> {
+        self.stencils.recall(sights);
+        catch_unwind(AssertUnwindSafe(|| self.seen.ledger.text(sights.texts()))).map_err(|_| Panicked)
     }
 
     pub fn seen(&self) -> &Seen {

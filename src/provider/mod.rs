@@ -8,6 +8,7 @@ pub mod json;
 mod openai;
 pub mod refusal;
 mod results;
+pub mod sight;
 pub mod splice;
 pub mod stencil;
 mod tencent;

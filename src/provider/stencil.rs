@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use super::{
     Signal, Sink,
     json::{self, asked::Asked},
+    sight::Sights,
 };
 use crate::sse::fields::field;
 
@@ -18,15 +19,15 @@ const MAX_FRAME: usize = 2048;
 /// Places where a frame may differ, its end among them.
 const MAX_HOLES: usize = 32;
 /// Frames that others are held against, of one stream. The next takes the place of the one that was of least use.
-const MAX_STENCILS: usize = 4;
+pub(super) const MAX_STENCILS: usize = 4;
 /// How often a stream is tried whose frames are not alike.
 const TRIES: u8 = 16;
 /// So many frames that were alike are worth another try.
-const WORTH: u8 = 8;
+const WORTH: u32 = 8;
 
 /// What may stand in a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Hole {
+pub(super) enum Hole {
     /// A string that is the frame's text.
     Text,
     /// Any other string.
@@ -66,6 +67,8 @@ struct Stencil {
     uses: u32,
     /// Which one is expected next.
     next: usize,
+    /// Another one whenever `tight` is.
+    version: u32,
 }
 
 /// The stencils of a stream.
@@ -75,12 +78,14 @@ pub struct Stencils {
     /// Which of them the last frame was like.
     last: usize,
     tries: u8,
-    alike: u8,
+    alike: u32,
+    /// The latest of any of them.
+    version: u32,
 }
 
 impl Default for Stencils {
     fn default() -> Self {
-        Self { each: Vec::new(), last: 0, tries: TRIES, alike: 0 }
+        Self { each: Vec::new(), last: 0, tries: TRIES, alike: 0, version: 0 }
     }
 }
 
@@ -105,27 +110,63 @@ impl Stencils {
             Some((at, stencil.read_tight(bytes)?))
         });
         let (at, (length, text)) = tight.or_else(|| {
+            let version = self.version.wrapping_add(1);
             let mut each = self.each.iter_mut().enumerate().filter(|(_, stencil)| of_now(stencil));
-            each.find_map(|(at, stencil)| Some((at, stencil.read(bytes)?)))
+            let read = each.find_map(|(at, stencil)| Some((at, stencil.read(bytes, version)?)))?;
+            self.version = version;
+            Some(read)
         })?;
         self.came(at);
-        let stencil = self.each.get_mut(at)?;
-        stencil.uses = stencil.uses.saturating_add(1);
+        self.were_alike(at, 1);
+        let stencil = self.each.get(at)?;
         if let Some(id) = &stencil.conversation {
             sink.signal(Signal::Conversation(id));
         }
-        self.alike += 1;
-        if self.alike == WORTH {
-            self.alike = 0;
-            self.tries = TRIES.min(self.tries + 1);
-        }
         Some((length, if stencil.answers { text } else { Cow::Borrowed("") }))
+    }
+
+    /// So many frames more were like that one.
+    fn were_alike(&mut self, at: usize, frames: u32) {
+        if let Some(stencil) = self.each.get_mut(at) {
+            stencil.uses = stencil.uses.saturating_add(frames);
+        }
+        self.alike = self.alike.saturating_add(frames);
+        let worth = u8::try_from(self.alike / WORTH).unwrap_or(TRIES);
+        self.tries = TRIES.min(self.tries.saturating_add(worth));
+        self.alike %= WORTH;
+    }
+
+    /// Has the frames by which others are known at a glance be these, where they say no more than their texts.
+    pub fn show(&self, sights: &mut Sights, epoch: u64, conversation: Option<&str>) {
+        for (at, stencil) in self.each.iter().enumerate() {
+            let known = stencil.conversation.as_deref().is_none_or(|id| conversation == Some(id));
+            if known && stencil.epoch == epoch {
+                let parts = stencil.tight.iter().map(|part| (stencil.same(part), part.hole));
+                sights.show(at, stencil.version, parts, stencil.answers, stencil.next);
+            }
+        }
+        sights.came_last(self.last);
+    }
+
+    /// Takes note of what was known at a glance.
+    pub fn recall(&mut self, sights: &Sights) {
+        if sights.frames() > 0 {
+            self.last = sights.last();
+        }
+        for (at, frames, next) in sights.shown() {
+            self.were_alike(at, frames);
+            if let Some(stencil) = self.each.get_mut(at) {
+                stencil.next = next;
+            }
+        }
     }
 
     /// A frame was read, and the adapter is as it was before.
     pub fn learn(&mut self, frame: &[u8], asked: &Asked, said: Said, epoch: u64) {
         self.give_up();
-        let Some(stencil) = Stencil::of(frame, asked, said, epoch) else { return };
+        let Some(mut stencil) = Stencil::of(frame, asked, said, epoch) else { return };
+        self.version = self.version.wrapping_add(1);
+        stencil.version = self.version;
         if self.each.len() < MAX_STENCILS {
             self.each.reserve_exact(1);
             self.each.push(stencil);
@@ -202,6 +243,7 @@ impl Stencil {
                 epoch,
                 uses: 0,
                 next: 0,
+                version: 0,
             };
             Self { tight: stencil.tightened(), ..stencil }
         })
@@ -220,11 +262,15 @@ impl Stencil {
         tight.into()
     }
 
+    fn same(&self, part: &Part) -> &[u8] {
+        self.frame.get(usize::from(part.from)..usize::from(part.upto)).unwrap_or_default()
+    }
+
     fn read_tight<'f>(&self, bytes: &'f [u8]) -> Option<(usize, Cow<'f, str>)> {
         self.follow(&self.tight, bytes, |_, _| {})
     }
 
-    fn read<'f>(&mut self, bytes: &'f [u8]) -> Option<(usize, Cow<'f, str>)> {
+    fn read<'f>(&mut self, bytes: &'f [u8], version: u32) -> Option<(usize, Cow<'f, str>)> {
         let mut differ = self.differ;
         let read = self.follow(&self.parts, bytes, |number, value| {
             let [hole, next] = [number, number + 1].map(|number| self.parts.get(number));
@@ -233,55 +279,68 @@ impl Stencil {
         })?;
         self.differ = differ;
         self.tight = self.tightened();
+        self.version = version;
         Some(read)
     }
 
-    /// The length of a frame and its text, where it is like the parts. `filled` gets what stands in each hole.
     fn follow<'f>(
         &self,
         parts: &[Part],
         bytes: &'f [u8],
-        mut filled: impl FnMut(usize, &'f [u8]),
+        filled: impl FnMut(usize, &'f [u8]),
     ) -> Option<(usize, Cow<'f, str>)> {
-        let (mut at, mut text) = (0, Cow::Borrowed(""));
-        for (number, part) in parts.iter().enumerate() {
-            let same = self.frame.get(usize::from(part.from)..usize::from(part.upto))?;
-            let rest = bytes.get(at..)?;
-            if !begins(rest, same) {
-                return None;
-            }
-            at += same.len();
-            let start = at;
-            match part.hole {
-                Hole::Text => {
-                    at = json::plain_end(bytes, at);
-                    text = if bytes.get(at) == Some(&b'"') {
-                        Cow::Borrowed(std::str::from_utf8(bytes.get(start..at)?).ok()?)
-                    } else {
-                        at = json::string_end(bytes, at)?;
-                        json::string(std::str::from_utf8(bytes.get(start..=at)?).ok()?)?
-                    };
-                    // Some say nothing of a blank text.
-                    if is_blank(&text) {
-                        return None;
-                    }
-                }
-                Hole::String => {
-                    at = json::plain_end(bytes, at);
-                    if bytes.get(at) == Some(&b'\\') {
-                        at = json::string_end(bytes, at)?;
-                        // What is malformed makes a frame that is not read.
-                        json::string(std::str::from_utf8(bytes.get(start..=at)?).ok()?)?;
-                    }
-                }
-                Hole::Number => at += digits(bytes.get(at..)?)?,
-                Hole::Line => at += bytes.get(at..)?.iter().take_while(|byte| matches!(byte, b' '..=b'~')).count(),
-                Hole::End => {}
-            }
-            filled(number, bytes.get(start..at)?);
-        }
-        Some((at, text))
+        let steps = parts.iter().map(|part| {
+            let same = self.same(part);
+            (same, same.len(), part.hole)
+        });
+        walk(steps, bytes, begins, filled)
     }
+}
+
+/// The length of a frame and its text, where what lies between the holes `is_same`. `filled` gets what stands in each
+/// hole.
+pub(super) fn walk<'f, T>(
+    steps: impl Iterator<Item = (T, usize, Hole)>,
+    bytes: &'f [u8],
+    mut is_same: impl FnMut(&'f [u8], T) -> bool,
+    mut filled: impl FnMut(usize, &'f [u8]),
+) -> Option<(usize, Cow<'f, str>)> {
+    let (mut at, mut text) = (0, Cow::Borrowed(""));
+    for (number, (same, length, hole)) in steps.enumerate() {
+        if !is_same(bytes.get(at..at + length)?, same) {
+            return None;
+        }
+        at += length;
+        let start = at;
+        match hole {
+            Hole::Text => {
+                at = json::plain_end(bytes, at);
+                text = if bytes.get(at) == Some(&b'"') {
+                    Cow::Borrowed(std::str::from_utf8(bytes.get(start..at)?).ok()?)
+                } else {
+                    at = json::string_end(bytes, at)?;
+                    json::string(std::str::from_utf8(bytes.get(start..=at)?).ok()?)?
+                };
+                // Some say nothing of a blank text.
+                if is_blank(&text) {
+                    return None;
+                }
+            }
+            Hole::String => {
+                at = json::plain_end(bytes, at);
+                if bytes.get(at) == Some(&b'\\') {
+                    at = json::string_end(bytes, at)?;
+                    // What is malformed makes a frame that is not read.
+                    json::string(std::str::from_utf8(bytes.get(start..=at)?).ok()?)?;
+                }
+            }
+            Hole::Number => at += digits(bytes.get(at..)?)?,
+            Hole::Line => at += bytes.get(at..)?.iter().take_while(|byte| matches!(byte, b' '..=b'~')).count(),
+            Hole::End => {}
+        }
+        filled(number, bytes.get(start..at)?);
+    }
+    Some((at, text))
 }
 
 /// The parts before the data's value, where that begins. The head has no line but event, id and, as the last, data.

@@ -253,7 +253,7 @@ fn frames_are_tried_so_often_and_kept_so_many() {
     let kept: Vec<usize> = (0..usize::from(TRIES)).filter(|n| known(&mut stencils, *n)).collect();
     assert_eq!(kept.len(), MAX_STENCILS);
     assert!(kept.contains(&(usize::from(TRIES) - 1)), "the newest");
-    (0..usize::from(WORTH)).for_each(|_| assert!(known(&mut stencils, kept[0])));
+    (0..WORTH).for_each(|_| assert!(known(&mut stencils, kept[0])));
     assert!(stencils.wants(b"x"), "it pays");
     assert!(stencils.wants(&[b'x'; MAX_FRAME]) && !stencils.wants(&[b'x'; MAX_FRAME + 1]));
     for n in 100..110 {

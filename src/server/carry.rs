@@ -5,8 +5,9 @@
 //! *Cancel safety.* A client that goes is seen here; the stream is dropped, and its upstream with it.
 
 use std::{
+    cell::RefCell,
     collections::VecDeque,
-    io::{self, IoSlice, Write as _},
+    io::{self, IoSlice},
     iter,
     mem::MaybeUninit,
     pin::Pin,
@@ -38,6 +39,11 @@ const MAX_PIECES: usize = 8;
 const MAX_AT_ONCE: usize = 64 * 1024;
 /// A chunk that is no longer is put together: to copy that much is cheaper than to have the kernel gather it.
 const SMALL: usize = 1024;
+
+thread_local! {
+    /// Where that is done.
+    static TOGETHER: RefCell<[u8; SMALL]> = const { RefCell::new([0; SMALL]) };
+}
 
 /// What a stream is carried over.
 pub trait Way: AsyncRead + AsyncWrite + Unpin {
@@ -178,6 +184,8 @@ pub struct Carry {
     unflushed: bool,
     /// Something of the stream has been written.
     begun: bool,
+    /// Something more of it is at hand.
+    at_hand: bool,
     /// What the client has sent meanwhile.
     ahead: Vec<u8>,
 }
@@ -199,6 +207,7 @@ impl Carry {
             ended: false,
             unflushed: false,
             begun,
+            at_hand: false,
             ahead: ahead.to_vec(),
         }
     }
@@ -226,11 +235,13 @@ impl Carry {
                     workers::give_way();
                 }
             }
-            match Pin::new(&mut self.stream).poll_frame(task) {
+            let polled;
+            (polled, self.at_hand) = self.stream.poll_piece(task);
+            match polled {
                 Poll::Ready(Some(Ok(frame))) => {
                     // Without a `Trailer` header in the head there is no place for trailers.
                     if let Ok(data) = frame.into_data() {
-                        self.add(data)?;
+                        self.add(data);
                     }
                 }
                 Poll::Ready(Some(Err(_))) => return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())),
@@ -248,29 +259,24 @@ impl Carry {
     /// Something is to be written that has not begun to be, and something else is at hand.
     fn gathers(&self) -> bool {
         let begun = self.end.is_empty() || self.line_left.0 > 0 || self.ended;
-        !begun && self.more.len() < MAX_PIECES && self.length() < MAX_AT_ONCE && self.stream.has_more()
+        !begun && self.more.len() < MAX_PIECES && self.length() < MAX_AT_ONCE && self.at_hand
     }
 
     fn length(&self) -> usize {
         self.data.len() + self.more.iter().map(Bytes::len).sum::<usize>()
     }
 
-    fn add(&mut self, data: Bytes) -> io::Result<()> {
+    fn add(&mut self, data: Bytes) {
         if data.is_empty() {
-            return Ok(());
+            return;
         }
         if self.data.is_empty() {
             self.data = data;
         } else {
             self.more.push_back(data);
         }
-        let length = self.length();
-        let mut line = &mut self.line[..];
-        write!(line, "{length:x}\r\n")?;
-        let left = line.len();
-        self.line_left = (0, u8::try_from(self.line.len() - left).unwrap_or_default());
+        self.line_left = (0, size_line(self.length(), &mut self.line));
         self.end = LINE_END;
-        Ok(())
     }
 
     fn poll_write<T: Way>(&mut self, io: &mut T, task: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -280,13 +286,15 @@ impl Carry {
             let parts = [line, &self.data, self.end];
             let length: usize = parts.iter().map(|part| part.len()).sum();
             let written = if self.more.is_empty() && length <= SMALL {
-                let mut small = [0; SMALL];
-                let mut at = 0;
-                for part in parts {
-                    small[at..at + part.len()].copy_from_slice(part);
-                    at += part.len();
-                }
-                ready!(Pin::new(&mut *io).poll_write(task, &small[..length]))?
+                let written = TOGETHER.with_borrow_mut(|small| {
+                    let mut at = 0;
+                    for part in parts {
+                        small[at..at + part.len()].copy_from_slice(part);
+                        at += part.len();
+                    }
+                    Pin::new(&mut *io).poll_write(task, &small[..length])
+                });
+                ready!(written)?
             } else if self.more.is_empty() {
                 ready!(Pin::new(&mut *io).poll_write_vectored(task, &parts.map(IoSlice::new)))?
             } else {
@@ -339,5 +347,31 @@ impl Carry {
             self.ahead.extend_from_slice(read.filled());
         }
         Poll::Pending
+    }
+}
+
+/// Writes the line before a chunk of that length; says how long it is.
+fn size_line(length: usize, line: &mut [u8; 18]) -> u8 {
+    let digits = (usize::BITS - length.leading_zeros()).div_ceil(4).max(1) as u8;
+    for (digit, place) in line.iter_mut().zip((0..digits).rev()) {
+        *digit = b"0123456789abcdef"[length >> (4 * place) & 15];
+    }
+    line[usize::from(digits)..][..LINE_END.len()].copy_from_slice(LINE_END);
+    digits + LINE_END.len() as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_begins_with_its_size() {
+        let mut lengths = vec![0, 1, 9, 10, 15, 16, 255, 4096, 65_535, 65_536, usize::MAX];
+        lengths.extend((0..64).map(|bit| 1_usize << bit));
+        for length in lengths {
+            let mut line = [0; 18];
+            let written = size_line(length, &mut line);
+            assert_eq!(line[..written.into()], *format!("{length:x}\r\n").as_bytes());
+        }
     }
 }

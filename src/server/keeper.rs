@@ -173,6 +173,10 @@ impl Keeper for Watch {
         }
     }
 
+    fn listens(&self) -> bool {
+        self.chat.is_some()
+    }
+
     fn came(&mut self, tap: Option<&Tap>) {
         if let (Some(chat), Some(tap)) = (&mut self.chat, tap) {
             chat.chunk(tap);

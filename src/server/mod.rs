@@ -5,6 +5,7 @@ pub mod auth;
 mod body;
 mod carry;
 mod citations;
+mod connection;
 mod console;
 mod cors;
 mod door;

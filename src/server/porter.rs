@@ -144,11 +144,11 @@ mod tests {
         let (served, mut at) = mpsc::channel(1);
         let porter = Porter::start(&doors, &workers, move |worker, came| {
             let served = served.clone();
-            worker.serve(async move {
+            worker.serve(Box::pin(async move {
                 served.send(workers::here()).await.unwrap();
                 std::future::pending::<()>().await;
                 drop(came);
-            });
+            }));
         });
         let porter = porter.unwrap();
         drop(doors);

@@ -3,10 +3,7 @@
 
 use std::{
     pin::Pin,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     task::{Context, Poll},
     time::{Duration, Instant},
 };
@@ -19,10 +16,9 @@ use crate::pipeline::body::{Aborted, BoxError, LATE, Outcome, TapBody};
 
 /// How often we look, at most.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The body is being asked, or has ended.
-const ASKED: u64 = 0;
 
 type Relayed = TapBody<Answered, Watch>;
+type Polled = Poll<Option<Result<Frame<Bytes>, BoxError>>>;
 
 /// A body that can be taken away from a client that does not take from it, and asked for what it has seen.
 pub struct Guarded {
@@ -33,9 +29,6 @@ pub struct Guarded {
 
 struct Slot {
     body: Mutex<Option<Relayed>>,
-    /// When it last handed something out, in milliseconds of the watch's clock, if it was not asked since.
-    handed: AtomicU64,
-    began: Instant,
 }
 
 impl Slot {
@@ -43,15 +36,18 @@ impl Slot {
         self.body.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn now(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX).max(ASKED + 1)
+    fn poll_piece(&self, task: &mut Context<'_>) -> (Polled, bool) {
+        match self.lock().as_mut() {
+            Some(body) => (Pin::new(&mut *body).poll_frame(task), body.has_more()),
+            None => (Poll::Ready(Some(Err(Aborted(Outcome::ClientGone).into()))), false),
+        }
     }
 }
 
 impl Guarded {
-    /// Something more is at hand, without a look at the upstream.
-    pub fn has_more(&self) -> bool {
-        self.slot.lock().as_ref().is_some_and(TapBody::has_more)
+    /// What is next, and whether something more is at hand then, without a look at the upstream.
+    pub fn poll_piece(&mut self, task: &mut Context<'_>) -> (Polled, bool) {
+        self.slot.poll_piece(task)
     }
 
     pub fn carried_by(&mut self, ticket: Ticket) {
@@ -63,19 +59,13 @@ impl Body for Guarded {
     type Data = Bytes;
     type Error = BoxError;
 
-    fn poll_frame(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_frame(self: Pin<&mut Self>, task: &mut Context<'_>) -> Polled {
         let Self { slot, ticket } = self.get_mut();
         let carried = || Self { slot: Arc::clone(slot), ticket: None };
         if ticket.as_mut().is_some_and(|ticket| ticket.is_due(false, carried)) {
             return Poll::Pending;
         }
-        let mut body = slot.lock();
-        let Some(body) = body.as_mut() else {
-            return Poll::Ready(Some(Err(Aborted(Outcome::ClientGone).into())));
-        };
-        let polled = Pin::new(body).poll_frame(task);
-        let handed = if matches!(polled, Poll::Ready(Some(Ok(_)))) { slot.now() } else { ASKED };
-        slot.handed.store(handed, Relaxed);
+        let (polled, _) = slot.poll_piece(task);
         if polled.is_pending()
             && let Some(ticket) = ticket
         {
@@ -104,13 +94,12 @@ impl Teller for Slot {
 impl Slot {
     /// Takes the body away if it was not asked for so long: its upstream is cancelled, its record kept.
     fn look(&self, limit: Duration) {
-        let handed = self.handed.load(Relaxed);
-        let waited = Duration::from_millis(self.now().saturating_sub(handed));
-        if handed != ASKED && waited > limit {
-            let stalled = self.lock().take();
-            // Outside of the lock: it stores and reports.
-            drop(stalled);
-        }
+        // Where somebody else has it, it is being asked.
+        let Ok(mut body) = self.body.try_lock() else { return };
+        let stalled = body.take_if(|body| body.handed_at().is_some_and(|at| at.elapsed() > limit));
+        drop(body);
+        // Outside of the lock: it stores and reports.
+        drop(stalled);
     }
 }
 
@@ -124,7 +113,7 @@ impl Stalls {
     pub fn guard(&self, mut body: Relayed) -> Guarded {
         let slot = Arc::new_cyclic(|slot: &Weak<Slot>| {
             body.keeper_mut().told_by(slot.clone());
-            Slot { body: Mutex::new(Some(body)), handed: AtomicU64::new(ASKED + 1), began: Instant::now() }
+            Slot { body: Mutex::new(Some(body)) }
         });
         self.lock().push(Arc::downgrade(&slot));
         Guarded { slot, ticket: None }

@@ -179,9 +179,14 @@ pub struct Pipeline {
 impl Pipeline {
     /// Without a context it is a passthrough.
     pub fn new(context: Option<Context>, settings: Settings) -> Self {
+        Self::with_tap(context.map(|context| Box::new(Tap::new(context))), settings)
+    }
+
+    /// The same with a tap that was made before.
+    pub fn with_tap(tap: Option<Box<Tap>>, settings: Settings) -> Self {
         let hold = Hold::new(Arc::clone(&settings.budget), settings.frame_cap);
         let annotates = settings.whole && settings.manner.annotates();
-        let voice = match (&context, profile::speaker(settings.manner), settings.manner.markers) {
+        let voice = match (&tap, profile::speaker(settings.manner), settings.manner.markers) {
             (None, ..) => Voice::Relay,
             (_, None, Style::Keep) if !annotates => Voice::Relay,
             (_, Some(speaker), style) => Voice::Speak(Box::new(Speak::new(speaker, style))),
@@ -190,7 +195,7 @@ impl Pipeline {
         Self {
             phase: Phase::Due,
             settings,
-            tap: context.map(|context| Box::new(Tap::new(context))),
+            tap,
             voice,
             heard: Vec::new(),
             closing: None,

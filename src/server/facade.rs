@@ -190,12 +190,11 @@ async fn chat(
     *outgoing.uri_mut() = target;
     *outgoing.headers_mut() = head.headers;
 
-    let answer = relay::send(app, route, outgoing, &AtomicBool::new(false), &mut watch).await?;
-    let failed = answer.status().as_u16() >= 400;
+    let mut answer = relay::send(app, route, outgoing, &AtomicBool::new(false), &mut watch, task).await?;
+    let failed = answer.head.status.as_u16() >= 400;
     let own = stream && wants.native;
-    let mut answer = Answer::new(route, answer);
     if failed {
-        let response = answer.tapped(app, route, watch, wants, task);
+        let response = answer.tapped(app, route, watch, wants);
         let response = response.map(|body| AnyBody::Relayed(app.stalls.guard(body)));
         return Ok(if own { response } else { foreign::error(response).await });
     }
@@ -204,7 +203,7 @@ async fn chat(
     let manner = manner(&mapping.to, wants.manner, stream, own, &answer)
         .map_err(|what| app.faults.noted(watch.of(), Problem::upstream_answer(host, &what)))?;
     let settles = !own && (manner.form == Form::Whole || answer.readable == Some(Readable::Whole));
-    let mut response = answer.tapped(app, route, watch, Wants { manner, ..wants }, task);
+    let mut response = answer.tapped(app, route, watch, Wants { manner, ..wants });
     response.body_mut().pipeline_mut().name_model(&model);
     if settles {
         return settled(app, host, manner, response).await;

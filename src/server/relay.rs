@@ -1,11 +1,14 @@
 //! The proxy handler: a request to its upstream, the answer through the tap to the client.
 
 use std::{
+    future::{Future, poll_fn},
     net::IpAddr,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    task::Poll,
     time::Instant,
 };
 
@@ -35,6 +38,7 @@ use crate::{
     pipeline::{
         Context, Pipeline, Settings, Supplement,
         body::{Clocks, TapBody},
+        tap::Tap,
     },
     telemetry::{
         ReasonLabel, RequestLabels, RouteLabel,
@@ -98,10 +102,10 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: Peer) -> Res
 
     let mut watch = watch(&app, place, tenant, route, search, began);
     watch.chat = chat;
-    let answer = send(&app, route, outgoing, &over, &mut watch).await?;
+    let answer = send(&app, route, outgoing, &over, &mut watch, task).await?;
     let foreign = wants.manner.profile != Profile::Native && !head_only;
-    let failed = answer.status().as_u16() >= 400;
-    let (response, form) = respond(&app, route, answer, watch, wants, task, head_only);
+    let failed = answer.head.status.as_u16() >= 400;
+    let (response, form) = respond(&app, route, answer, watch, wants, head_only);
     Ok(match form {
         None if foreign && failed => Box::pin(foreign::error(response)).await,
         Some(Form::Whole) if foreign => Box::pin(foreign::document(response)).await,
@@ -142,16 +146,24 @@ pub(super) async fn send(
     outgoing: Request<Outgoing>,
     over: &AtomicBool,
     watch: &mut Watch,
-) -> Result<Response<Answered>, Problem> {
+    task: Option<String>,
+) -> Result<Answer, Problem> {
     let host = route.upstream.host_str().unwrap_or_default();
     let first_byte = app.config.timeouts.first_byte;
-    let answer = tokio::select! {
-        answer = tokio::time::timeout(first_byte, app.client.send(outgoing)) => answer,
-        () = app.cut.cancelled() => {
-            let problem = Problem::draining();
-            watch.failed(&problem);
-            return Err(app.faults.noted(watch.of(), problem));
-        }
+    let mut sent = pin!(tokio::time::timeout(first_byte, app.client.send(outgoing)));
+    // Asked once, it has left, or waits for a connection.
+    let early = poll_fn(|task| Poll::Ready(sent.as_mut().poll(task))).await;
+    let ready = Ready::new(app, route, watch.request, task);
+    let answer = match early {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => tokio::select! {
+            answer = sent => answer,
+            () = app.cut.cancelled() => {
+                let problem = Problem::draining();
+                watch.failed(&problem);
+                return Err(app.faults.noted(watch.of(), problem));
+            }
+        },
     };
     let answer = match answer {
         Ok(Ok(answer)) => Ok(answer),
@@ -177,20 +189,44 @@ pub(super) async fn send(
         .get_or_create(&RouteLabel { route: route.name.clone() })
         .observe(watch.first_byte.as_secs_f64());
     count(app, route, watch.status);
-    Ok(answer)
+    Ok(Answer::new(route, answer, ready))
+}
+
+/// What an answer needs that can be made while it is awaited: nobody waits for that then.
+struct Ready {
+    nonce: String,
+    request: String,
+    /// `None`: the route has none.
+    tap: Option<Box<Tap>>,
+}
+
+impl Ready {
+    fn new(app: &App, route: &Route, request: uuid::Uuid, task: Option<String>) -> Self {
+        let (nonce, request) = (uuid::Uuid::new_v4().simple().to_string(), request.to_string());
+        let context = || Context {
+            route: route.name.clone(),
+            provider: route.provider,
+            link_base: route.link_base.clone(),
+            nonce: nonce.clone(),
+            created: jiff::Timestamp::now(),
+            fallback_id: request.clone(),
+            task,
+            rules: Arc::clone(&app.config.rules),
+        };
+        let tap = route.tap.then(|| Box::new(Tap::new(context())));
+        Self { nonce, request, tap }
+    }
 }
 
 /// The upstream's answer, through the tap where it is a stream, and the form in which it is told in another dialect.
 fn respond(
     app: &Arc<App>,
     route: &Route,
-    answer: Response<Answered>,
+    mut answer: Answer,
     watch: Watch,
     mut wants: Wants,
-    task: Option<String>,
     head_only: bool,
 ) -> (Response<AnyBody>, Option<Form>) {
-    let mut answer = Answer::new(route, answer);
     let foreign = wants.manner.profile != Profile::Native;
     // The head of an answer in another dialect is that dialect's, also where nothing follows it.
     if !head_only || foreign {
@@ -201,7 +237,7 @@ fn respond(
         wants.manner.form = wants.manner.profile.form_of_whole();
     }
     let form = answer.readable.filter(|_| foreign).map(|_| wants.manner.form);
-    let response = answer.tapped(app, route, watch, wants, task);
+    let response = answer.tapped(app, route, watch, wants);
     (response.map(|body| AnyBody::Relayed(app.stalls.guard(body))), form)
 }
 
@@ -212,13 +248,14 @@ pub(super) struct Answer {
     /// Nothing follows its head.
     head_only: bool,
     body: Answered,
+    ready: Ready,
 }
 
 impl Answer {
-    pub fn new(route: &Route, answer: Response<Answered>) -> Self {
+    fn new(route: &Route, answer: Response<Answered>, ready: Ready) -> Self {
         let (mut head, body) = answer.into_parts();
         upstream::response_headers(&mut head.headers, &route.response_headers);
-        Self { head, readable: None, head_only: false, body }
+        Self { head, readable: None, head_only: false, body, ready }
     }
 
     /// Can it be tapped? `documents`: one JSON document also where the route names no provider.
@@ -233,25 +270,15 @@ impl Answer {
         route: &Route,
         mut watch: Watch,
         wants: Wants,
-        task: Option<String>,
     ) -> Response<TapBody<Answered, Watch>> {
-        let Self { mut head, readable, head_only, body } = self;
+        let Self { mut head, readable, head_only, body, ready } = self;
         if readable.is_none() || head_only {
             // There will be no record for it.
             watch.records.search = None;
         }
         let Wants { inject, manner, .. } = wants;
-        let nonce = uuid::Uuid::new_v4().simple().to_string();
-        let context = readable.filter(|_| !head_only).map(|_| Context {
-            route: route.name.clone(),
-            provider: route.provider,
-            link_base: route.link_base.clone(),
-            nonce: nonce.clone(),
-            created: jiff::Timestamp::now(),
-            fallback_id: watch.request.to_string(),
-            task,
-            rules: Arc::clone(&app.config.rules),
-        });
+        let Ready { nonce, request, tap } = ready;
+        let tap = tap.filter(|_| readable.is_some() && !head_only);
         if readable == Some(Readable::Stream)
             && let Some(chat) = &mut watch.chat
         {
@@ -267,7 +294,7 @@ impl Answer {
             }
             let foreign = manner.profile != Profile::Native;
             if (readable == Readable::Stream || foreign || manner.changes_documents())
-                && let Ok(nonce) = HeaderValue::from_str(&nonce)
+                && let Ok(nonce) = HeaderValue::try_from(nonce)
             {
                 head.headers.insert(NONCE, nonce);
             }
@@ -275,7 +302,7 @@ impl Answer {
                 stream_headers(&mut head.headers);
             }
         }
-        if let Ok(id) = HeaderValue::from_str(&watch.request.to_string()) {
+        if let Ok(id) = HeaderValue::try_from(request) {
             head.headers.insert(REQUEST, id);
         }
         let settings = Settings {
@@ -296,7 +323,7 @@ impl Answer {
         let cut = app.cut.clone().cancelled_owned();
         head.version = Version::default();
         head.extensions.clear();
-        Response::from_parts(head, TapBody::new(body, Pipeline::new(context, settings), watch, clocks, cut))
+        Response::from_parts(head, TapBody::new(body, Pipeline::with_tap(tap, settings), watch, clocks, cut))
     }
 }
 

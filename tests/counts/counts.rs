@@ -143,7 +143,9 @@ const OPENAI: Envelope<'static> =
     Envelope::OpenAi { id: "chatcmpl-7d2a41c0", model: "sonar-pro", created: 1_760_000_000, annotated: false };
 
 fn dressing(sources: usize, envelope: Envelope<'static>) -> (Envelope<'static>, (Record, Positions)) {
-    (envelope, input::record(sources))
+    let record = input::record(sources);
+    input::settle();
+    (envelope, record)
 }
 
 #[library_benchmark(setup = dressing, teardown = one_frame)]

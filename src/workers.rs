@@ -19,6 +19,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// So many connections more than another may a worker have: with none, each connection would move the doors.
 const MORE: usize = 1;
+/// And this share of them: where a thousand come at once, doors that move with every other one let in too few a second.
+const SHARE: usize = 32;
 
 thread_local! {
     static HERE: Cell<usize> = const { Cell::new(0) };
@@ -111,7 +113,7 @@ impl Worker {
     pub fn idler(each: &[Self], here: usize) -> Option<usize> {
         let busy = |at: usize| each[at].busy.load(Relaxed);
         let idlest = (0..each.len()).min_by_key(|at| busy(*at))?;
-        (busy(here) > busy(idlest) + MORE).then_some(idlest)
+        (busy(here) > busy(idlest) + MORE + busy(idlest) / SHARE).then_some(idlest)
     }
 
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
@@ -121,5 +123,24 @@ impl Worker {
     pub fn serve(&self, connection: impl Future<Output = ()> + Send + Unpin + 'static) {
         self.busy.fetch_add(1, Relaxed);
         self.runtime.spawn(Busy { connection, count: Arc::clone(&self.busy) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doors_move_to_who_has_fewer_and_not_with_each_of_many() {
+        let workers = Workers::start(2).unwrap();
+        let each = workers.each();
+        for (here, there, moves) in
+            [(0, 0, false), (1, 0, false), (2, 0, true), (33, 31, true), (500, 490, false), (500, 480, true)]
+        {
+            each[0].busy.store(here, Relaxed);
+            each[1].busy.store(there, Relaxed);
+            assert_eq!(Worker::idler(&each, 0), moves.then_some(1), "{here} and {there}");
+            assert_eq!(Worker::idler(&each, 1), None, "{here} and {there}");
+        }
     }
 }

@@ -5,10 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use tokio::{
-    net::TcpListener,
-    signal::unix::{Signal, SignalKind, signal},
-};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{Failure, handed::Handed, notify};
 use crate::{
@@ -128,7 +125,7 @@ async fn listeners(
         Failure::Other(format!("could not listen on {listen}: {error}{hint}"))
     };
     let listener = match listen {
-        Listen::Tcp(address) => Listener::Tcp(TcpListener::bind(address).await.map_err(failed)?),
+        Listen::Tcp(address) => Listener::tcp(address).await.map_err(failed)?,
         Listen::Unix(path) => Listener::unix(path, mode).map_err(failed)?,
         Listen::Systemd => {
             let name = if key == "listen" { "" } else { " with FileDescriptorName=admin" };

@@ -16,12 +16,13 @@ use std::{
 };
 
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpStream, ToSocketAddrs, UnixListener, UnixStream};
 
 use super::tls::Tls;
 
-/// Connections that may wait to be accepted, as elsewhere in the standard library and the runtime.
-const BACKLOG: i32 = 1024;
+/// Connections that may wait to be accepted, as far as the system lets them (`net.core.somaxconn`). Where all streams come
+/// again at once, after a restart say, who finds no place waits for seconds.
+const BACKLOG: i32 = 4096;
 
 /// What is asked for through a door.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,6 +162,13 @@ impl Listener {
         })
     }
 
+    pub async fn tcp(address: impl ToSocketAddrs) -> io::Result<Self> {
+        let listener = TcpListener::bind(address).await?;
+        // The runtime has fewer wait.
+        net::listen(&listener, BACKLOG)?;
+        Ok(Self::Tcp(listener))
+    }
+
     /// Opens a socket that those may use whom `mode` lets. One that a process left behind is replaced.
     pub fn unix(path: &Path, mode: u32) -> io::Result<Self> {
         make_way(path)?;
@@ -224,6 +232,19 @@ mod tests {
 
     fn mode(path: &Path) -> u32 {
         fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[tokio::test]
+    async fn more_than_a_thousand_may_wait_to_be_let_in() {
+        let most = fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap().trim().parse().unwrap_or(128);
+        let Listener::Tcp(listener) = Listener::tcp("127.0.0.1:0").await.unwrap() else { panic!("it is one") };
+        let address = listener.local_addr().unwrap();
+        let mut waiting = Vec::new();
+        for count in 0..most.min(1500) {
+            let connecting = TcpStream::connect(address);
+            let connected = tokio::time::timeout(std::time::Duration::from_secs(5), connecting).await;
+            waiting.push(connected.unwrap_or_else(|_| panic!("no place after {count}")).unwrap());
+        }
     }
 
     #[tokio::test]

@@ -30,7 +30,9 @@ struct Step {
     hole: Hole,
 }
 
+/// In one line of the machine's memory, and only read when a frame comes.
 #[derive(Debug, Clone, Copy)]
+#[repr(align(64))]
 struct Sight {
     /// Of all that is the same.
     hash: u64,
@@ -38,15 +40,15 @@ struct Sight {
     /// How many of them there are; none where it cannot be told so.
     count: u8,
     answers: bool,
-    /// Which one is expected next.
-    next: u8,
     version: u32,
-    /// How many frames were like it since it was asked last.
-    frames: u32,
 }
 
-/// Those of a stream, and the texts of the frames that were like them.
+const _: () = assert!(size_of::<Sight>() == 64, "of several lines each would be fetched");
+
+/// Those of a stream, and the texts of the frames that were like them. In this order: what every frame changes lies
+/// together.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Sights {
     each: [Sight; MAX_STENCILS],
     /// Which of them hold, by their numbers.
@@ -55,20 +57,32 @@ pub struct Sights {
     last: u8,
     length: u16,
     frames: u32,
+    /// Which one is expected after each of them.
+    next: [u8; MAX_STENCILS],
+    /// How many frames were like each of them since it was asked last.
+    like: [u32; MAX_STENCILS],
     texts: [u8; MAX_TEXTS],
 }
 
 impl Default for Sights {
     fn default() -> Self {
         let step = Step { length: 0, hole: Hole::End };
-        let none =
-            Sight { hash: 0, steps: [step; MAX_STEPS], count: 0, answers: false, next: 0, version: 0, frames: 0 };
-        Self { each: [none; MAX_STENCILS], shown: 0, last: 0, length: 0, frames: 0, texts: [0; MAX_TEXTS] }
+        let none = Sight { hash: 0, steps: [step; MAX_STEPS], count: 0, answers: false, version: 0 };
+        Self {
+            each: [none; MAX_STENCILS],
+            shown: 0,
+            last: 0,
+            length: 0,
+            frames: 0,
+            next: [0; MAX_STENCILS],
+            like: [0; MAX_STENCILS],
+            texts: [0; MAX_TEXTS],
+        }
     }
 }
 
 impl Sight {
-    fn of<'p>(parts: impl Iterator<Item = (&'p [u8], Hole)>, answers: bool, next: u8, version: u32) -> Self {
+    fn of<'p>(parts: impl Iterator<Item = (&'p [u8], Hole)>, answers: bool, version: u32) -> Self {
         let (mut hasher, mut count) = (HASHED.build_hasher(), 0);
         let mut steps = [Step { length: 0, hole: Hole::End }; MAX_STEPS];
         for (same, hole) in parts {
@@ -79,7 +93,7 @@ impl Sight {
             count += 1;
         }
         let count = if count > MAX_STEPS { 0 } else { count as u8 };
-        Self { hash: hasher.finish(), steps, count, answers, next, version, frames: 0 }
+        Self { hash: hasher.finish(), steps, count, answers, version }
     }
 
     /// The length of the frame that `bytes` begin with, and its text, if it is like this one.
@@ -104,7 +118,7 @@ impl Sights {
         }
         let (mut at, mut count, mut last, mut length) = (0, 0, self.last, self.length);
         while let Some(rest) = frames.get(at..).filter(|rest| !rest.is_empty()) {
-            let expected = self.each.get(usize::from(last)).map_or(0, |last| last.next);
+            let expected = self.next.get(usize::from(last)).copied().unwrap_or_default();
             let others = (0..MAX_STENCILS as u8).filter(|one| *one != expected);
             let (one, (of_frame, text)) = std::iter::once(expected).chain(others).find_map(|one| {
                 let sight = self.each.get(usize::from(one)).filter(|_| self.shown & 1 << one != 0)?;
@@ -115,11 +129,11 @@ impl Sights {
                 self.texts.get_mut(usize::from(length)..end)?.copy_from_slice(text.as_bytes());
                 length = end as u16;
             }
-            if let Some(before) = self.each.get_mut(usize::from(last)) {
-                before.next = one;
+            if let Some(next) = self.next.get_mut(usize::from(last)) {
+                *next = one;
             }
-            if let Some(sight) = self.each.get_mut(usize::from(one)) {
-                sight.frames = sight.frames.saturating_add(1);
+            if let Some(like) = self.like.get_mut(usize::from(one)) {
+                *like = like.saturating_add(1);
             }
             at += of_frame;
             count += 1;
@@ -149,9 +163,7 @@ impl Sights {
     /// They are read.
     pub fn clear(&mut self) {
         (self.length, self.frames) = (0, 0);
-        for sight in &mut self.each {
-            sight.frames = 0;
-        }
+        self.like = [0; MAX_STENCILS];
     }
 
     /// None of them holds any more.
@@ -167,12 +179,11 @@ impl Sights {
         answers: bool,
         next: usize,
     ) {
-        let Some(sight) = self.each.get_mut(at) else { return };
-        let next = next as u8;
+        let (Some(sight), Some(expected)) = (self.each.get_mut(at), self.next.get_mut(at)) else { return };
         if sight.version != version {
-            *sight = Sight::of(parts, answers, next, version);
+            *sight = Sight::of(parts, answers, version);
         }
-        sight.next = next;
+        *expected = next as u8;
         self.shown |= u8::from(sight.count > 0) << at;
     }
 
@@ -186,7 +197,7 @@ impl Sights {
 
     /// Those that hold, by their numbers: how many frames were like each of them, and which is expected after it.
     pub(super) fn shown(&self) -> impl Iterator<Item = (usize, u32, usize)> {
-        let each = self.each.iter().enumerate().filter(|(at, _)| self.shown & 1 << at != 0);
-        each.map(|(at, sight)| (at, sight.frames, sight.next.into()))
+        let each = self.like.iter().zip(&self.next).enumerate().filter(|(at, _)| self.shown & 1 << at != 0);
+        each.map(|(at, (like, next))| (at, *like, (*next).into()))
     }
 }

@@ -208,7 +208,7 @@ for (const route of ['hostile', 'hostile-openai', 'hostile-tencent', 'hostile-er
   });
 }
 
-visit('a long answer in the console is smooth, with the wire beside it', { timeout: 120_000 }, async (page) => {
+visit('a long answer in the console is smooth, with the wire beside it', { timeout: 240_000 }, async (page) => {
   let turn;
   const smooth = await smoothly('long-openai, in the console', 100, async () => {
     await open(page, on.scripted.origin);

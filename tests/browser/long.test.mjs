@@ -25,7 +25,7 @@ async function expected() {
 }
 
 for (const [route, seconds] of [['long', 20], ['long-openai', 10], ['fast', 0]]) {
-  visit(`the ${route} answer is smooth, and whole`, { timeout: 120_000 }, async (page) => {
+  visit(`the ${route} answer is smooth, and whole`, { timeout: 240_000 }, async (page) => {
     let it;
     let took;
     let grown;

@@ -24,10 +24,7 @@ use std::{
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response, Uri,
-    header::{
-        ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT, FORWARDED, HOST,
-        PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
-    },
+    header::{ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, TE},
 };
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -38,12 +35,12 @@ use hyper_util::{
 };
 use url::Url;
 
-pub use self::wire::says_close;
 use self::{
     driven::{Driven, Driver, Refused},
     handed::Handed,
     sparing::{Crowded, Sparing},
 };
+pub use self::wire::says_close;
 use crate::{config::HeaderRules, workers};
 
 /// Read buffer of a connection, and so the largest response head.
@@ -238,24 +235,37 @@ pub fn target(upstream: &Url, rest: &str, query: Option<&str>) -> Result<Uri, ht
     target.parse()
 }
 
-/// Headers of one connection, which end here (RFC 9110 7.6.1).
+/// A header of one connection, which ends here (RFC 9110 7.6.1).
 /// `Trailer` goes on: HTTP/1.1 carries the trailers it names, and no others.
-const HOP_BY_HOP: &[HeaderName] = &[CONNECTION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TRANSFER_ENCODING, UPGRADE];
-const HOP_BY_HOP_NAMES: &[&str] = &["keep-alive", "proxy-connection"];
+fn is_hop_by_hop(name: &str) -> bool {
+    matches!(
+        name,
+        "connection"
+            | "keep-alive"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+            | "proxy-connection"
+            | "transfer-encoding"
+            | "upgrade"
+    )
+}
+
 /// `Connection` may name headers to drop, but not those that the answer depends on.
 const KEPT: &[HeaderName] = &[AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST];
 
 /// Headers that begin like this are between citetap and its clients.
 const OURS: &str = "x-citetap-";
 
-fn drop_named(headers: &mut HeaderMap, is_one: impl Fn(&str) -> bool) {
+/// Looks at every header once, as most of those that are to go are not there.
+pub fn drop_headers(headers: &mut HeaderMap, is_one: impl Fn(&str) -> bool) {
     let named: Vec<HeaderName> = headers.keys().filter(|name| is_one(name.as_str())).cloned().collect();
     for name in named {
         headers.remove(name);
     }
 }
 
-fn drop_hop_by_hop(headers: &mut HeaderMap) {
+/// Those of the connection, those that it names, and those that are asked for.
+fn drop_hop_by_hop(headers: &mut HeaderMap, is_one: impl Fn(&str) -> bool) {
     let named: Vec<HeaderName> = headers
         .get_all(CONNECTION)
         .iter()
@@ -264,40 +274,31 @@ fn drop_hop_by_hop(headers: &mut HeaderMap) {
         .filter_map(|name| name.trim().parse().ok())
         .filter(|name| !KEPT.contains(name))
         .collect();
-    for name in HOP_BY_HOP.iter().chain(&named) {
+    for name in named {
         headers.remove(name);
     }
-    for name in HOP_BY_HOP_NAMES {
-        headers.remove(*name);
-    }
+    drop_headers(headers, |name| is_hop_by_hop(name) || is_one(name));
 }
 
 /// Makes a client's headers the upstream's: ours and the connection's dropped, identity encoding asked
 /// for, so that the answer can be tapped.
 pub fn request_headers(headers: &mut HeaderMap, trusted_peer: bool, rules: &HeaderRules) {
     let trailers = headers.get_all(TE).iter().any(|te| te.as_bytes().eq_ignore_ascii_case(b"trailers"));
-    drop_hop_by_hop(headers);
-    headers.remove(TE);
+    let forwarded = |name: &str| matches!(name, "forwarded" | "x-real-ip") || name.starts_with("x-forwarded-");
+    drop_hop_by_hop(headers, |name| {
+        matches!(name, "te" | "host" | "expect") || name.starts_with(OURS) || (!trusted_peer && forwarded(name))
+    });
     if trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
-    headers.remove(HOST);
-    headers.remove(EXPECT);
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-    drop_named(headers, |name| {
-        name.starts_with(OURS) || (!trusted_peer && (name.starts_with("x-forwarded-") || name == "x-real-ip"))
-    });
-    if !trusted_peer {
-        headers.remove(FORWARDED);
-    }
     apply(headers, rules);
 }
 
 /// Makes an upstream's headers the client's. Ours are ours to say: an upstream that named a nonce could make its own
 /// events pass for our own.
 pub fn response_headers(headers: &mut HeaderMap, rules: &HeaderRules) {
-    drop_hop_by_hop(headers);
-    drop_named(headers, |name| name.starts_with(OURS));
+    drop_hop_by_hop(headers, |name| name.starts_with(OURS));
     apply(headers, rules);
 }
 

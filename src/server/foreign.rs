@@ -11,6 +11,7 @@ use super::AnyBody;
 use crate::{
     profile::openai,
     provider::refusal::{Refusal, refusal},
+    upstream::drop_headers,
 };
 
 /// Of an upstream's error, so much is read.
@@ -54,7 +55,7 @@ pub async fn document(answer: Response<AnyBody>) -> Response<AnyBody> {
 }
 
 fn of_our_own(headers: &mut HeaderMap) {
-    OF_THE_BYTES.iter().for_each(|name| drop(headers.remove(*name)));
+    drop_headers(headers, |name| OF_THE_BYTES.contains(&name));
     headers.remove(header::CONTENT_ENCODING);
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
 }

@@ -287,7 +287,7 @@ impl Answer {
         if let Some(readable) = readable {
             let changed = manner != Manner::default() || (readable == Readable::Stream && inject != Inject::Off);
             if changed {
-                foreign::OF_THE_BYTES.iter().for_each(|name| drop(head.headers.remove(*name)));
+                upstream::drop_headers(&mut head.headers, |name| foreign::OF_THE_BYTES.contains(&name));
             }
             for (name, value) in manner.profile.headers(manner.form) {
                 head.headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));

@@ -71,6 +71,7 @@ pub mod marker;
 pub mod pipeline;
 pub mod profile;
 pub mod provider;
+mod random;
 pub mod replay;
 pub mod server;
 pub mod sse;

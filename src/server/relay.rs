@@ -40,6 +40,7 @@ use crate::{
         body::{Clocks, TapBody},
         tap::Tap,
     },
+    random,
     telemetry::{
         ReasonLabel, RequestLabels, RouteLabel,
         otel::{Asked, Chat},
@@ -124,7 +125,7 @@ pub(super) fn watch(
     let created_ms = jiff::Timestamp::now().as_millisecond();
     let (route, provider) = (route.name.clone(), route.provider);
     let owner = Owner { app: Arc::clone(app), route, provider, tenant, created_ms };
-    Watch::new(place, Records::new(owner, search), uuid::Uuid::now_v7(), began)
+    Watch::new(place, Records::new(owner, search), random::timed(created_ms), began)
 }
 
 /// Where telemetry is exported. Before the route's own rules for headers, which may forbid what it adds.
@@ -202,7 +203,7 @@ struct Ready {
 
 impl Ready {
     fn new(app: &App, route: &Route, request: uuid::Uuid, task: Option<String>) -> Self {
-        let (nonce, request) = (uuid::Uuid::new_v4().simple().to_string(), request.to_string());
+        let (nonce, request) = (random::unguessable().simple().to_string(), request.to_string());
         let context = || Context {
             route: route.name.clone(),
             provider: route.provider,

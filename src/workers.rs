@@ -12,6 +12,7 @@ use std::{
     },
     task::{Context, Poll},
     thread,
+    time::Duration,
 };
 
 use tokio::runtime::{self, Handle};
@@ -21,6 +22,14 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 const MORE: usize = 1;
 /// And this share of them: where a thousand come at once, doors that move with every other one let in too few a second.
 const SHARE: usize = 32;
+
+/// As the allocator sees it.
+const LARGE: usize = 4096;
+/// For a client on this machine to take what it was sent.
+const PAUSE: Duration = Duration::from_micros(20);
+/// A worker's clock goes off so often. Whoever sets a timer that is due before all others has to wake the clock, which is a
+/// system call; with this one hardly any timer is.
+const TICK: Duration = Duration::from_secs(1);
 
 thread_local! {
     static HERE: Cell<usize> = const { Cell::new(0) };
@@ -34,12 +43,20 @@ pub fn here() -> usize {
 }
 
 /// Lets others have this core. A client on this machine that was sent what it waits for may be woken on the core that sent
-/// it, and stay there until we are done, with other cores idle. Not where other connections would wait with this one: on
-/// a busy machine it may take some milliseconds until it is our turn again.
+/// it, as whoever has sent something mostly waits next, and stay there until we do, with other cores idle. So we do: to
+/// yield is only a wish, which Linux grants or not by what each has had of the core before. Not where other connections
+/// would wait with this one.
+#[expect(clippy::disallowed_methods, reason = "this thread has one connection, and it is to stop")]
 pub fn give_way() {
     if BUSY.with_borrow(|busy| busy.load(Relaxed) <= 1) {
-        thread::yield_now();
+        thread::sleep(PAUSE);
     }
+}
+
+/// After a stream. What it had in small pieces is put together again by the allocator (glibc's) when somebody asks for a large
+/// one: rather now than on the way of the next request, of which it would be a tenth.
+pub fn settle() {
+    std::hint::black_box(Vec::<u8>::with_capacity(LARGE));
 }
 
 /// Ends with its last connections' tasks when dropped.
@@ -95,8 +112,11 @@ impl Worker {
         let of_here = Arc::clone(&busy);
         thread::Builder::new().name(format!("citetap-{number}")).spawn(move || {
             HERE.set(number);
+            // Linux adds 50 µs to whatever a thread waits for, unless it is told otherwise.
+            #[cfg(target_os = "linux")]
+            let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
             BUSY.set(of_here);
-            runtime.block_on(stop.cancelled());
+            runtime.block_on(async { while tokio::time::timeout(TICK, stop.cancelled()).await.is_err() {} });
             // Not waited for: what still runs elsewhere is nobody's any more.
             runtime.shutdown_background();
         })?;

@@ -37,9 +37,10 @@
 //!                                              server/carry      the client (aside: store, metrics, log)
 //! ```
 //!
-//! Over HTTP/1.1, hyper reads the heads of requests and writes those of answers; past them a stream is ours, and so is all that
-//! goes to an upstream and comes from it: `upstream/head` and `sending` write requests and read the heads of answers,
-//! `upstream/wire` takes the chunks apart, `server/carry` makes the client's. All of h2 is hyper's.
+//! Over HTTP/1.1, a chat whose request comes in one piece is ours from end to end: `server/plain` reads the request and writes
+//! the head of the answer, `upstream/sending` and `head` the other way round, `upstream/wire` takes the chunks apart,
+//! `server/carry` makes the client's. Of other requests hyper reads the heads and writes those of their answers; all of
+//! h2 is hyper's.
 //!
 //! `sse`, `citation`, `marker`, `provider`, `profile` and `pipeline` but for its `body` are functions
 //! of bytes and values: they name no runtime, so they are tested and replayed as such.

@@ -40,7 +40,10 @@ use self::{
     handed::Handed,
     sparing::{Crowded, Sparing},
 };
-pub use self::wire::says_close;
+pub use self::{
+    head::write_line,
+    wire::{says_close, with_scratch},
+};
 use crate::{config::HeaderRules, workers};
 
 /// Read buffer of a connection, and so the largest response head.

@@ -19,7 +19,7 @@ use std::{
 };
 
 use bytes::{Buf, Bytes};
-use http::{HeaderMap, Method, Request, Response, StatusCode, Version, header};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Version, header, response};
 use http_body::Body;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -110,8 +110,30 @@ pub struct Asked {
     last: bool,
 }
 
-fn is_last(headers: &HeaderMap) -> bool {
+/// Is the connection not to be used after an exchange with these headers?
+pub fn is_last(headers: &HeaderMap) -> bool {
     headers.get_all(header::CONNECTION).iter().any(says_close)
+}
+
+/// Would the library write the answer's body in chunks, and nothing else?
+fn is_in_chunks(response: &Response<AnyBody>) -> bool {
+    let (status, headers) = (response.status(), response.headers());
+    let bare = status.is_informational() || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    let told = headers.contains_key(header::CONTENT_LENGTH) || headers.contains_key(header::TRAILER);
+    !bare && !told && response.body().size_hint().exact().is_none()
+}
+
+/// The stream that an answer to a plain request is, and its first piece where that is in hand. An error: it is none that can
+/// be carried from its head on.
+pub fn stream_of(response: Response<AnyBody>) -> Result<(response::Parts, Bytes, Guarded), Box<Response<AnyBody>>> {
+    if !is_in_chunks(&response) {
+        return Err(Box::new(response));
+    }
+    match response.into_parts() {
+        (head, AnyBody::Relayed(stream)) => Ok((head, Bytes::new(), stream)),
+        (head, AnyBody::Begun(first, stream)) => Ok((head, first.unwrap_or_default(), stream)),
+        (head, body) => Err(Box::new(Response::from_parts(head, body))),
+    }
 }
 
 impl Asked {
@@ -126,17 +148,11 @@ impl Asked {
         }
     }
 
-    /// Lets the connection have the answer's body where the library would write it in chunks, and nothing else.
+    /// Lets the connection have the answer's body where it can carry that.
     pub fn answered(self, mut response: Response<AnyBody>) -> Response<AnyBody> {
-        let (status, headers) = (response.status(), response.headers());
-        let bare = status.is_informational() || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-        let told = headers.contains_key(header::CONTENT_LENGTH) || headers.contains_key(header::TRAILER);
-        let last = self.last || is_last(headers);
-        let sized = response.body().size_hint().exact().is_some();
+        let last = self.last || is_last(response.headers());
         if self.chunks
-            && !bare
-            && !told
-            && !sized
+            && is_in_chunks(&response)
             && let Some(stream) = response.body_mut().stream()
         {
             stream.carried_by(Ticket { offer: self.offer, read: self.read, last, begun: false });
@@ -186,18 +202,57 @@ pub struct Carry {
     begun: bool,
     /// Something more of it is at hand.
     at_hand: bool,
-    /// What the client has sent meanwhile.
-    ahead: Vec<u8>,
+    ahead: Ahead,
+    /// Of the answer without the blank line after it, until it is about to leave: with what comes first, or alone if nothing
+    /// is there yet.
+    head: Vec<u8>,
+}
+
+/// What a client has sent while it waits for its answer.
+#[derive(Default)]
+pub struct Ahead(Vec<u8>);
+
+impl From<&[u8]> for Ahead {
+    fn from(came: &[u8]) -> Self {
+        Self(came.to_vec())
+    }
+}
+
+impl From<Ahead> for Bytes {
+    fn from(ahead: Ahead) -> Self {
+        ahead.0.into()
+    }
+}
+
+impl Ahead {
+    /// Is the client still there? Ready only if it is not.
+    pub fn poll<T: AsyncRead + Unpin>(&mut self, io: &mut T, task: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.0.len() < MAX_AHEAD {
+            let mut room = [MaybeUninit::uninit(); 1024];
+            let mut read = ReadBuf::uninit(&mut room);
+            ready!(Pin::new(&mut *io).poll_read(task, &mut read))?;
+            if read.filled().is_empty() {
+                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+            }
+            self.0.extend_from_slice(read.filled());
+        }
+        Poll::Pending
+    }
 }
 
 impl Carry {
-    /// `ahead` has come already.
-    pub fn new(offered: Offered, ahead: &[u8]) -> Self {
+    /// The library has written the head; `ahead` has come already.
+    pub fn offered(offered: Offered, ahead: Ahead) -> Self {
         let Offered { stream, begun, .. } = offered;
         if begun {
             workers::give_way();
         }
-        Self {
+        Self { begun, ..Self::new(stream, Vec::new(), Bytes::new(), ahead) }
+    }
+
+    /// `first` comes before the stream.
+    pub fn new(stream: Guarded, head: Vec<u8>, first: Bytes, ahead: Ahead) -> Self {
+        let mut carry = Self {
             stream,
             line: [0; 18],
             line_left: (0, 0),
@@ -206,10 +261,13 @@ impl Carry {
             end: &[],
             ended: false,
             unflushed: false,
-            begun,
+            begun: false,
             at_hand: false,
-            ahead: ahead.to_vec(),
-        }
+            ahead,
+            head,
+        };
+        carry.add(first);
+        carry
     }
 
     /// What is to be read before anything else.
@@ -224,7 +282,7 @@ impl Carry {
     {
         loop {
             // First what there is: whatever is done with it beside can wait until it has left.
-            if !self.gathers() {
+            if !self.gathers() && !self.waits() {
                 let first = !self.begun && !self.end.is_empty();
                 ready!(self.poll_write(io, task))?;
                 if self.ended {
@@ -250,8 +308,8 @@ impl Carry {
                     self.end = if self.end.is_empty() { LAST_CHUNK } else { LINE_END_AND_LAST_CHUNK };
                 }
                 // What was said to be at hand is not: what was gathered goes.
-                Poll::Pending if !self.end.is_empty() => ready!(self.poll_write(io, task))?,
-                Poll::Pending => return self.poll_ahead(io, task),
+                Poll::Pending if !self.end.is_empty() || self.waits() => ready!(self.poll_write(io, task))?,
+                Poll::Pending => return self.ahead.poll(io, task),
             }
         }
     }
@@ -260,6 +318,26 @@ impl Carry {
     fn gathers(&self) -> bool {
         let begun = self.end.is_empty() || self.line_left.0 > 0 || self.ended;
         !begun && self.more.len() < MAX_PIECES && self.length() < MAX_AT_ONCE && self.at_hand
+    }
+
+    /// The head is not written, and nothing has come that goes with it.
+    fn waits(&self) -> bool {
+        self.end.is_empty() && !self.head.is_empty()
+    }
+
+    /// What is to be written begins with the head.
+    fn begin(&mut self) {
+        let mut head = std::mem::take(&mut self.head);
+        if self.end.is_empty() {
+            self.end = LINE_END;
+        } else {
+            for part in [LINE_END, &self.line[..usize::from(self.line_left.1)], &self.data] {
+                head.extend_from_slice(part);
+            }
+        }
+        self.data = head.into();
+        // Nothing can be put into this chunk any more.
+        self.line_left = (1, 1);
     }
 
     fn length(&self) -> usize {
@@ -280,6 +358,9 @@ impl Carry {
     }
 
     fn poll_write<T: Way>(&mut self, io: &mut T, task: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.head.is_empty() {
+            self.begin();
+        }
         while !self.end.is_empty() {
             self.unflushed = T::BUFFERS;
             let line = &self.line[usize::from(self.line_left.0)..usize::from(self.line_left.1)];
@@ -333,20 +414,6 @@ impl Carry {
         // It is kept no longer than it is needed.
         self.data = Bytes::new();
         self.end = &self.end[length..];
-    }
-
-    /// Is the client still there? Ready only if it is not.
-    fn poll_ahead<T: AsyncRead + Unpin>(&mut self, io: &mut T, task: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.ahead.len() < MAX_AHEAD {
-            let mut room = [MaybeUninit::uninit(); 1024];
-            let mut read = ReadBuf::uninit(&mut room);
-            ready!(Pin::new(&mut *io).poll_read(task, &mut read))?;
-            if read.filled().is_empty() {
-                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
-            }
-            self.ahead.extend_from_slice(read.filled());
-        }
-        Poll::Pending
     }
 }
 

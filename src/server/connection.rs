@@ -4,6 +4,7 @@
 //! *Cancel safety.* Dropped, it takes the connection with it, and the streams on it.
 
 use std::{
+    cell::Cell,
     convert::Infallible,
     future::{Future, ready},
     io,
@@ -13,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use hyper::{
     Request, Response,
     body::Incoming,
@@ -33,11 +35,14 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::{
     AnyBody, App,
-    carry::{Asked, Carry, Channel, Offer, Offered, Way},
+    carry::{self, Ahead, Asked, Carry, Channel, Offer, Offered, Way},
     door::Peer,
-    stall::{Opening, StallGuard},
+    is_api, plain,
+    request::Received,
+    stall::{self, Opening, StallGuard},
     tls::H2,
 };
+use crate::workers;
 
 /// What hyper holds of one stream towards the client.
 const SEND_BUFFER: usize = 64 * 1024;
@@ -52,6 +57,8 @@ type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub struct Protocols {
     http1: http1::Builder,
     http2: http2::Builder<TokioExecutor>,
+    /// Of requests that need no library.
+    plain: plain::Limits,
     /// For a client to say which, and for the head of a request.
     headers: Duration,
     /// For a client to take something.
@@ -77,7 +84,8 @@ impl Protocols {
             .max_send_buf_size(SEND_BUFFER)
             .keep_alive_interval(Some(app.config.timeouts.client_stall))
             .keep_alive_timeout(Duration::from_secs(20));
-        Arc::new(Self { http1, http2, headers, stall, closing: closing.clone() })
+        let plain = plain::Limits { headers: limits.request_headers, bytes: limits.request_header_bytes };
+        Arc::new(Self { http1, http2, plain, headers, stall, closing: closing.clone() })
     }
 
     /// The same for those who are told to come later.
@@ -85,9 +93,11 @@ impl Protocols {
         Self::new(app, headers, BRIEF, closing)
     }
 
-    /// What a client says before its first request, within its time. `None`: it has said nothing, or need not begin.
+    /// What a client says before a request, or first of one, within its time. `None`: it has said nothing, or need not begin.
     async fn first<T>(&self, said: impl Future<Output = Option<T>>) -> Option<T> {
         tokio::select! {
+            // Mostly it is there, and nothing else is asked.
+            biased;
             said = tokio::time::timeout(self.headers, said) => said.ok().flatten(),
             () = self.closing.cancelled() => None,
         }
@@ -104,7 +114,7 @@ pub struct Host {
 }
 
 impl Host {
-    fn answer(&self, request: Request<Incoming>) -> Later<Response<AnyBody>> {
+    fn answer(&self, request: Request<Received>) -> Later<Response<AnyBody>> {
         if self.is_full {
             Box::pin(ready(self.app.turn_away(&request, self.peer.side)))
         } else {
@@ -117,6 +127,8 @@ impl Host {
 struct Answerer {
     host: Host,
     offer: Option<Arc<Offer>>,
+    /// To the first request, where that has been answered.
+    ready: Cell<Option<Box<Response<AnyBody>>>>,
 }
 
 impl Service<Request<Incoming>> for Answerer {
@@ -126,7 +138,11 @@ impl Service<Request<Incoming>> for Answerer {
 
     fn call(&self, mut request: Request<Incoming>) -> Answer {
         let asked = self.offer.as_ref().map(|offer| Asked::new(offer, &mut request));
-        Answer { answering: self.host.answer(request), asked }
+        let answering = match self.ready.take() {
+            Some(response) => Box::pin(ready(*response)),
+            None => self.host.answer(request.map(Received::Streamed)),
+        };
+        Answer { answering, asked }
     }
 }
 
@@ -161,13 +177,37 @@ enum Stage<T: Way> {
     /// The client is to say what it speaks. `None`: it has not.
     Opening(Later<Option<(T, Opening)>>),
     Http2(Later<()>),
+    /// The client is to ask for something. `None`: it does not.
+    Waiting(Later<Option<(StallGuard<T>, Bytes)>>),
+    Asked(Box<PlainlyAsked<T>>),
     Answering(Box<Answering<T>>),
     Carrying(Carrying<T>),
     Closing(Box<StallGuard<T>>),
     Over,
 }
 
-/// One request after the other is read and answered, until an answer is a stream that can be carried.
+/// A plain request is answered.
+struct PlainlyAsked<T: Way> {
+    answering: Later<Response<AnyBody>>,
+    io: StallGuard<T>,
+    /// It is the last one.
+    last: bool,
+    /// As it came: where the answer is none that we write, the library reads it.
+    request: Bytes,
+    ahead: Ahead,
+}
+
+impl<T: Way> PlainlyAsked<T> {
+    /// `None`: the client has gone.
+    fn poll(&mut self, task: &mut Context<'_>) -> Poll<Option<Response<AnyBody>>> {
+        match self.answering.as_mut().poll(task) {
+            Poll::Ready(response) => Poll::Ready(Some(response)),
+            Poll::Pending => self.ahead.poll(&mut self.io, task).map(|_| None),
+        }
+    }
+}
+
+/// One request after the other is read and answered by the library, until an answer is a stream that can be carried.
 struct Answering<T: Way> {
     connection: http1::Connection<TokioIo<StallGuard<T>>, Answerer>,
     offer: Arc<Offer>,
@@ -176,9 +216,9 @@ struct Answering<T: Way> {
 }
 
 impl<T: Way> Answering<T> {
-    fn new(io: StallGuard<T>, protocols: &Protocols, host: Host) -> Self {
+    fn new(io: StallGuard<T>, protocols: &Protocols, host: Host, ready: Option<Box<Response<AnyBody>>>) -> Self {
         let offer = io.offer();
-        let answerer = Answerer { host, offer: Some(Arc::clone(&offer)) };
+        let answerer = Answerer { host, offer: Some(Arc::clone(&offer)), ready: Cell::new(ready) };
         Self {
             connection: protocols.http1.serve_connection(TokioIo::new(io), answerer),
             offer,
@@ -189,14 +229,20 @@ impl<T: Way> Answering<T> {
 
     /// `None`: it is over.
     fn poll(&mut self, task: &mut Context<'_>) -> Poll<Option<Offered>> {
-        if !self.closes && self.closing.as_mut().poll(task).is_ready() {
+        loop {
+            // Before it is told to close: a request that is there is answered.
+            if Pin::new(&mut self.connection).poll(task).is_ready() {
+                return Poll::Ready(None);
+            }
+            if let Some(stream) = self.offer.take() {
+                return Poll::Ready(Some(stream));
+            }
+            if self.closes || self.closing.as_mut().poll(task).is_pending() {
+                return Poll::Pending;
+            }
             self.closes = true;
             Pin::new(&mut self.connection).graceful_shutdown();
         }
-        if Pin::new(&mut self.connection).poll(task).is_ready() {
-            return Poll::Ready(None);
-        }
-        self.offer.take().map_or(Poll::Pending, |stream| Poll::Ready(Some(stream)))
     }
 }
 
@@ -278,29 +324,68 @@ impl<T: Way + Send + 'static> Connection<T> {
 
     fn opened(&mut self, stream: T, opening: Opening) -> Stage<T> {
         let Protocols { http2, stall, headers, .. } = &*self.protocols;
-        let speaks_http2 = opening.speaks_http2;
-        let io = StallGuard::new(stream, *stall, *headers).after_opening(opening);
-        if !speaks_http2 {
-            return self.answering(io);
+        let io = StallGuard::new(stream, *stall, *headers).after_opening(&opening);
+        if !opening.speaks_http2 {
+            return self.heard(io, opening.said);
         }
-        let answerer = Answerer { host: self.host.clone(), offer: None };
-        let connection = http2.serve_connection(TokioIo::new(io), answerer);
+        let answerer = Answerer { host: self.host.clone(), offer: None, ready: Cell::default() };
+        let connection = http2.serve_connection(TokioIo::new(io.after(opening.said)), answerer);
         let Some(watcher) = self.watcher.take() else { return Stage::Over };
         Stage::Http2(Box::pin(async move {
             let _ = watcher.watch(connection).await;
         }))
     }
 
-    fn answering(&self, io: StallGuard<T>) -> Stage<T> {
-        Stage::Answering(Box::new(Answering::new(io, &self.protocols, self.host.clone())))
+    /// The client has said this of what it asks for.
+    fn heard(&self, mut io: StallGuard<T>, said: Bytes) -> Stage<T> {
+        if said.is_empty() {
+            let protocols = Arc::clone(&self.protocols);
+            return Stage::Waiting(Box::pin(async move {
+                let said = protocols.first(stall::heard(&mut io)).await?;
+                Some((io, said))
+            }));
+        }
+        let plain = plain::read(&said, &self.protocols.plain).filter(|(request, _)| !is_api(request.uri().path()));
+        match plain.filter(|_| !self.host.is_full) {
+            Some((request, length)) => Stage::Asked(Box::new(PlainlyAsked {
+                last: carry::is_last(request.headers()),
+                answering: self.host.answer(request),
+                io,
+                request: said.slice(..length),
+                ahead: Ahead::from(&said[length..]),
+            })),
+            None => self.answering(io.after(said), None),
+        }
+    }
+
+    fn answered(&self, response: Response<AnyBody>, asked: PlainlyAsked<T>) -> Stage<T> {
+        let PlainlyAsked { io, last, request, ahead, .. } = asked;
+        match carry::stream_of(response) {
+            Ok((head, first, stream)) => {
+                let stays = !last && !carry::is_last(&head.headers) && !self.protocols.closing.is_cancelled();
+                let carry = Carry::new(stream, plain::head(&head, stays), first, ahead);
+                Stage::Carrying(Carrying { carry, io, stays })
+            }
+            Err(response) => {
+                let said = [request, ahead.into()].concat();
+                self.answering(io.after(said.into()), Some(response))
+            }
+        }
+    }
+
+    /// By the library. `ready`: what the first request is answered.
+    fn answering(&self, io: StallGuard<T>, ready: Option<Box<Response<AnyBody>>>) -> Stage<T> {
+        Stage::Answering(Box::new(Answering::new(io, &self.protocols, self.host.clone(), ready)))
     }
 
     /// The stream that it had is over, or cannot go on.
     fn carried(&self, result: io::Result<()>, Carrying { carry, io, stays }: Carrying<T>) -> Stage<T> {
+        let ahead = carry.into_ahead();
+        workers::settle();
         match result {
             Err(_) => Stage::Over,
             Ok(()) if !stays || self.protocols.closing.is_cancelled() => Stage::Closing(Box::new(io)),
-            Ok(()) => self.answering(io.after(carry.into_ahead())),
+            Ok(()) => self.heard(io, ahead),
         }
     }
 }
@@ -323,12 +408,23 @@ impl<T: Way + Send + 'static> Future for Connection<T> {
                     Some((stream, opening)) => this.opened(stream, opening),
                     None => Stage::Over,
                 },
+                Stage::Asked(asked) => {
+                    let answer = ready!(asked.poll(task));
+                    match (answer, std::mem::replace(&mut this.stage, Stage::Over)) {
+                        (Some(response), Stage::Asked(asked)) => this.answered(response, *asked),
+                        _ => Stage::Over,
+                    }
+                }
+                Stage::Waiting(waiting) => match ready!(waiting.as_mut().poll(task)) {
+                    Some((io, said)) => this.heard(io, said),
+                    None => Stage::Over,
+                },
                 Stage::Answering(answering) => {
                     let offered = ready!(answering.poll(task));
                     match (offered, std::mem::replace(&mut this.stage, Stage::Over)) {
                         (Some(offered), Stage::Answering(answering)) => {
                             let (stays, parts) = (offered.stays, answering.connection.into_parts());
-                            let carry = Carry::new(offered, &parts.read_buf);
+                            let carry = Carry::offered(offered, Ahead::from(&*parts.read_buf));
                             Stage::Carrying(Carrying { carry, io: parts.io.into_inner(), stays })
                         }
                         _ => Stage::Over,

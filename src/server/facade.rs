@@ -11,7 +11,6 @@ use http::{
     header::{self, HeaderName},
 };
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
 use serde_json::json;
 
@@ -25,7 +24,7 @@ use super::{
     outgoing::{Answered, Outgoing, Own},
     problem::Problem,
     relay::{self, Answer, Readable},
-    request::ReadToEnd,
+    request::{ReadToEnd, Received},
     supplement,
     wants::Wants,
 };
@@ -57,7 +56,7 @@ pub fn answers(routes: &[Route], path: &str) -> bool {
     (known && mappings(routes).next().is_some()) || (below && relay::find(routes, path).is_none())
 }
 
-pub async fn answer(app: Arc<App>, routes: &[Route], request: Request<Incoming>, peer: Peer) -> Response<AnyBody> {
+pub async fn answer(app: Arc<App>, routes: &[Route], request: Request<Received>, peer: Peer) -> Response<AnyBody> {
     let path = request.uri().path();
     let answered = match path {
         _ if mappings(routes).next().is_none() => unasked(&app, request, Problem::no_models),
@@ -84,7 +83,7 @@ fn model_in(path: &str) -> Option<&str> {
 /// Whoever has no key is told that, and nothing else.
 fn unasked(
     app: &App,
-    mut request: Request<Incoming>,
+    mut request: Request<Received>,
     problem: impl FnOnce() -> Problem,
 ) -> Result<Response<AnyBody>, Problem> {
     app.asker(request.headers_mut())?;
@@ -99,7 +98,7 @@ fn with_allow(answered: Result<Response<AnyBody>, Problem>, methods: &'static st
     response
 }
 
-fn models(app: &App, routes: &[Route], mut request: Request<Incoming>) -> Result<Response<AnyBody>, Problem> {
+fn models(app: &App, routes: &[Route], mut request: Request<Received>) -> Result<Response<AnyBody>, Problem> {
     app.asker(request.headers_mut())?;
     let all = mappings(routes).flat_map(|(route, mapping)| mapping.models.iter().map(move |model| (model, route)));
     let mut all: Vec<(&String, &Route)> = all.collect();
@@ -133,7 +132,7 @@ fn unknown_model(routes: &[Route], asked: &str) -> Problem {
 async fn chat(
     app: &Arc<App>,
     routes: &[Route],
-    request: Request<Incoming>,
+    request: Request<Received>,
     peer: Peer,
 ) -> Result<Response<AnyBody>, Problem> {
     let began = Instant::now();

@@ -24,6 +24,7 @@ pub mod openapi;
 mod ops;
 mod outgoing;
 mod peers;
+mod plain;
 mod porter;
 pub mod problem;
 mod rate;
@@ -46,7 +47,6 @@ use std::sync::{
 };
 
 use http::{HeaderMap, Method, Request, Response};
-use hyper::body::Incoming;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -59,6 +59,7 @@ use live::Live;
 use outgoing::Outgoing;
 use peers::Peers;
 use problem::Problem;
+use request::Received;
 
 use crate::{
     config::{Config, Route},
@@ -167,7 +168,7 @@ impl App {
     }
 
     /// One request, whatever it asks for, and whoever's page asks it.
-    async fn handle(self: Arc<Self>, request: Request<Incoming>, peer: Peer) -> Response<AnyBody> {
+    async fn handle(self: Arc<Self>, request: Request<Received>, peer: Peer) -> Response<AnyBody> {
         let grant = cors::Grant::of(&self.config.cors, request.headers());
         if let Some(response) = grant.preflight(&request) {
             return response;
@@ -177,7 +178,7 @@ impl App {
         response
     }
 
-    async fn answer(self: Arc<Self>, request: Request<Incoming>, peer: Peer) -> Response<AnyBody> {
+    async fn answer(self: Arc<Self>, request: Request<Received>, peer: Peer) -> Response<AnyBody> {
         let path = request.uri().path();
         if let Some(response) = ops::answer(&self, peer.side, path, request.method(), request.headers()) {
             return response;
@@ -217,12 +218,12 @@ impl App {
     }
 
     /// One request when there is little room: what operators ask, and nothing else.
-    fn turn_away(&self, request: &Request<Incoming>, side: Side) -> Response<AnyBody> {
+    fn turn_away(&self, request: &Request<Received>, side: Side) -> Response<AnyBody> {
         ops::answer(self, side, request.uri().path(), request.method(), request.headers())
             .unwrap_or_else(|| Problem::crowded().closing().response())
     }
 
-    async fn api(&self, mut request: Request<Incoming>) -> Response<AnyBody> {
+    async fn api(&self, mut request: Request<Received>) -> Response<AnyBody> {
         if let Err(problem) = relay::check(request.version(), request.headers()) {
             return problem.response();
         }

@@ -17,7 +17,6 @@ use http::{
     header::{self, HeaderName},
 };
 use http_body::Body;
-use hyper::body::Incoming;
 
 use super::{
     AnyBody, App,
@@ -29,7 +28,7 @@ use super::{
     outgoing::{Answered, Outgoing},
     problem::Problem,
     records::{Owner, Records},
-    request::RequestBody,
+    request::{Received, RequestBody},
     supplement::{self, Search},
     wants::Wants,
 };
@@ -55,14 +54,14 @@ const NONCE: HeaderName = HeaderName::from_static("x-citetap-nonce");
 pub(super) const REQUEST: HeaderName = HeaderName::from_static("x-citetap-request");
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-pub async fn relay(app: Arc<App>, request: Request<Incoming>, peer: Peer) -> Response<AnyBody> {
+pub async fn relay(app: Arc<App>, request: Request<Received>, peer: Peer) -> Response<AnyBody> {
     match try_relay(app, request, peer).await {
         Ok(response) => response,
         Err(problem) => problem.response(),
     }
 }
 
-async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: Peer) -> Result<Response<AnyBody>, Problem> {
+async fn try_relay(app: Arc<App>, request: Request<Received>, peer: Peer) -> Result<Response<AnyBody>, Problem> {
     let began = Instant::now();
     let (mut head, body) = request.into_parts();
     let tenant = app.asker(&mut head.headers)?;

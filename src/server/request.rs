@@ -1,4 +1,4 @@
-//! The body of a request on its way to the upstream.
+//! The body of a request: as it comes, and on its way to the upstream.
 
 use std::{
     pin::Pin,
@@ -15,6 +15,40 @@ use hyper::body::Incoming;
 
 use super::{model::Seeker, supplement::BodyCopy};
 use crate::pipeline::{body::BoxError, trailers};
+
+/// The body of a client's request.
+pub enum Received {
+    /// As the library reads it.
+    Streamed(Incoming),
+    /// It came with its head. `None`: nothing is left of it.
+    Whole(Option<Bytes>),
+}
+
+impl Body for Received {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match self.get_mut() {
+            Self::Streamed(body) => Pin::new(body).poll_frame(task),
+            Self::Whole(body) => Poll::Ready(body.take().map(|body| Ok(Frame::data(body)))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Streamed(body) => body.is_end_stream(),
+            Self::Whole(body) => body.is_none(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Streamed(body) => body.size_hint(),
+            Self::Whole(body) => SizeHint::with_exact(body.as_ref().map_or(0, |body| body.len() as u64)),
+        }
+    }
+}
 
 /// Whether a request was read to its end.
 #[derive(Clone)]
@@ -36,7 +70,7 @@ impl ReadToEnd {
 
 /// The client's body, as it comes, up to the limit.
 pub struct RequestBody {
-    pub(super) inner: Incoming,
+    pub(super) inner: Received,
     pub(super) left: u64,
     /// Set when the limit is passed.
     pub(super) over: Arc<AtomicBool>,

@@ -2,7 +2,7 @@
 //! the end of a request's head. A client that stalls is not seen by the body, which is not asked for more; it is seen here.
 
 use std::{
-    future::Future,
+    future::{Future, poll_fn},
     io,
     pin::Pin,
     sync::Arc,
@@ -10,26 +10,23 @@ use std::{
     time::Duration,
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite, ReadBuf},
     time::{Instant, Sleep},
 };
 
-use super::{carry::Offer, heads::Heads};
-use crate::pipeline::body::LATE;
+use super::{carry::Offer, heads::Heads, plain};
+use crate::{pipeline::body::LATE, upstream::with_scratch};
 
 /// What an h2 client begins with (RFC 9113 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// For a client to hear our last word.
 const LINGER: Duration = Duration::from_millis(500);
-/// Room for what a client says first: mostly all of its request.
-const OPENING: usize = 2048;
-
 /// What a client said first.
 pub struct Opening {
-    said: Bytes,
+    pub said: Bytes,
     pub speaks_http2: bool,
 }
 
@@ -41,18 +38,24 @@ impl Opening {
 
     /// As much as shows whether it is h2, and what came with that. `None`: the client has gone.
     pub async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Option<Self> {
-        let mut said = BytesMut::with_capacity(OPENING);
-        loop {
-            let came = stream.read_buf(&mut said).await.ok()?;
-            let speaks_http2 = said.starts_with(PREFACE);
-            if came == 0 {
-                return None;
-            }
-            if speaks_http2 || !PREFACE.starts_with(&said) {
-                return Some(Self { said: said.freeze(), speaks_http2 });
-            }
+        let mut said = heard(stream).await?;
+        while PREFACE.starts_with(&said) && said.len() < PREFACE.len() {
+            said = [said, heard(stream).await?].concat().into();
         }
+        Some(Self { speaks_http2: said.starts_with(PREFACE), said })
     }
+}
+
+/// What a client says next, as far as it has come: mostly all of its request. `None`: the client has gone.
+pub async fn heard(io: &mut (impl AsyncRead + Unpin)) -> Option<Bytes> {
+    poll_fn(|task| {
+        with_scratch(|scratch| {
+            let mut buf = ReadBuf::new(&mut scratch[..plain::MOST]);
+            let read = ready!(Pin::new(&mut *io).poll_read(task, &mut buf));
+            Poll::Ready(read.ok().map(|()| buf.filled()).filter(|said| !said.is_empty()).map(Bytes::copy_from_slice))
+        })
+    })
+    .await
 }
 
 pub struct StallGuard<T> {
@@ -119,10 +122,10 @@ impl<T> StallGuard<T> {
         Arc::clone(&self.offer)
     }
 
-    /// The same connection, whose client has said this before.
-    pub fn after_opening(mut self, opening: Opening) -> Self {
+    /// The same connection, whose client has said this first.
+    pub fn after_opening(mut self, opening: &Opening) -> Self {
         self.said.feed(&opening.said);
-        self.after(opening.said)
+        self
     }
 
     /// The same connection, which is read anew from here.

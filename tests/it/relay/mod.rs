@@ -10,6 +10,7 @@ mod inject;
 mod limits;
 mod markers;
 pub mod memory;
+mod plain;
 mod rates;
 mod refused;
 mod requests;

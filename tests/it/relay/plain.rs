@@ -1,0 +1,153 @@
+//! A request that comes in one piece is read by us, any other by the library. Its client cannot tell.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use citetap::replay::{Outcome, Script, Scripted, Step, Upstream};
+use http::{HeaderName, HeaderValue, StatusCode};
+use regex::Regex;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use crate::net::{Proxy, chat, route, tencent, within};
+
+const PAUSE: Duration = Duration::from_millis(30);
+
+fn stream() -> Bytes {
+    [tencent::references("m", &[1, 2]), tencent::text("m", "见[1]"), tencent::finish("m")].concat().into()
+}
+
+/// All that is said on one connection to these pieces, as far as it is the same each time.
+async fn said(proxy: &Proxy, pieces: &[&str]) -> String {
+    let mut client = TcpStream::connect(proxy.addr).await.unwrap();
+    client.set_nodelay(true).unwrap();
+    for piece in pieces {
+        client.write_all(piece.as_bytes()).await.unwrap();
+        tokio::time::sleep(PAUSE).await;
+    }
+    let mut said = Vec::new();
+    within("the end", client.read_to_end(&mut said)).await.unwrap();
+    let said = String::from_utf8_lossy(&said);
+    let once = Regex::new(
+        r#"(?i)date: [^\r]+|\d{4}-\d\d-\d\dT[\d:.]+Z|[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}|"created":\d+"#,
+    )
+    .unwrap();
+    let said = once.replace_all(&said, "-");
+    let (head, body) = said.split_once("\r\n\r\n").unwrap();
+    let mut lines: Vec<&str> = head.lines().collect();
+    lines.sort_unstable();
+    // What chunks begin and end with says where pieces were cut, which is nobody's promise.
+    let body: Vec<&str> = body.split("\r\n").filter(|line| line.len() > 4).collect();
+    format!("{}\n{}", lines.join("\n"), body.concat())
+}
+
+fn asked(path: &str, headers: &str, body: &str) -> String {
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: x\r\n{headers}connection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+#[tokio::test]
+async fn in_one_piece_or_in_two_it_gets_the_same_answer() {
+    let dated = HeaderValue::from_static("Tue, 01 Jul 2025 00:00:00 GMT");
+    let upstream = Upstream::bind(vec![
+        Scripted::new("/stream", Script::sse(stream())),
+        Scripted::new("/dated", Script::sse(stream()).header(HeaderName::from_static("x-dated"), dated)),
+        Scripted::new("/empty", Script::sse("")),
+        Scripted::new("/cut", Script::sse(stream()).cut_after(100)),
+        Scripted::new("/whole", Script::json("{\"content\":\"whole\"}")),
+        Scripted::new("/refused", Script::json("{\"error\":1}").status(StatusCode::TOO_MANY_REQUESTS)),
+        Scripted::new("/nothing", Script::new([]).status(StatusCode::NO_CONTENT)),
+        Scripted::new("/echo", Script::echo()),
+    ]);
+    let upstream = upstream.await.unwrap();
+    let chat = route("chat", &upstream.url());
+    let gone = route("gone", "http://127.0.0.1:9");
+    let proxy = Proxy::start(&format!("{chat}provider = \"tencent\"\n{gone}provider = \"tencent\"\n")).await;
+    let paths =
+        ["stream", "dated", "empty", "cut", "whole", "refused", "nothing", "echo"].map(|path| format!("/chat/{path}"));
+    let own = ["/gone/x", "/nowhere", "/render", "/v1/chat/completions", "/healthz"].map(str::to_owned);
+    for path in paths.into_iter().chain(own) {
+        for headers in
+            ["", "x-citetap-profile: openai\r\n", "x-citetap-inject: none such\r\n", "origin: https://a.example\r\n"]
+        {
+            let asked = asked(&path, headers, "{\"messages\":[]}");
+            let one = said(&proxy, &[&asked]).await;
+            let (first, second) = asked.split_at(asked.len() - 3);
+            let two = said(&proxy, &[first, second]).await;
+            assert_eq!(one, two, "{path} {headers}");
+            assert!(one.contains("HTTP/1.1 "), "{path} {headers}: {one}");
+        }
+    }
+}
+
+/// Before there is an answer.
+#[tokio::test]
+async fn p6_a_client_that_does_not_wait_for_the_answer_is_noticed() {
+    let (upstream, proxy) = chat(Script::hang(), "").await;
+    let mut client = TcpStream::connect(proxy.addr).await.unwrap();
+    client.write_all(asked("/chat", "", "{}").as_bytes()).await.unwrap();
+    within("the request", async {
+        while upstream.requests().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    drop(client);
+    let cancelled = async {
+        while upstream.requests()[0].outcome != Outcome::Cancelled {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(1), cancelled).await.unwrap();
+}
+
+/// The head does not wait for the first event.
+#[tokio::test]
+async fn the_head_of_an_answer_comes_before_its_first_event() {
+    let steps = [Step::Pause(Duration::from_secs(5)), Step::Send(stream())];
+    let (_upstream, proxy) = chat(Script::sse_steps(steps), "").await;
+    let mut client = TcpStream::connect(proxy.addr).await.unwrap();
+    client.write_all(asked("/chat", "", "{}").as_bytes()).await.unwrap();
+    let mut head = [0; 2048];
+    let length = tokio::time::timeout(Duration::from_secs(3), client.read(&mut head)).await.unwrap().unwrap();
+    let head = std::str::from_utf8(&head[..length]).unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"), "{head}");
+}
+
+/// One after the other, also where one is the library's.
+#[tokio::test]
+async fn a_connection_is_used_for_plain_requests_and_others() {
+    let (upstream, proxy) = chat(Script::sse(stream()), "").await;
+    let mut client = TcpStream::connect(proxy.addr).await.unwrap();
+    client.set_nodelay(true).unwrap();
+    let asked = asked("/chat", "", "{}").replace("connection: close\r\n", "");
+    for cut in [0, 5, 0, 0, asked.len() - 1, 0] {
+        client.write_all(&asked.as_bytes()[..cut]).await.unwrap();
+        tokio::time::sleep(PAUSE).await;
+        client.write_all(&asked.as_bytes()[cut..]).await.unwrap();
+        let mut said = Vec::new();
+        while !said.ends_with(b"0\r\n\r\n") {
+            let length = within("an answer", client.read_buf(&mut said)).await.unwrap();
+            assert!(length > 0, "closed: {}", String::from_utf8_lossy(&said));
+        }
+        let said = String::from_utf8(said).unwrap();
+        assert!(said.starts_with("HTTP/1.1 200 OK\r\n") && said.contains("event: citations"), "{said}");
+    }
+    assert_eq!(upstream.requests().len(), 6);
+}
+
+/// For a new request, as for the first one.
+#[tokio::test]
+async fn a_connection_that_is_not_used_again_is_closed() {
+    let (_upstream, proxy) = chat(Script::sse(stream()), "[timeouts]\nrequest_headers = \"300ms\"\n").await;
+    let mut client = TcpStream::connect(proxy.addr).await.unwrap();
+    let asked = asked("/chat", "", "{}").replace("connection: close\r\n", "");
+    client.write_all(asked.as_bytes()).await.unwrap();
+    let mut said = String::new();
+    within("the end", client.read_to_string(&mut said)).await.unwrap();
+    assert!(said.ends_with("0\r\n\r\n"), "{said}");
+}

@@ -42,8 +42,8 @@ pub fn here() -> usize {
     HERE.get()
 }
 
-/// Lets others have this core. A client on this machine that was sent what it waits for may be woken on the core that sent
-/// it, as whoever has sent something mostly waits next, and stay there until we do, with other cores idle. So we do: to
+/// Lets a client on this machine have this core, which was sent what it waits for: it may be woken on the core that sent it,
+/// as whoever has sent something mostly waits next, and stay there until we do, with other cores idle. So we do: to
 /// yield is only a wish, which Linux grants or not by what each has had of the core before. Not where other connections
 /// would wait with this one.
 #[expect(clippy::disallowed_methods, reason = "this thread has one connection, and it is to stop")]

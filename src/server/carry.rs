@@ -198,8 +198,10 @@ pub struct Carry {
     ended: bool,
     /// Something was written that may not have left.
     unflushed: bool,
-    /// Something of the stream has been written.
+    /// The library has written something of the stream.
     begun: bool,
+    /// When something of it is written, the client is to have the core.
+    gives_way: bool,
     /// Something more of it is at hand.
     at_hand: bool,
     ahead: Ahead,
@@ -244,10 +246,15 @@ impl Carry {
     /// The library has written the head; `ahead` has come already.
     pub fn offered(offered: Offered, ahead: Ahead) -> Self {
         let Offered { stream, begun, .. } = offered;
-        if begun {
+        Self { begun, ..Self::new(stream, Vec::new(), Bytes::new(), ahead) }
+    }
+
+    /// The client is on this machine.
+    pub fn nearby(self) -> Self {
+        if self.begun {
             workers::give_way();
         }
-        Self { begun, ..Self::new(stream, Vec::new(), Bytes::new(), ahead) }
+        Self { gives_way: !self.begun, ..self }
     }
 
     /// `first` comes before the stream.
@@ -262,6 +269,7 @@ impl Carry {
             ended: false,
             unflushed: false,
             begun: false,
+            gives_way: false,
             at_hand: false,
             ahead,
             head,
@@ -283,13 +291,13 @@ impl Carry {
         loop {
             // First what there is: whatever is done with it beside can wait until it has left.
             if !self.gathers() && !self.waits() {
-                let first = !self.begun && !self.end.is_empty();
+                let gives_way = self.gives_way && !self.end.is_empty();
                 ready!(self.poll_write(io, task))?;
                 if self.ended {
                     return Poll::Ready(Ok(()));
                 }
-                if first {
-                    self.begun = true;
+                if gives_way {
+                    self.gives_way = false;
                     workers::give_way();
                 }
             }

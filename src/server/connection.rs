@@ -256,8 +256,6 @@ struct Carrying<T: Way> {
 impl Connection<TcpStream> {
     pub fn tcp(protocols: Arc<Protocols>, host: Host, watcher: Watcher, mut stream: TcpStream) -> Self {
         Self::opening(protocols, host, watcher, move |protocols| async move {
-            // Events are small: one that waits for the next is late.
-            let _ = stream.set_nodelay(true);
             let opening = protocols.first(Opening::read(&mut stream)).await?;
             Some((stream, opening))
         })
@@ -280,7 +278,6 @@ impl Connection<Box<dyn Channel>> {
         tls: Arc<ServerConfig>,
     ) -> Self {
         Self::opening(protocols, host, watcher, move |protocols| async move {
-            let _ = stream.set_nodelay(true);
             let shaken = async {
                 match TlsAcceptor::from(tls).accept(stream).await {
                     Ok(stream) => Some(Box::new(stream)),
@@ -363,8 +360,7 @@ impl<T: Way + Send + 'static> Connection<T> {
         match carry::stream_of(response) {
             Ok((head, first, stream)) => {
                 let stays = !last && !carry::is_last(&head.headers) && !self.protocols.closing.is_cancelled();
-                let carry = Carry::new(stream, plain::head(&head, stays), first, ahead);
-                Stage::Carrying(Carrying { carry, io, stays })
+                self.carrying(Carry::new(stream, plain::head(&head, stays), first, ahead), io, stays)
             }
             Err(response) => {
                 let said = [request, ahead.into()].concat();
@@ -376,6 +372,11 @@ impl<T: Way + Send + 'static> Connection<T> {
     /// By the library. `ready`: what the first request is answered.
     fn answering(&self, io: StallGuard<T>, ready: Option<Box<Response<AnyBody>>>) -> Stage<T> {
         Stage::Answering(Box::new(Answering::new(io, &self.protocols, self.host.clone(), ready)))
+    }
+
+    fn carrying(&self, carry: Carry, io: StallGuard<T>, stays: bool) -> Stage<T> {
+        let carry = if self.host.peer.ip.to_canonical().is_loopback() { carry.nearby() } else { carry };
+        Stage::Carrying(Carrying { carry, io, stays })
     }
 
     /// The stream that it had is over, or cannot go on.
@@ -425,7 +426,7 @@ impl<T: Way + Send + 'static> Future for Connection<T> {
                         (Some(offered), Stage::Answering(answering)) => {
                             let (stays, parts) = (offered.stays, answering.connection.into_parts());
                             let carry = Carry::offered(offered, Ahead::from(&*parts.read_buf));
-                            Stage::Carrying(Carrying { carry, io: parts.io.into_inner(), stays })
+                            this.carrying(carry, parts.io.into_inner(), stays)
                         }
                         _ => Stage::Over,
                     }

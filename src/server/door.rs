@@ -125,6 +125,10 @@ impl Door {
     /// A Unix socket has no use for TLS.
     pub fn new(listener: Listener, side: Side, tls: Option<Arc<Tls>>) -> Self {
         let tls = tls.filter(|_| matches!(listener, Listener::Tcp(_)));
+        if let Listener::Tcp(listener) = &listener {
+            // Events are small: one that waits for the next is late. Whoever is accepted has it from here.
+            let _ = net::sockopt::set_tcp_nodelay(listener, true);
+        }
         Self { listener, side, tls }
     }
 
@@ -245,6 +249,17 @@ mod tests {
             let connected = tokio::time::timeout(std::time::Duration::from_secs(5), connecting).await;
             waiting.push(connected.unwrap_or_else(|_| panic!("no place after {count}")).unwrap());
         }
+    }
+
+    #[tokio::test]
+    async fn what_is_sent_to_a_client_does_not_wait_for_more() {
+        let listener = Listener::tcp("127.0.0.1:0").await.unwrap();
+        let mut doors = Doors::new(vec![Door::new(listener, Side::Whole, None)]).again().unwrap();
+        let _client = TcpStream::connect(doors.addresses(Side::Whole).unwrap()).await.unwrap();
+        let (came, _) =
+            std::future::poll_fn(|task| doors.poll_accept(task).map(|(came, door)| (came, door.side))).await;
+        let Visitor::Tcp(stream, _) = came.unwrap() else { panic!("it is one") };
+        assert!(stream.nodelay().unwrap());
     }
 
     #[tokio::test]

@@ -198,9 +198,7 @@ pub struct Carry {
     ended: bool,
     /// Something was written that may not have left.
     unflushed: bool,
-    /// The library has written something of the stream.
-    begun: bool,
-    /// When something of it is written, the client is to have the core.
+    /// When something of the stream is written, the client is to have the core.
     gives_way: bool,
     /// Something more of it is at hand.
     at_hand: bool,
@@ -211,7 +209,6 @@ pub struct Carry {
 }
 
 /// What a client has sent while it waits for its answer.
-#[derive(Default)]
 pub struct Ahead(Vec<u8>);
 
 impl From<&[u8]> for Ahead {
@@ -243,22 +240,17 @@ impl Ahead {
 }
 
 impl Carry {
-    /// The library has written the head; `ahead` has come already.
-    pub fn offered(offered: Offered, ahead: Ahead) -> Self {
+    /// The library has written the head; `ahead` has come already. `near`: the client is on this machine.
+    pub fn offered(offered: Offered, ahead: Ahead, near: bool) -> Self {
         let Offered { stream, begun, .. } = offered;
-        Self { begun, ..Self::new(stream, Vec::new(), Bytes::new(), ahead) }
-    }
-
-    /// The client is on this machine.
-    pub fn nearby(self) -> Self {
-        if self.begun {
+        if begun && near {
             workers::give_way();
         }
-        Self { gives_way: !self.begun, ..self }
+        Self::new(stream, Vec::new(), Bytes::new(), ahead, near && !begun)
     }
 
-    /// `first` comes before the stream.
-    pub fn new(stream: Guarded, head: Vec<u8>, first: Bytes, ahead: Ahead) -> Self {
+    /// `first` comes before the stream. `gives_way`: then the client is to have the core.
+    pub fn new(stream: Guarded, head: Vec<u8>, first: Bytes, ahead: Ahead, gives_way: bool) -> Self {
         let mut carry = Self {
             stream,
             line: [0; 18],
@@ -268,8 +260,7 @@ impl Carry {
             end: &[],
             ended: false,
             unflushed: false,
-            begun: false,
-            gives_way: false,
+            gives_way,
             at_hand: false,
             ahead,
             head,

@@ -114,6 +114,11 @@ pub struct Host {
 }
 
 impl Host {
+    /// Is the client on this machine?
+    fn is_near(&self) -> bool {
+        self.peer.ip.to_canonical().is_loopback()
+    }
+
     fn answer(&self, request: Request<Received>) -> Later<Response<AnyBody>> {
         if self.is_full {
             Box::pin(ready(self.app.turn_away(&request, self.peer.side)))
@@ -360,7 +365,8 @@ impl<T: Way + Send + 'static> Connection<T> {
         match carry::stream_of(response) {
             Ok((head, first, stream)) => {
                 let stays = !last && !carry::is_last(&head.headers) && !self.protocols.closing.is_cancelled();
-                self.carrying(Carry::new(stream, plain::head(&head, stays), first, ahead), io, stays)
+                let carry = Carry::new(stream, plain::head(&head, stays), first, ahead, self.host.is_near());
+                Stage::Carrying(Carrying { carry, io, stays })
             }
             Err(response) => {
                 let said = [request, ahead.into()].concat();
@@ -372,11 +378,6 @@ impl<T: Way + Send + 'static> Connection<T> {
     /// By the library. `ready`: what the first request is answered.
     fn answering(&self, io: StallGuard<T>, ready: Option<Box<Response<AnyBody>>>) -> Stage<T> {
         Stage::Answering(Box::new(Answering::new(io, &self.protocols, self.host.clone(), ready)))
-    }
-
-    fn carrying(&self, carry: Carry, io: StallGuard<T>, stays: bool) -> Stage<T> {
-        let carry = if self.host.peer.ip.to_canonical().is_loopback() { carry.nearby() } else { carry };
-        Stage::Carrying(Carrying { carry, io, stays })
     }
 
     /// The stream that it had is over, or cannot go on.
@@ -425,8 +426,8 @@ impl<T: Way + Send + 'static> Future for Connection<T> {
                     match (offered, std::mem::replace(&mut this.stage, Stage::Over)) {
                         (Some(offered), Stage::Answering(answering)) => {
                             let (stays, parts) = (offered.stays, answering.connection.into_parts());
-                            let carry = Carry::offered(offered, Ahead::from(&*parts.read_buf));
-                            this.carrying(carry, parts.io.into_inner(), stays)
+                            let carry = Carry::offered(offered, Ahead::from(&*parts.read_buf), this.host.is_near());
+                            Stage::Carrying(Carrying { carry, io: parts.io.into_inner(), stays })
                         }
                         _ => Stage::Over,
                     }

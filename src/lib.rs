@@ -2,48 +2,49 @@
 //! SSE stream as it comes, taps the references in it, puts one normalized citation event before
 //! the finish, keeps every message's citations, and serves them at `/citations/{messageId}`.
 //!
-//! # The house
+//! # Layout
 //!
 //! | room | what is in it |
 //! |---|---|
 //! | [`cli`] | the commands, one file each |
 //! | [`config`] | what the operator said, resolved to valid values |
-//! | [`server`] | router, relay, the citations and tasks API, auth, operators' endpoints, the console |
-//! | [`upstream`] | the HTTP client: header hygiene, timeouts |
-//! | [`files`] | how many connections there can be |
+//! | [`server`] | the running process: which room answers a request, periodic work, drain |
+//! | [`transport`] | listeners, the hyper server, the pooled hyper client, TLS, header hygiene, timeouts, file limits |
+//! | [`relay`] | the proxy handler: route, upstream call, the response body with the tap, records' way to the store |
+//! | [`api`] | citations, tasks, normalize, render, search, stats, the OpenAI facade, the console, OpenAPI |
+//! | [`ops`] | health, readiness, metrics, version |
+//! | [`app`] | what these share: tenants, rates, problems, messages in flight, other replicas |
+//! | [`pipeline`] | bytes in, the same bytes and our event out |
 //! | [`sse`] | framing; knows no JSON |
-//! | [`provider`] | what frames mean, one file per wire format |
+//! | [`provider`] | what frames mean, and our frame in their dialect; one folder per provider |
 //! | [`citation`] | record, ledger, URLs; scores, corroboration, bundles and their read order, exports |
-//! | [`mapping`] | OpenAI requests as upstreams want them |
 //! | [`marker`] | inline markers: the grammar, and what is read and rewritten by it as an answer streams |
 //! | [`profile`] | how a record and an answer look on the wire, in the upstream's dialect or another |
-//! | [`pipeline`] | bytes in, the same bytes and our event out |
-//! | [`supplement`] | searches of our own: the search service, whose domains count, what a request asks |
+//! | [`mapping`] | OpenAI requests as upstreams want them |
+//! | [`search`] | searches of our own: the search service, its domains, and the query in a request |
 //! | [`store`] | where records and read cursors are kept |
 //! | [`replay`] | captures, and the scripted upstream that plays them |
-//! | [`workers`] | the threads that connections are served on |
 //! | [`telemetry`] | metrics, logs and traces: every name, once |
 //!
-//! # The data's path
+//! `tests/it/rooms.rs` holds who may import whom, without cycles.
+//!
+//! # Data path
 //!
 //! ```text
-//! client -> server/relay -> upstream/wire ---> pipeline/body (the one poll_frame)
-//!                                                 |  Bytes
-//!                                              sse/splitter      whole frames, slices of those bytes
-//!                                              provider adapter  frame -> signals
-//!                                              citation/ledger   dedupe, number, score
-//!                                              pipeline          when; profile: how it looks
-//!                                                 |  the original bytes + our frame
-//!                                              server/carry      the client (aside: store, metrics, log)
+//! client -> transport/server -> relay -> transport/client -> relay/tap_body (the one poll_frame)
+//!                                                             |  Bytes
+//!                                                          sse/splitter      whole frames, slices of those bytes
+//!                                                          provider adapter  frame -> signals
+//!                                                          citation/ledger   dedupe, number, score
+//!                                                          pipeline          when; profile: how it looks
+//!                                                             |  the original bytes + our frame
+//!                                                          client            (aside: store, metrics, log)
 //! ```
 //!
-//! Over HTTP/1.1, a chat whose request comes in one piece is ours from end to end: `server/plain` reads the request and writes
-//! the head of the answer, `upstream/sending` and `head` the other way round, `upstream/wire` takes the chunks apart,
-//! `server/carry` makes the client's. Of other requests hyper reads the heads and writes those of their answers; all of
-//! h2 is hyper's.
+//! HTTP is hyper's on both sides: nothing here parses or writes a message head, a chunk or a pool.
 //!
-//! `sse`, `citation`, `marker`, `provider`, `profile` and `pipeline` but for its `body` are functions
-//! of bytes and values: they name no runtime, so they are tested and replayed as such.
+//! `sse`, `citation`, `marker`, `provider`, `profile` and `pipeline` are functions of bytes and values: they name no
+//! runtime, so they are tested and replayed as such.
 //!
 //! # Promises
 //!
@@ -53,7 +54,7 @@
 //!
 //! # Deliberately absent
 //!
-//! No task or channel per stream in the data's path (a search of our own runs beside it); no URL of an
+//! No task or channel per stream in the data path (a search of our own runs beside it); no URL of an
 //! upstream taken from a request; no redirect followed; no decompression; no `unsafe`.
 //!
 //! # Cancel safety
@@ -62,25 +63,25 @@
 //! the store's own task, so they never die with a request. A search beside a stream ends with it, unless the
 //! message was finished: then its answer goes into the store.
 
-mod bell;
+pub mod api;
+pub mod app;
 pub mod citation;
 pub mod cli;
 pub mod config;
-pub mod files;
 pub mod mapping;
 pub mod marker;
+pub mod ops;
 pub mod pipeline;
 pub mod profile;
 pub mod provider;
-mod random;
+pub mod relay;
 pub mod replay;
+pub mod search;
 pub mod server;
 pub mod sse;
 pub mod store;
-pub mod supplement;
 pub mod telemetry;
-pub mod upstream;
-pub mod workers;
+pub mod transport;
 
 /// The crate's version.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -12,9 +12,8 @@ use tokio::net::TcpStream;
 use super::{Failure, print, serve, table};
 use crate::{
     config::{Config, Flags, Loaded},
-    files,
-    server::tls::Tls,
     store,
+    transport::{fd_limit, tls::Tls},
 };
 
 /// Cells of a list in the table.
@@ -61,7 +60,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     };
     print(text.as_bytes())?;
     let streams = config.limits.streams;
-    if let Some((needed, there)) = files::lacking(streams) {
+    if let Some((needed, there)) = fd_limit::shortfall(streams) {
         say(&format!(
             "limits.streams = {streams} needs about {needed} open files, and there may be {there}: raise ulimit -Hn, or \
              lower it; beyond that new requests get 503"

@@ -4,14 +4,15 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use super::{Failure, handed::Handed, print, serve};
 use crate::{
+    app::{App, auth::SINGLE_TENANT},
     config,
     replay::{
         Pace, Scripted, Upstream, demo_routes,
         history::{MAX_DAYS, history},
     },
-    server::{App, Side, auth::SINGLE_TENANT},
     store::{Entry, Filter, StoreError},
     telemetry::{self, LogTo},
+    transport::listener::Surface,
 };
 
 #[derive(clap::Args)]
@@ -58,13 +59,13 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let toml = configuration(&args, &upstream.url());
     let loaded = config::from_toml(&toml, &std::env::current_dir()?)?;
     telemetry::init(&loaded.config.log, LogTo::Stderr);
-    let serve::Started { doors, app, .. } = serve::start(loaded.config, Handed::default()).await?;
+    let serve::Started { listeners, app, .. } = serve::start(loaded.config, Handed::default()).await?;
     let made_up = fill(&app, args.history).await.map_err(|error| Failure::Other(error.to_string()))?;
     let signals = serve::signals()?;
     // It listens on one address, which is one of TCP.
-    let listen = doors.addresses(Side::Whole)?.parse().unwrap_or(args.listen);
+    let listen = listeners.addresses(Surface::All)?.parse().unwrap_or(args.listen);
     print(welcome(listen, &args, made_up).as_bytes())?;
-    let served = serve::serve(doors, app, signals).await;
+    let served = serve::serve(listeners, app, signals).await;
     upstream.shutdown().await;
     served
 }

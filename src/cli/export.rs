@@ -7,10 +7,9 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use clap::builder::PossibleValuesParser;
-use http::{HeaderValue, Request, StatusCode};
-use http_body_util::{BodyExt, Empty, Limited};
+use http::{HeaderValue, StatusCode};
+use http_body_util::{BodyExt, Limited};
 use url::Url;
 
 use super::{Failure, print};
@@ -20,7 +19,7 @@ use crate::{
         export::{self, Format, Lang, Options},
         text,
     },
-    upstream::Client,
+    transport::service_client,
 };
 
 /// A record of a thousand sources, each with everything at its cap, is about as large.
@@ -141,15 +140,15 @@ fn key(path: &Path) -> Result<HeaderValue, Failure> {
 
 async fn fetch(url: &Url, key: Option<HeaderValue>, limit: Duration) -> Result<Record, Failure> {
     let failed = |why: String| Failure::Other(format!("{url}: {why}"));
-    let mut request =
-        Request::get(url.as_str()).body(Empty::<Bytes>::new()).map_err(|error| failed(error.to_string()))?;
+    let client = service_client::builder(limit).build().map_err(|error| failed(service_client::why(&error)))?;
+    let mut request = client.get(url.clone());
     if let Some(key) = key {
-        request.headers_mut().insert("x-citetap-key", key);
+        request = request.header("x-citetap-key", key);
     }
-    let response = Client::new(limit).send(request).await.map_err(|fault| failed(fault.to_string()))?;
+    let response = request.send().await.map_err(|error| failed(service_client::why(&error)))?;
     let status = response.status();
-    let body = Limited::new(response.into_body(), MAX_RECORD).collect().await;
-    let body = body.map_err(|error| failed(error.to_string()))?.to_bytes();
+    let body = Limited::new(reqwest::Body::from(response), MAX_RECORD).collect().await;
+    let body = body.map_err(|error| failed(service_client::why(&*error)))?.to_bytes();
     if !status.is_success() {
         let problem: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
         let detail = problem["detail"].as_str().map(|detail| format!(": {}", text::line(detail, 1024).0));

@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, UnixListener};
 use super::Failure;
 use crate::{
     config::{self, Auth, Config},
-    server::Listener,
+    transport::listener::Socket,
 };
 
 /// `FileDescriptorName=` of the socket that is `admin_listen`.
@@ -17,8 +17,8 @@ const ADMIN: &str = "admin";
 
 #[derive(Default)]
 pub struct Handed {
-    pub main: Vec<Listener>,
-    pub admin: Vec<Listener>,
+    pub main: Vec<Socket>,
+    pub admin: Vec<Socket>,
 }
 
 impl Handed {
@@ -39,19 +39,19 @@ impl Handed {
     }
 }
 
-fn one(sockets: &mut ListenFd, at: usize, config: &Config) -> Result<Listener, Failure> {
+fn one(sockets: &mut ListenFd, at: usize, config: &Config) -> Result<Socket, Failure> {
     let wrong = |why: &str| Failure::Other(format!("socket {} of those that were handed over {why}", at + 1));
     if let Ok(Some(listener)) = sockets.take_tcp_listener(at) {
         listens(&listener).then_some(()).ok_or_else(|| wrong(CONNECTED))?;
         check_reach(&listener, config)?;
         listener.set_nonblocking(true)?;
-        return Ok(Listener::Tcp(TcpListener::from_std(listener)?));
+        return Ok(Socket::inherited(TcpListener::from_std(listener)?));
     }
     if let Ok(Some(listener)) = sockets.take_unix_listener(at) {
         listens(&listener).then_some(()).ok_or_else(|| wrong(CONNECTED))?;
         listener.set_nonblocking(true)?;
         // Its file is whose who made it.
-        return Ok(Listener::Unix(UnixListener::from_std(listener)?, None));
+        return Ok(Socket::Unix(UnixListener::from_std(listener)?, None));
     }
     Err(wrong("is neither a TCP nor a Unix stream socket (ListenStream=)"))
 }

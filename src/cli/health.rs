@@ -1,7 +1,5 @@
 //! `citetap health`.
 
-mod local;
-
 use std::{
     io::{self, Write},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -9,14 +7,10 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
-use http::{Request, StatusCode};
-use http_body_util::Empty;
-
 use super::{Failure, serve};
 use crate::{
     config::{Flags, Listen},
-    upstream::Client,
+    transport::service_client,
 };
 
 const DEFAULT: &str = "http://127.0.0.1:8787";
@@ -45,7 +39,8 @@ pub struct Args {
 enum Target {
     Url(String),
     Socket(PathBuf),
-    /// Our own certificate is for the name that clients know; it is asked here by its address.
+    /// Our own certificate is for the name that clients know, and may be older than the file: any certificate will do for a
+    /// question that tells nothing.
     OwnTls(SocketAddr),
 }
 
@@ -60,33 +55,27 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let path = if args.ready { "/readyz" } else { "/healthz" };
     let limit = Duration::try_from_secs_f64(args.timeout)
         .map_err(|_| Failure::Other("--timeout is a number of seconds".to_owned()))?;
-    let (shown, answer) = match &target {
-        Target::Url(base) => {
-            let url = format!("{base}{path}");
-            (url.clone(), tokio::time::timeout(limit, ask(&Client::new(limit), &url)).await)
-        }
+    let client = service_client::builder(limit).timeout(limit);
+    let (client, base, shown) = match target {
+        Target::Url(base) => (client, base.clone(), base),
         Target::OwnTls(address) => {
-            let url = format!("https://{address}{path}");
-            let client = Client::with_tls(local::any_certificate(), limit);
-            (url.clone(), tokio::time::timeout(limit, ask(&client, &url)).await)
+            let base = format!("https://{address}");
+            (client.tls_backend_rustls().tls_danger_accept_invalid_certs(true), base.clone(), base)
         }
         Target::Socket(socket) => {
-            let asked = tokio::time::timeout(limit, local::ask(socket, path)).await;
-            (format!("unix:{}{path}", socket.display()), asked)
+            let shown = format!("unix:{}", socket.display());
+            (client.unix_socket(socket), "http://localhost".to_owned(), shown)
         }
     };
-    match answer {
-        Ok(Ok(status)) if status.is_success() => Ok(()),
-        Ok(Ok(status)) => Err(Failure::Other(format!("{shown} answered {status}"))),
-        Ok(Err(why)) => Err(Failure::Other(format!("{shown}: {why}"))),
-        Err(_) => Err(Failure::Other(format!("{shown} did not answer within {} s", args.timeout))),
-    }
-}
-
-async fn ask(client: &Client<Empty<Bytes>>, url: &str) -> Result<StatusCode, String> {
-    let request = Request::get(url).body(Empty::<Bytes>::new());
-    let request = request.map_err(|_| "is no URL such as http://127.0.0.1:8787/healthz".to_owned())?;
-    client.send(request).await.map(|response| response.status()).map_err(|fault| fault.to_string())
+    let asked = async { client.build()?.get(format!("{base}{path}")).send().await };
+    let why = match asked.await {
+        Ok(response) if response.status().is_success() => return Ok(()),
+        Ok(response) => format!(" answered {}", response.status()),
+        Err(error) if error.is_timeout() => format!(" did not answer within {} s", args.timeout),
+        Err(error) if error.is_builder() => ": is no URL such as http://127.0.0.1:8787/healthz".to_owned(),
+        Err(error) => format!(": {}", service_client::why(&error)),
+    };
+    Err(Failure::Other(format!("{shown}{path}{why}")))
 }
 
 /// The address of this machine's citetap: what it would listen on, reached from here.

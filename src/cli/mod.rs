@@ -7,6 +7,7 @@ mod export;
 mod handed;
 mod health;
 mod notify;
+mod providers;
 mod replay;
 mod search;
 mod serve;
@@ -52,6 +53,9 @@ enum Command {
     Check(check::Args),
     /// Ask a running citetap whether it is up; for container health checks
     Health(health::Args),
+    /// List the providers: name, what it is, what it reads, and where it is described
+    #[command(after_help = "Examples:\n  citetap providers")]
+    Providers,
     /// Print the OpenAPI document of the HTTP API, as /openapi.json has it
     #[command(after_help = "Examples:\n  citetap openapi > openapi.json\n  citetap openapi | jq '.paths | keys'")]
     Openapi,
@@ -83,7 +87,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Export(args) => runtime()?.block_on(export::run(args)),
         Command::Check(args) => runtime()?.block_on(check::run(args)),
         Command::Health(args) => runtime()?.block_on(health::run(args)),
-        Command::Openapi => print(crate::server::openapi::DOCUMENT.as_bytes()),
+        Command::Providers => providers::run(),
+        Command::Openapi => print(crate::api::openapi::DOCUMENT.as_bytes()),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Args::command(), "citetap", &mut script);

@@ -14,6 +14,7 @@ use crate::{
     citation::{Record, export::Format},
     config::{self, Inject, Manner, Profile, Provider, Style},
     pipeline::whole::Passed,
+    provider::REGISTRY,
     replay::{self, Captured, MAX_CAPTURE, Reading, Records},
 };
 
@@ -26,7 +27,7 @@ pub struct Args {
     file: PathBuf,
 
     /// What the upstream speaks
-    #[arg(short, long, value_name = "NAME", default_value = "auto", value_parser = PossibleValuesParser::new(Provider::READ_NAMES))]
+    #[arg(short, long, value_name = "NAME", default_value = "auto", value_parser = PossibleValuesParser::new(REGISTRY.capture_names()))]
     provider: String,
 
     /// Of a HAR file with several streams only this one, from 1
@@ -179,7 +180,7 @@ fn reading(args: &Args) -> Reading {
     Reading {
         route: "replay",
         // clap has checked all names.
-        kind: Provider::read_as(&args.provider).unwrap_or(Provider::Auto),
+        kind: REGISTRY.of_capture(&args.provider).unwrap_or(Provider::AUTO),
         link_base: args.link_base.clone(),
         inject: args.inject.parse().unwrap_or_default(),
         manner: Manner {

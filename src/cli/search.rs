@@ -9,7 +9,7 @@ use std::{
 use super::{Failure, print, table};
 use crate::{
     config,
-    supplement::{self, Ask, Depth, Found, Query, Tavily, TimeRange, Topic},
+    search::{self, Ask, Depth, Found, Query, Tavily, TimeRange, Topic},
 };
 
 #[derive(clap::Args)]
@@ -79,11 +79,11 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         ..Ask::default()
     };
     let query = Query::new(ask, &search).map_err(Failure::Other)?;
-    let service = Tavily::new(&search, connect).ok_or_else(|| Failure::Other(supplement::NO_KEY.to_owned()))?;
+    let service = Tavily::new(&search, connect).ok_or_else(|| Failure::Other(search::NO_KEY.to_owned()))?;
     let progress = Progress::start("searching …");
-    let context = supplement::context(Arc::clone(&rules));
+    let context = search::context(Arc::clone(&rules));
     let found = match service.search(&query).await {
-        Ok(answer) => supplement::record(context, &query, answer),
+        Ok(answer) => search::record(context, &query, answer),
         Err(error) => Err(error),
     };
     drop(progress);

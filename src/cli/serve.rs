@@ -10,12 +10,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::{Failure, handed::Handed, notify};
 use crate::{
     config::{self, Config, Flags, Listen, Loaded, TlsFiles},
-    files,
-    server::{
-        self, App, Door, Doors, Listener, Side, Signals,
+    server::{self, App, Signals},
+    telemetry::{self, LogTo},
+    transport::{
+        fd_limit,
+        listener::{Listener, ListenerSet, Socket, Surface},
         tls::{Tls, Validity},
     },
-    telemetry::{self, LogTo},
 };
 
 #[derive(clap::Args)]
@@ -33,7 +34,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let cwd = std::env::current_dir()?;
     let Loaded { config, .. } = load(&args.flags, &cwd)?;
     telemetry::init(&config.log, LogTo::Stdout);
-    if let Some((needed, there)) = files::lacking(config.limits.streams) {
+    if let Some((needed, there)) = fd_limit::shortfall(config.limits.streams) {
         tracing::warn!(
             streams = config.limits.streams,
             needed,
@@ -42,13 +43,13 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         );
     }
     let handed = Handed::take(&config)?;
-    let Started { doors, app, tls } = start(config, handed).await?;
+    let Started { listeners, app, tls } = start(config, handed).await?;
     for route in &app.config.routes {
         tracing::info!(route = route.name, prefix = route.prefix, upstream = %route.upstream, provider = route.provider.as_str(), "route");
     }
     // Whoever reads that we listen may send a signal; one that is not heard yet would end us.
     let (signals, hangup) = (signals()?, signal(SignalKind::hangup())?);
-    let (chats, whole) = (doors.addresses(Side::Chats)?, doors.addresses(Side::Whole)?);
+    let (chats, whole) = (listeners.addresses(Surface::Chats)?, listeners.addresses(Surface::All)?);
     let (listen, admin) = if chats.is_empty() { (whole, None) } else { (chats, Some(whole)) };
     tracing::info!(listen, admin, tls = tls.is_some(), version = crate::VERSION, "listening");
     notify::ready();
@@ -58,12 +59,12 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         notify::stopping();
     });
     tokio::spawn(reload(hangup, Arc::clone(&app), tls, args.flags, cwd));
-    serve(doors, app, signals).await
+    serve(listeners, app, signals).await
 }
 
 /// To the end.
-pub async fn serve(doors: Doors, app: Arc<App>, signals: Signals) -> Result<(), Failure> {
-    let served = server::run(doors, app, signals).await;
+pub async fn serve(listeners: ListenerSet, app: Arc<App>, signals: Signals) -> Result<(), Failure> {
+    let served = server::run(listeners, app, signals).await;
     served.map_err(|error| Failure::Other(format!("could not start the threads that serve (workers): {error}")))
 }
 
@@ -73,7 +74,7 @@ pub fn load(flags: &Flags, cwd: &Path) -> Result<Loaded, Failure> {
 
 /// What is ready to serve.
 pub struct Started {
-    pub doors: Doors,
+    pub listeners: ListenerSet,
     pub app: Arc<App>,
     tls: Option<Reloads>,
 }
@@ -86,7 +87,7 @@ struct Reloads {
 
 /// Opens the store and the ports.
 pub async fn start(config: Config, handed: Handed) -> Result<Started, Failure> {
-    let files = files::raise();
+    let files = fd_limit::raise();
     tracing::debug!(files, "open files that there may be");
     let tls = match &config.tls {
         Some(files) => {
@@ -96,25 +97,20 @@ pub async fn start(config: Config, handed: Handed) -> Result<Started, Failure> {
         }
         None => None,
     };
-    let main = listeners(handed.main, Some(&config.listen), "listen", config.socket_mode).await?;
-    let admin = listeners(handed.admin, config.admin_listen.as_ref(), "admin_listen", config.socket_mode).await?;
-    let side = if admin.is_empty() { Side::Whole } else { Side::Chats };
+    let main = sockets(handed.main, Some(&config.listen), "listen", config.socket_mode).await?;
+    let admin = sockets(handed.admin, config.admin_listen.as_ref(), "admin_listen", config.socket_mode).await?;
+    let surface = if admin.is_empty() { Surface::All } else { Surface::Chats };
     let of_main = tls.as_ref().map(|tls| Arc::clone(&tls.tls));
     let of_admin = tls.as_ref().filter(|tls| tls.files.admin).map(|tls| Arc::clone(&tls.tls));
-    let main = main.into_iter().map(|listener| Door::new(listener, side, of_main.clone()));
-    let admin = admin.into_iter().map(|listener| Door::new(listener, Side::Whole, of_admin.clone()));
-    let doors = Doors::new(main.chain(admin).collect());
+    let main = main.into_iter().map(|socket| Listener::new(socket, surface, of_main.clone()));
+    let admin = admin.into_iter().map(|socket| Listener::new(socket, Surface::All, of_admin.clone()));
+    let listeners = ListenerSet::new(main.chain(admin).collect());
     let app = App::open(config).await.map_err(|error| Failure::Other(error.to_string()))?;
-    Ok(Started { doors, app, tls })
+    Ok(Started { listeners, app, tls })
 }
 
 /// What was handed over, else what the configuration names.
-async fn listeners(
-    handed: Vec<Listener>,
-    listen: Option<&Listen>,
-    key: &str,
-    mode: u32,
-) -> Result<Vec<Listener>, Failure> {
+async fn sockets(handed: Vec<Socket>, listen: Option<&Listen>, key: &str, mode: u32) -> Result<Vec<Socket>, Failure> {
     let Some(listen) = listen.filter(|_| handed.is_empty()) else { return Ok(handed) };
     let failed = |error: std::io::Error| {
         let hint = match error.kind() {
@@ -124,9 +120,9 @@ async fn listeners(
         };
         Failure::Other(format!("could not listen on {listen}: {error}{hint}"))
     };
-    let listener = match listen {
-        Listen::Tcp(address) => Listener::tcp(address).await.map_err(failed)?,
-        Listen::Unix(path) => Listener::unix(path, mode).map_err(failed)?,
+    let socket = match listen {
+        Listen::Tcp(address) => Socket::tcp(address).await.map_err(failed)?,
+        Listen::Unix(path) => Socket::unix(path, mode).map_err(failed)?,
         Listen::Systemd => {
             let name = if key == "listen" { "" } else { " with FileDescriptorName=admin" };
             return Err(Failure::Other(format!(
@@ -134,7 +130,7 @@ async fn listeners(
             )));
         }
     };
-    Ok(vec![listener])
+    Ok(vec![socket])
 }
 
 fn warn_of(validity: Validity) {

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 
 use super::{
-    Inject, Origin, Provider,
+    Inject, Origin,
     error::Place,
     value::{Entry, Value},
 };
+use crate::provider::REGISTRY;
 
 /// Flags that set configuration; flattened into the commands that load it.
 #[derive(clap::Args, Debug, Clone, Default)]
@@ -27,7 +28,7 @@ pub struct Flags {
     pub upstream: Option<String>,
 
     /// What --upstream speaks [default: auto]
-    #[arg(short, long, value_name = "NAME", value_parser = PossibleValuesParser::new(Provider::NAMES))]
+    #[arg(short, long, value_name = "NAME", value_parser = PossibleValuesParser::new(REGISTRY.route_names()))]
     pub provider: Option<String>,
 
     /// Where citations are kept: sqlite:PATH or memory: [default: sqlite:citetap.db]

@@ -16,11 +16,12 @@ mod layer;
 mod listen;
 mod load;
 mod mapping;
+pub mod pointer;
 mod questions;
 mod resolve;
 mod route;
 mod rules;
-mod search;
+pub mod search;
 mod suggest;
 mod supplement;
 mod tenant;
@@ -34,12 +35,15 @@ use std::{collections::BTreeMap, fmt, num::NonZeroU32, sync::Arc, time::Duration
 use http::{HeaderName, HeaderValue};
 use url::Url;
 
+use self::{
+    pointer::Pointer,
+    search::{Depth, Topic},
+};
 pub use crate::mapping::Mapping;
 pub use crate::marker::Style;
 pub use crate::pipeline::{inject::Inject, supplement::Supplement};
 pub use crate::profile::{Form, Manner, Profile};
-pub use crate::provider::Kind as Provider;
-use crate::supplement::{Depth, Topic, query::Pointer};
+pub use crate::provider::Provider;
 pub use url_check::{RESERVED, plain_url};
 
 pub use cors::Cors;

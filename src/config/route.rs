@@ -15,7 +15,7 @@ use super::{
     url_check,
     value::{Entry, Value},
 };
-use crate::mapping::To;
+use crate::{mapping::To, provider::REGISTRY};
 
 pub(super) const KEYS: &[&str] = &[
     "name",
@@ -87,7 +87,7 @@ pub(super) fn sidecar(mut keys: Settings, errors: &mut Vec<ConfigError>) -> Opti
         return None;
     };
     let provider = keys.get("provider").and_then(Entry::text).and_then(|text| text.parse().ok());
-    let name = provider.filter(|provider| *provider != Provider::Auto).map_or("default", Provider::as_str);
+    let name = provider.filter(|provider| *provider != Provider::AUTO).map_or("default", Provider::as_str);
     for (key, value) in [("name", name), ("prefix", "/")] {
         keys.insert(key.to_owned(), Entry { place: place.clone(), value: Value::Text(value.to_owned()) });
     }
@@ -115,7 +115,8 @@ pub(super) fn resolve(
         });
         let profile = reader.optional("profile", |e| check::word(e, Profile::NAMES, |text| text.parse().ok()));
         let markers = reader.optional("markers", |e| check::word(e, Style::NAMES, |text| text.parse().ok()));
-        let provider = reader.optional("provider", |e| check::word(e, Provider::NAMES, |text| text.parse().ok()));
+        let provider =
+            reader.optional("provider", |e| check::word(e, &REGISTRY.route_names(), |text| text.parse().ok()));
         let tap = reader.optional("tap", |e| {
             check::word(e, &["on", "off"], |text| match text {
                 "on" => Some(true),
@@ -146,8 +147,13 @@ pub(super) fn resolve(
         }
         // Lexiang answers in one dialect only.
         let is_lexiang = mapping.as_ref().is_some_and(|mapping| matches!(mapping.to, To::Lexiang));
-        let provider =
-            provider.map(|named| if is_lexiang && named == Provider::Auto { Provider::Tencent } else { named });
+        let provider = provider.map(|named| {
+            if is_lexiang && named == Provider::AUTO {
+                Provider::Of(&crate::provider::tencent::PROVIDER)
+            } else {
+                named
+            }
+        });
         let words = (tap, profile, markers, inject, emit_empty);
         if let (
             Some(name),

@@ -4,6 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use clap::ValueEnum;
 use http::HeaderValue;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::{
     Search, check,
@@ -11,7 +13,33 @@ use super::{
     url_check,
     value::{Entry, Value},
 };
-use crate::supplement::{Depth, MAX_DOMAINS, MAX_RESULTS, Topic, domain};
+
+/// What to do about a missing key.
+pub const NO_KEY: &str =
+    "no search service is configured: set TAVILY_API_KEY or TAVILY_API_KEY_FILE, or `key` in [search]";
+/// The most results that the service gives.
+pub const MAX_RESULTS: u32 = 20;
+/// Domains in one list.
+pub const MAX_DOMAINS: usize = 300;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum, ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = SearchTopic)]
+pub enum Topic {
+    General,
+    News,
+    Finance,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schema(as = SearchDepth)]
+pub enum Depth {
+    Basic,
+    Advanced,
+    Fast,
+    UltraFast,
+}
 
 /// The table whose keys are the operator's own.
 pub(super) const EVENT_TYPES: &str = "search.event_types";
@@ -20,6 +48,17 @@ pub(super) const KEY: &str = "search.key";
 
 /// Longer than any key, shorter than any slip such as a whole file.
 const MAX_KEY: usize = 512;
+
+/// A domain as URLs have it: ASCII, lower case, no scheme, port or path.
+pub fn domain(text: &str) -> Option<String> {
+    let text = text.trim().trim_end_matches('.');
+    let plain =
+        !text.is_empty() && text.len() <= 253 && !text.contains(|c: char| c.is_whitespace() || "/:@?#*".contains(c));
+    match url::Host::parse(text).ok().filter(|_| plain)? {
+        url::Host::Domain(domain) => Some(domain),
+        _ => None,
+    }
+}
 
 pub(super) fn resolve(reader: &mut Reader<'_>) -> Option<Search> {
     let authorization = authorization(reader);

@@ -5,11 +5,11 @@ use std::{sync::Arc, time::Duration};
 use super::{
     Search, Supplement, Supplementing,
     check::{self, Checked},
+    pointer::Pointer,
     resolve::Reader,
-    search,
+    search::{self, NO_KEY},
     value::Entry,
 };
-use crate::supplement::{NO_KEY, query::Pointer};
 
 /// A finish that waits longer is a hung chat to its reader.
 const MAX_WAIT_MS: u64 = 10_000;

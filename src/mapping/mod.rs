@@ -9,7 +9,7 @@ use std::borrow::Cow;
 pub use ask::{Ask, Refusal};
 pub use template::{Template, TemplateError};
 
-use crate::provider::{splice, trail::Step};
+use crate::provider::{json_path::Step, splice};
 
 /// Which models a route answers for, and how its upstream is asked.
 #[derive(Debug, Clone)]

@@ -266,36 +266,29 @@ proptest! {
     }
 }
 
-/// Time per delta, and that it does not grow with the answer. Run with `--ignored --nocapture`, best in release.
+/// The best of a few rounds each, in turn, so that a machine that becomes slower is not taken for growth.
 #[test]
-#[ignore = "prints times"]
-fn time_per_delta() {
-    let sentence = "据多家媒体报道，香港宏福苑发生严重火灾，The capital was informed of it on Monday，消防员在现场持续扑救，情况仍在调查之中，详情有待公布";
-    for (chars, markers) in [(20_000_usize, 50), (20_000, 0), (200_000, 500), (2_000_000, 5_000)] {
-        let mut text = String::new();
-        let every = chars.checked_div(markers).unwrap_or(usize::MAX);
-        let (mut count, mut next) = (0, every);
-        while count < chars {
-            text += sentence;
-            count += sentence.chars().count();
-            if count >= next {
-                text += "[1][2]。";
-                next += every;
-            }
-            text += "，";
+fn time_per_delta_does_not_grow_with_the_answer() {
+    const SENTENCE: &str = "据多家媒体报道，香港宏福苑发生严重火灾，The capital was informed of it on Monday[1][2]。";
+    let deltas = |sentences: usize| {
+        let letters: Vec<char> = SENTENCE.repeat(sentences).chars().collect();
+        letters.chunks(4).map(|delta| delta.iter().collect::<String>()).collect::<Vec<_>>()
+    };
+    let per_delta = |deltas: &[String], style: Style| {
+        let (mut rewriter, mut out, mut marks) = (Rewriter::new(style), String::new(), Vec::new());
+        let began = std::time::Instant::now();
+        for delta in deltas {
+            rewriter.push(delta, &Positions, &mut out, &mut marks);
         }
-        let letters: Vec<char> = text.chars().collect();
-        let deltas: Vec<String> = letters.chunks(4).map(|delta| delta.iter().collect()).collect();
-        for style in [Style::Keep, Style::Link, Style::Sup, Style::Strip] {
-            let mut rewriter = Rewriter::new(style);
-            let (mut out, mut marks) = (String::with_capacity(text.len() * 2), Vec::new());
-            let start = std::time::Instant::now();
-            for delta in &deltas {
-                rewriter.push(delta, &Positions, &mut out, &mut marks);
-            }
-            rewriter.finish(&Positions, &mut out, &mut marks);
-            let each = start.elapsed() / deltas.len() as u32;
-            println!("{chars:>8} characters, {:>5} marks, {:>8}: {each:?} per delta", marks.len(), style.as_str());
-        }
+        rewriter.finish(&Positions, &mut out, &mut marks);
+        began.elapsed() / deltas.len() as u32
+    };
+    let (short, long) = (deltas(50), deltas(1_000));
+    for style in [Style::Keep, Style::Link, Style::Sup, Style::Strip] {
+        let rounds: Vec<_> = (0..5).map(|_| (per_delta(&short, style), per_delta(&long, style))).collect();
+        let best_short = rounds.iter().map(|(short, _)| *short).min().unwrap();
+        let best_long = rounds.iter().map(|(_, long)| *long).min().unwrap();
+        // Whatever looked at the whole answer for each delta would take 20 times as long.
+        assert!(best_long < best_short * 5, "{}: {best_short:?} became {best_long:?}", style.as_str());
     }
 }

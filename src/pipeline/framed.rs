@@ -2,27 +2,25 @@
 
 use bytes::Bytes;
 
-use super::{Cut, End, Form, Out, Phase, Pipeline, UNFINISHED, UNREADABLE, Voice, heard::Heard, hold::counted};
+use super::{
+    Cut, End, Form, Out, OutputMode, Phase, Pipeline, UNFINISHED, UNREADABLE, frame_signals::FrameSignal, hold::counted,
+};
 use crate::provider::refusal::refusal;
 
 impl Pipeline {
     /// Works through the chunk until it is used up or a commit is awaited.
     pub(super) fn run_framed(&mut self) {
         while !self.relays() {
-            let Some(cut) = self.splitter.advance(self.chunk.get(self.at..).unwrap_or_default()) else {
-                return self.keep_rest();
-            };
-            let (Cut::Frame(len) | Cut::Glue(len)) = cut;
-            let end = self.at + len;
+            let Some((cut, end)) = self.input.next_cut() else { return self.keep_rest() };
             let carried = self.carried(end);
-            let piece = carried.unwrap_or_else(|| self.chunk.slice(self.at..end));
-            self.at = end;
-            self.unsent = end;
-            let skipped = std::mem::take(&mut self.skipping);
+            let piece = carried.unwrap_or_else(|| self.input.chunk.slice(self.input.at..end));
+            self.input.at = end;
+            self.input.unsent = end;
+            let skipped = std::mem::take(&mut self.input.partial.skipping);
             let tapped = matches!(cut, Cut::Frame(_)) && !skipped && self.fits(counted(&piece)) && self.tap.is_some();
             if tapped {
                 self.heard.clear();
-                let ends = self.read(&piece) && self.phase == Phase::Due;
+                let ends = self.read(&piece) && self.message.phase == Phase::Due;
                 self.frame(piece, ends);
                 if self.waits() {
                     return;
@@ -31,7 +29,7 @@ impl Pipeline {
                 self.emit(piece);
             }
             // The upstream's line ends are no matter of another dialect.
-            if matches!(self.voice, Voice::Speak(_)) || !self.splitter.awaits_lf() {
+            if matches!(self.mode, OutputMode::Transcode(_)) || !self.input.splitter.awaits_lf() {
                 self.live();
             }
         }
@@ -42,10 +40,11 @@ impl Pipeline {
     /// The stream ended, and `rest` is what is left of it. It was read, if it was whole.
     pub(super) fn finish_framed(&mut self, end: End, rest: Bytes) {
         // In the midst of a frame that passed in part there is no boundary; another dialect has its own frames.
-        let due = self.phase == Phase::Due && (!self.skipping || matches!(self.voice, Voice::Speak(_)));
+        let due = self.message.phase == Phase::Due
+            && (!self.input.partial.skipping || matches!(self.mode, OutputMode::Transcode(_)));
         if self.settings.whole && end == End::Clean {
             self.document(rest);
-        } else if end == End::Clean && self.phase == Phase::Due && !due {
+        } else if end == End::Clean && self.message.phase == Phase::Due && !due {
             // What waits for an open marker goes out all the same.
             self.flush();
             self.ends(rest, Some(Vec::new()), false);
@@ -55,7 +54,7 @@ impl Pipeline {
             // What was held back of the text goes out; then the stream breaks off as the upstream's did. An answer that
             // has ended has said all.
             self.heard.clear();
-            if self.phase == Phase::Due {
+            if self.message.phase == Phase::Due {
                 self.flush();
             }
             self.ends(rest, None, due);
@@ -72,7 +71,7 @@ impl Pipeline {
 
     /// Nothing more is said.
     pub(super) fn end_speech(&mut self) {
-        if let Voice::Speak(speak) = &mut self.voice {
+        if let OutputMode::Transcode(speak) = &mut self.mode {
             let mut out = Vec::new();
             speak.end(&mut out);
             self.say(out);
@@ -81,8 +80,8 @@ impl Pipeline {
 
     /// Says how the answer ended, where that waited for our event.
     pub(super) fn say_end(&mut self) {
-        let Some(closing) = self.closing.take() else { return };
-        if let (Voice::Speak(speak), Some(tap)) = (&mut self.voice, &self.tap) {
+        let Some(closing) = self.message.closing.take() else { return };
+        if let (OutputMode::Transcode(speak), Some(tap)) = (&mut self.mode, &self.tap) {
             let mut out = Vec::new();
             speak.close(&closing, self.tally.oversized > 0, tap, &mut out);
             self.say(out);
@@ -91,7 +90,7 @@ impl Pipeline {
 
     /// What has waited long enough goes out.
     pub(super) fn drain(&mut self) {
-        if let Voice::Rewrite(rewrite) = &mut self.voice {
+        if let OutputMode::Rewrite(rewrite) = &mut self.mode {
             self.out.extend(std::iter::from_fn(|| rewrite.take()));
         }
     }
@@ -107,14 +106,16 @@ impl Pipeline {
         let heard = std::mem::take(&mut self.heard);
         let closing = if ends { self.closing_of(&heard) } else { Vec::new() };
         let Some(tap) = &self.tap else { return self.emit(frame) };
-        match &mut self.voice {
-            Voice::Relay => return self.emit(frame),
-            Voice::Rewrite(rewrite) if self.phase == Phase::Due => rewrite.frame(frame, heard, &tap.sources()),
+        match &mut self.mode {
+            OutputMode::Relay => return self.emit(frame),
+            OutputMode::Rewrite(rewrite) if self.message.phase == Phase::Due => {
+                rewrite.frame(frame, heard, &tap.sources())
+            }
             // After its end an answer is not rewritten.
-            Voice::Rewrite(rewrite) => rewrite.pass(Out::Bytes(frame)),
-            Voice::Speak(speak) => {
+            OutputMode::Rewrite(rewrite) => rewrite.pass(Out::Bytes(frame)),
+            OutputMode::Transcode(speak) => {
                 let mut out = Vec::new();
-                if self.phase == Phase::Due {
+                if self.message.phase == Phase::Due {
                     speak.hear(&heard, tap, &mut out);
                 } else {
                     speak.hear_late(&heard, tap, &mut out);
@@ -126,9 +127,9 @@ impl Pipeline {
             return self.drain();
         }
         self.flush();
-        let resume = match &self.voice {
+        let resume = match &self.mode {
             // The frame that ends the answer comes after our event.
-            Voice::Rewrite(_) => match self.out.pop_back() {
+            OutputMode::Rewrite(_) => match self.out.pop_back() {
                 Some(Out::Bytes(last)) => last,
                 other => {
                     self.out.extend(other);
@@ -141,14 +142,14 @@ impl Pipeline {
     }
 
     /// What a frame says of the answer's end, or what is to be said of an end that nobody announced.
-    fn closing_of(&self, heard: &[Heard]) -> Vec<Heard> {
-        let ends = |heard: &&Heard| matches!(heard, Heard::Finish(_) | Heard::Fault { .. });
-        let closing: Vec<Heard> = heard.iter().filter(ends).cloned().collect();
+    fn closing_of(&self, heard: &[FrameSignal]) -> Vec<FrameSignal> {
+        let ends = |heard: &&FrameSignal| matches!(heard, FrameSignal::Finish(_) | FrameSignal::Fault { .. });
+        let closing: Vec<FrameSignal> = heard.iter().filter(ends).cloned().collect();
         if !closing.is_empty() {
             return closing;
         }
         let message = if self.understood() { UNFINISHED } else { UNREADABLE };
-        vec![Heard::Fault { code: None, message: Some(message.to_owned()) }]
+        vec![FrameSignal::Fault { code: None, message: Some(message.to_owned()) }]
     }
 
     /// Something of an answer was seen, or there was nothing to see.
@@ -160,13 +161,13 @@ impl Pipeline {
     /// All text has come.
     fn flush(&mut self) {
         let Some(tap) = &self.tap else { return };
-        match &mut self.voice {
-            Voice::Relay => {}
-            Voice::Rewrite(rewrite) => {
+        match &mut self.mode {
+            OutputMode::Relay => {}
+            OutputMode::Rewrite(rewrite) => {
                 rewrite.finish(&tap.sources());
                 self.drain();
             }
-            Voice::Speak(speak) => {
+            OutputMode::Transcode(speak) => {
                 let mut out = Vec::new();
                 speak.flush(tap, &mut out);
                 self.say(out);
@@ -175,9 +176,9 @@ impl Pipeline {
     }
 
     /// The answer ends: our event where it is due, then `resume`, then how it ended.
-    fn ends(&mut self, resume: Bytes, closing: Option<Vec<Heard>>, due: bool) {
+    fn ends(&mut self, resume: Bytes, closing: Option<Vec<FrameSignal>>, due: bool) {
         let clean = closing.is_some();
-        self.closing = closing;
+        self.message.closing = closing;
         if due && clean && self.awaits_supplement() {
             return self.close(resume);
         }
@@ -187,7 +188,7 @@ impl Pipeline {
         if clean {
             self.supplement_aside();
         }
-        self.phase = Phase::Done;
+        self.message.phase = Phase::Done;
         self.store_rest();
         self.emit(resume);
         self.say_end();
@@ -197,18 +198,21 @@ impl Pipeline {
     fn document(&mut self, json: Bytes) {
         let heard = std::mem::take(&mut self.heard);
         let Some(tap) = &self.tap else { return self.emit(json) };
-        match &mut self.voice {
-            Voice::Relay => self.emit(json),
-            Voice::Rewrite(rewrite) => {
+        match &mut self.mode {
+            OutputMode::Relay => self.emit(json),
+            OutputMode::Rewrite(rewrite) => {
                 let json = rewrite.document(json, heard, &tap.sources());
-                let whole = self.ended == Some(End::Clean);
+                let whole = self.message.ended == Some(End::Clean);
                 self.ends(json, whole.then(Vec::new), true);
             }
-            Voice::Speak(_) => {
+            OutputMode::Transcode(_) => {
                 let said = heard.iter().any(|heard| {
                     matches!(
                         heard,
-                        Heard::Text { .. } | Heard::Answer { .. } | Heard::Thinking(_) | Heard::Fault { .. }
+                        FrameSignal::Text { .. }
+                            | FrameSignal::Answer { .. }
+                            | FrameSignal::Thinking(_)
+                            | FrameSignal::Fault { .. }
                     )
                 });
                 self.heard = heard;
@@ -225,13 +229,13 @@ impl Pipeline {
     fn foreign_document(&mut self, json: Bytes) {
         let refusal = std::str::from_utf8(&json).ok().and_then(refusal).filter(|refusal| refusal.certain);
         if refusal.is_none() && self.settings.manner.form == Form::Whole {
-            self.voice = Voice::Relay;
-            self.phase = Phase::Done;
+            self.mode = OutputMode::Relay;
+            self.message.phase = Phase::Done;
             self.store_rest();
             return self.emit(json);
         }
         if let Some(refusal) = refusal {
-            self.heard = vec![Heard::Fault { code: refusal.code, message: refusal.message }];
+            self.heard = vec![FrameSignal::Fault { code: refusal.code, message: refusal.message }];
         }
         self.frame(Bytes::new(), true);
     }

@@ -37,6 +37,11 @@ impl Budget {
     }
 }
 
+/// Bytes from which a frame counts as large.
+const LARGE: usize = 64 * 1024;
+/// Bytes of a frame that may exceed its cap: the LF of its last line end.
+const END: usize = 1;
+
 /// A part of the budget, for bytes that are held elsewhere. Given back when dropped.
 #[derive(Debug)]
 pub struct Share {
@@ -102,18 +107,14 @@ impl Hold {
         if self.bytes.len() + counted > self.cap || !self.budget.take(more.len()) {
             return false;
         }
+        let needed = self.bytes.len() + more.len();
+        if needed > LARGE && self.bytes.capacity() < needed {
+            // A frame this large has room for the cap at once: growing step by step would leave copies of it behind, while
+            // pages that are not written to take no memory.
+            self.bytes.reserve(self.cap + END - self.bytes.len());
+        }
         self.bytes.extend_from_slice(more);
         true
-    }
-
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// Takes back what was added beyond so many bytes.
-    pub fn shorten(&mut self, len: usize) {
-        self.budget.give(self.bytes.len().saturating_sub(len));
-        self.bytes.truncate(len);
     }
 
     /// All of it, and its share of the budget for whoever holds it now.

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use bytes::Bytes;
 
-use super::{Out, Phase, Pipeline, Voice};
+use super::{Out, OutputMode, Phase, Pipeline};
 use crate::{
     citation::Record,
     profile::{annotate, native},
@@ -65,15 +65,15 @@ impl Pipeline {
     /// Our event may still come. What a client gets of a document is the upstream's, or all ours.
     pub(super) fn injecting(&self) -> bool {
         // A document of the upstream's is added to only where that is asked for; one of ours is.
-        let ours = matches!(self.voice, Voice::Speak(_)) || self.settings.manner.annotates();
-        self.phase == Phase::Due && self.settings.inject != Inject::Off && (!self.settings.whole || ours)
+        let ours = matches!(self.mode, OutputMode::Transcode(_)) || self.settings.manner.annotates();
+        self.message.phase == Phase::Due && self.settings.inject != Inject::Off && (!self.settings.whole || ours)
     }
 
     pub(super) fn wants_event(&self) -> bool {
         self.injecting()
             && self.tap.as_ref().is_some_and(|tap| {
                 // What a live event named is taken back by a last one.
-                let empty = tap.citable() == 0 && self.announced == 0;
+                let empty = tap.citable() == 0 && self.message.announced == 0;
                 tap.provider().is_some() && (!empty || (self.settings.emit_empty && tap.seen().any))
             })
     }
@@ -82,12 +82,12 @@ impl Pipeline {
     pub(super) fn commit(&mut self, resume: Bytes) {
         let Some(tap) = &self.tap else { return };
         let record = Box::new(tap.record(false));
-        self.stored_revision = Some(tap.seen().ledger.revision());
-        self.phase = Phase::Committing;
-        self.resume = resume;
+        self.message.stored_revision = Some(tap.seen().ledger.revision());
+        self.message.phase = Phase::Committing;
+        self.message.resume = resume;
         let mut to_store = record.clone();
         to_store.stored = true;
-        self.committing = Some(record);
+        self.message.committing = Some(record);
         self.out.push_back(Out::Commit(to_store));
     }
 
@@ -96,54 +96,61 @@ impl Pipeline {
     pub(super) fn store_rest(&mut self) {
         let Some(tap) = &self.tap else { return };
         let revision = tap.seen().ledger.revision();
-        if !tap.seen().any || tap.provider().is_none() || self.stored_revision == Some(revision) {
+        if !tap.seen().any || tap.provider().is_none() || self.message.stored_revision == Some(revision) {
             return;
         }
-        let late = self.stored_revision.is_some();
+        let late = self.message.stored_revision.is_some();
         let mut record = Box::new(tap.record(true));
         record.late = late;
-        self.stored_revision = Some(revision);
+        self.message.stored_revision = Some(revision);
         self.out.push_back(Out::Store(record));
     }
 
     /// In live mode: an event after a frame that made the list grow. Never between a CR and its LF.
     pub(super) fn live(&mut self) {
-        if self.settings.inject != Inject::Live || self.phase != Phase::Due || self.tally.live_events >= MAX_LIVE_EVENTS
+        if self.settings.inject != Inject::Live
+            || self.message.phase != Phase::Due
+            || self.tally.live_events >= MAX_LIVE_EVENTS
         {
             return;
         }
         let Some(tap) = &self.tap else { return };
         let count = tap.citable();
-        if count > self.announced {
-            self.announced = count;
+        if count > self.message.announced {
+            self.message.announced = count;
             self.tally.live_events += 1;
             let record = tap.record(false);
-            self.emit_chunk_to(self.at);
+            self.emit_chunk_to(self.input.at);
             self.emit_event(record);
         }
     }
 
     pub(super) fn emit_event(&mut self, record: Record) {
         let Some(tap) = &self.tap else { return };
-        let last = self.phase == Phase::Done;
+        let last = self.message.phase == Phase::Done;
         let native = |record, positions: &_| {
-            native::frame(record, &tap.envelope(), Some(positions).filter(|_| last), self.eol.unwrap_or_default())
+            native::frame(
+                record,
+                &|payload| tap.envelope(payload),
+                Some(positions).filter(|_| last),
+                self.input.eol.unwrap_or_default(),
+            )
         };
-        let event = match &mut self.voice {
-            Voice::Relay => native(record, &tap.positions()),
-            Voice::Rewrite(rewrite) if self.settings.whole => {
-                let json = std::mem::take(&mut self.resume);
+        let event = match &mut self.mode {
+            OutputMode::Relay => native(record, &tap.positions()),
+            OutputMode::Rewrite(rewrite) if self.settings.whole => {
+                let json = std::mem::take(&mut self.message.resume);
                 let annotated = annotate::document(&json, &record, &rewrite.positions).map(Bytes::from);
                 rewrite.pass(Out::Bytes(annotated.unwrap_or(json)));
                 return self.drain();
             }
-            Voice::Rewrite(rewrite) => {
+            OutputMode::Rewrite(rewrite) => {
                 // It keeps its place behind frames that wait.
                 let event = native(record, &rewrite.positions);
                 rewrite.pass(Out::Event(event));
                 return self.drain();
             }
-            Voice::Speak(speak) => {
+            OutputMode::Transcode(speak) => {
                 let mut out = Vec::new();
                 if last {
                     speak.citations(&record, tap, &mut out);

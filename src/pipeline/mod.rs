@@ -1,30 +1,29 @@
 //! Bytes in, the same bytes and our event out. A function of its input: no clock, no task, no
-//! socket; [`body`] drives it.
+//! socket; the relay's body drives it.
 //!
 //! A frame is passed on when it is whole. Only an incomplete last frame is held, only while our
 //! event is still due, and only under its cap: a larger one passes untapped, and the next frame is
 //! tapped again. The finish frame is read before our event is written, as it often carries
-//! references itself, and passed on after it. Frames that cannot be one are passed on first and read [`later`].
+//! references itself, and passed on after it.
 //!
-//! That is the [`Voice::Relay`] ([`relayed`]). Where markers are rewritten ([`rewrite`]) or the client wants another dialect
-//! ([`speak`]), frames go through one by one, and an incomplete one is held to the end.
+//! That is the [`OutputMode::Relay`] ([`relayed`]). Where markers are rewritten ([`rewrite`]) or the client wants another dialect
+//! ([`transcode`]), frames go through one by one, and an incomplete one is held to the end.
 
-pub mod body;
+pub mod frame_signals;
 mod framed;
-pub mod heard;
 pub mod hold;
 pub mod inject;
-pub mod later;
-mod outs;
+mod input;
+mod outcome;
 mod relayed;
 mod rewrite;
-mod speak;
+mod state;
 pub mod supplement;
 pub mod tap;
-pub mod trailers;
+mod transcode;
 pub mod whole;
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
 
@@ -32,21 +31,22 @@ use crate::{
     citation::Record,
     marker::Style,
     profile::{self, Form, Manner},
-    provider::{json, sight::Sights},
-    sse::{Cut, Eol, Event, Splitter, encode},
+    provider::json,
+    sse::{Cut, Eol, Event, encode},
 };
-use heard::Heard;
+use frame_signals::FrameSignal;
 pub use hold::Budget;
-use hold::Hold;
 pub use inject::{End, Inject, MAX_LIVE_EVENTS};
-use later::Behind;
-use outs::Outs;
+use input::Input;
+pub use outcome::Outcome;
 use rewrite::Rewrite;
-pub use speak::Failure;
-use speak::Speak;
+pub use state::Tally;
+use state::{Message, Phase};
 pub use supplement::Supplement;
 pub use tap::Context;
 use tap::{Read, Tap};
+pub use transcode::Failure;
+use transcode::Transcode;
 
 /// What a stream is run by.
 #[derive(Debug, Clone)]
@@ -89,13 +89,13 @@ impl Out {
 }
 
 /// How the client is spoken to.
-enum Voice {
+enum OutputMode {
     /// The upstream's own bytes.
     Relay,
     /// The upstream's own frames, their markers rewritten.
     Rewrite(Box<Rewrite>),
     /// Another dialect.
-    Speak(Box<Speak>),
+    Transcode(Box<Transcode>),
 }
 
 /// What a client of another dialect is told when the upstream's stream cannot be read.
@@ -103,77 +103,17 @@ const UNREADABLE: &str = "the upstream's answer is in no format that citetap can
 /// What it is told when the stream ends too early, without an error.
 const UNFINISHED: &str = "the upstream ended before it had finished";
 
-/// What happened, for the log line and the metrics.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tally {
-    pub frames: u64,
-    pub unread: u64,
-    pub oversized: u64,
-    pub live_events: u32,
-    /// Markers that were rewritten.
-    pub markers: u64,
-    pub panicked: bool,
-    pub injected: bool,
-    pub finished: bool,
-    pub fault: bool,
-}
-
-/// Where the message stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    /// It has not finished.
-    Due,
-    /// It has finished; what a search of our own found is awaited, and our event follows it.
-    Awaiting,
-    /// The record of a finished message is with the store; our event follows its answer.
-    Committing,
-    /// It has finished: nothing of ours comes any more.
-    Done,
-}
-
-/// In this order: what every chunk touches comes first, and lies together.
-#[repr(C)]
 pub struct Pipeline {
-    voice: Voice,
+    settings: Settings,
+    mode: OutputMode,
     /// `None`: a passthrough. Boxed, as most of what comes is passed on without a look at it.
     tap: Option<Box<Tap>>,
-    out: Outs,
-    hold: Hold,
-    /// `None`: nothing is.
-    behind: Option<Box<Behind>>,
-    splitter: Splitter,
-    /// The current frame is too large: it passes untapped.
-    skipping: bool,
-    phase: Phase,
-    ended: Option<End>,
-    /// Nothing is put off.
-    hurried: bool,
-    id_seen: bool,
-    eol: Option<Eol>,
+    input: Input,
+    message: Message,
+    /// What the current frame said. Kept by the modes that need it.
+    heard: Vec<FrameSignal>,
+    out: VecDeque<Out>,
     tally: Tally,
-    /// What the next frames may be known by.
-    sights: Sights,
-    settings: Settings,
-    /// The chunk that is being worked through, where its unsent part begins, and where the next frame does.
-    chunk: Bytes,
-    unsent: usize,
-    at: usize,
-    /// How much of the held frame was passed on already.
-    sent: usize,
-    /// From how many bytes on a chunk may be read later.
-    later_from: usize,
-    /// What the current frame said. Kept by the voices that need it.
-    heard: Vec<Heard>,
-    /// How the answer ended, said after our event.
-    closing: Option<Vec<Heard>>,
-    /// What follows our event: a frame that was held, or a tail.
-    resume: Bytes,
-    /// The record that is with the store.
-    committing: Option<Box<Record>>,
-    /// Sources in the last live event.
-    announced: usize,
-    /// The ledger's revision in the last record that went to the store.
-    stored_revision: Option<u64>,
 }
 
 impl Pipeline {
@@ -184,55 +124,40 @@ impl Pipeline {
 
     /// The same with a tap that was made before.
     pub fn with_tap(tap: Option<Box<Tap>>, settings: Settings) -> Self {
-        let hold = Hold::new(Arc::clone(&settings.budget), settings.frame_cap);
         let annotates = settings.whole && settings.manner.annotates();
-        let voice = match (&tap, profile::speaker(settings.manner), settings.manner.markers) {
-            (None, ..) => Voice::Relay,
-            (_, None, Style::Keep) if !annotates => Voice::Relay,
-            (_, Some(speaker), style) => Voice::Speak(Box::new(Speak::new(speaker, style))),
-            (_, None, style) => Voice::Rewrite(Box::new(Rewrite::new(style))),
+        let mode = match (&tap, profile::encoder(settings.manner), settings.manner.markers) {
+            (None, ..) => OutputMode::Relay,
+            (_, None, Style::Keep) if !annotates => OutputMode::Relay,
+            (_, Some(encoder), style) => OutputMode::Transcode(Box::new(Transcode::new(encoder, style))),
+            (_, None, style) => OutputMode::Rewrite(Box::new(Rewrite::new(style))),
         };
         Self {
-            phase: Phase::Due,
+            input: Input::new(&settings),
+            message: Message::default(),
             settings,
+            mode,
             tap,
-            voice,
             heard: Vec::new(),
-            closing: None,
-            splitter: Splitter::default(),
-            hold,
-            sights: Sights::default(),
-            hurried: false,
-            behind: None,
-            later_from: later::FROM,
-            sent: 0,
-            skipping: false,
-            chunk: Bytes::new(),
-            unsent: 0,
-            at: 0,
-            resume: Bytes::new(),
-            committing: None,
-            ended: None,
-            out: Outs::default(),
-            eol: None,
-            id_seen: false,
-            announced: 0,
-            stored_revision: None,
+            out: VecDeque::new(),
             tally: Tally::default(),
         }
     }
 
     /// The next output, if there is one now.
     pub fn take(&mut self) -> Option<Out> {
-        if self.out.is_empty() && self.is_halfway() {
-            self.catch_up();
-        }
         self.out.pop_front()
     }
 
     /// The same, of the upstream's bytes alone, and not more than so many.
     pub fn take_bytes(&mut self, most: usize) -> Option<Bytes> {
-        self.out.pop_bytes(most)
+        match self.out.front() {
+            Some(Out::Bytes(bytes)) if bytes.len() <= most => {}
+            _ => return None,
+        }
+        self.out.pop_front().and_then(|out| match out {
+            Out::Bytes(bytes) => Some(bytes),
+            _ => None,
+        })
     }
 
     /// Is something on its way to the client?
@@ -241,15 +166,15 @@ impl Pipeline {
     }
 
     pub fn tally(&self) -> Tally {
-        let markers = match &self.voice {
-            Voice::Relay => 0,
-            Voice::Rewrite(rewrite) => rewrite.rewritten,
-            Voice::Speak(speak) => speak.rewritten,
+        let markers = match &self.mode {
+            OutputMode::Relay => 0,
+            OutputMode::Rewrite(rewrite) => rewrite.rewritten,
+            OutputMode::Transcode(speak) => speak.rewritten,
         };
         Tally { markers, ..self.tally }
     }
 
-    /// What is known of the message so far: for those who ask while it streams, and let it [`Self::catch_up`] first.
+    /// What is known of the message so far.
     pub fn tap(&self) -> Option<&Tap> {
         self.tap.as_deref()
     }
@@ -263,14 +188,14 @@ impl Pipeline {
 
     /// Is the client spoken to in another dialect? A document that is no answer passes as it is.
     pub fn speaks(&self) -> bool {
-        matches!(self.voice, Voice::Speak(_))
+        matches!(self.mode, OutputMode::Transcode(_))
     }
 
     /// What a client of another dialect was told in the place of an answer, or of its end.
     pub fn failure(&self) -> Option<&Failure> {
-        match &self.voice {
-            Voice::Speak(speak) => speak.failure.as_ref(),
-            Voice::Relay | Voice::Rewrite(_) => None,
+        match &self.mode {
+            OutputMode::Transcode(speak) => speak.failure.as_ref(),
+            OutputMode::Relay | OutputMode::Rewrite(_) => None,
         }
     }
 
@@ -280,35 +205,31 @@ impl Pipeline {
     }
 
     fn relays(&self) -> bool {
-        matches!(self.voice, Voice::Relay)
+        matches!(self.mode, OutputMode::Relay)
     }
 
     /// Takes the upstream's next bytes. Must not be called while a commit or a supplement is awaited.
     pub fn push(&mut self, chunk: Bytes) {
-        if self.is_open() || self.knows(&chunk) {
+        if self.is_open() {
             return self.emit(chunk);
         }
-        self.catch_up();
-        self.chunk = chunk;
-        self.unsent = 0;
-        self.at = 0;
+        self.input.begin(chunk);
         self.run();
-        self.show();
     }
 
     /// Is whatever comes passed on as it is?
     fn is_open(&self) -> bool {
-        self.tap.is_none() && self.relays() && self.hold.is_empty() && self.behind.is_none()
+        self.tap.is_none() && self.relays() && self.input.partial.hold.is_empty()
     }
 
     /// The store's answer to [`Out::Commit`].
     pub fn committed(&mut self, stored: bool) {
-        let Some(mut record) = self.committing.take() else { return };
+        let Some(mut record) = self.message.committing.take() else { return };
         record.stored = stored;
-        self.phase = Phase::Done;
+        self.message.phase = Phase::Done;
         self.emit_event(*record);
         self.tally.injected = true;
-        let resume = std::mem::take(&mut self.resume);
+        let resume = std::mem::take(&mut self.message.resume);
         self.go_on(resume);
     }
 
@@ -316,7 +237,7 @@ impl Pipeline {
     fn go_on(&mut self, resume: Bytes) {
         self.emit(resume);
         self.say_end();
-        match self.ended {
+        match self.message.ended {
             None => self.run(),
             Some(End::Clean) => self.end_speech(),
             Some(End::Cut | End::Shutdown) => {}
@@ -325,23 +246,22 @@ impl Pipeline {
 
     /// Nothing goes on until the store, or a search of our own, has answered.
     fn waits(&self) -> bool {
-        matches!(self.phase, Phase::Awaiting | Phase::Committing)
+        matches!(self.message.phase, Phase::Awaiting | Phase::Committing)
     }
 
     /// The stream ended. Everything that is left comes out, ours where it is due. Must not be called
     /// while a commit or a supplement is awaited.
     pub fn finish(&mut self, end: End) {
-        if self.ended.replace(end).is_some() {
+        if self.message.ended.replace(end).is_some() {
             return;
         }
-        self.catch_up();
-        let tail = self.hold.take();
-        let sent = std::mem::take(&mut self.sent);
+        let tail = self.input.partial.hold.take();
+        let sent = std::mem::take(&mut self.input.partial.sent);
         self.heard.clear();
         if end == End::Clean && !tail.is_empty() {
             if self.settings.whole {
                 let data = Some(String::from_utf8_lossy(&tail));
-                self.read_event(&[], &Event { data, ..Event::default() });
+                self.read_event(&Event { data, ..Event::default() });
             } else if !is_cut(&tail) {
                 // The last frame may lack its blank line.
                 self.read(&tail);
@@ -352,8 +272,8 @@ impl Pipeline {
             return self.finish_framed(end, rest);
         }
         // In the midst of a frame that was passed on in part, there is no boundary for our event.
-        let at_boundary = sent == 0 && !self.skipping;
-        let due = self.phase == Phase::Due && at_boundary;
+        let at_boundary = sent == 0 && !self.input.partial.skipping;
+        let due = self.message.phase == Phase::Due && at_boundary;
         if due && end == End::Clean && self.awaits_supplement() {
             self.close(rest);
         } else if due && self.wants_event() {
@@ -362,7 +282,7 @@ impl Pipeline {
             if end == End::Clean {
                 self.supplement_aside();
             }
-            self.phase = Phase::Done;
+            self.message.phase = Phase::Done;
             self.store_rest();
             self.emit(rest);
         }
@@ -370,8 +290,7 @@ impl Pipeline {
 
     /// What to store when the client has left, if there is something that is not stored yet.
     pub fn abandon(&mut self) -> Option<Box<Record>> {
-        self.catch_up();
-        if self.phase == Phase::Awaiting {
+        if self.message.phase == Phase::Awaiting {
             self.supplement_aside();
         }
         self.store_rest();
@@ -387,45 +306,47 @@ impl Pipeline {
     /// after an `id:` (openai-python fails on a comment then), and not before the first byte, which may
     /// be a BOM and is one only at the very start.
     pub fn heartbeat(&mut self) -> Option<Bytes> {
-        self.catch_up();
-        if let Voice::Speak(_) = self.voice {
-            let speaking = self.settings.manner.form == Form::Stream && self.ended.is_none() && self.out.is_empty();
+        if let OutputMode::Transcode(_) = self.mode {
+            let speaking =
+                self.settings.manner.form == Form::Stream && self.message.ended.is_none() && self.out.is_empty();
             return speaking.then(|| encode::heartbeat(Eol::Lf));
         }
-        let between = self.splitter.begun() && self.sent == 0 && !self.skipping && self.out.is_empty();
-        let allowed = self.injecting() && self.tap.is_some() && !self.id_seen && self.ended.is_none();
-        (between && allowed).then(|| encode::heartbeat(self.eol.unwrap_or_default()))
+        let between = self.input.splitter.begun()
+            && self.input.partial.sent == 0
+            && !self.input.partial.skipping
+            && self.out.is_empty();
+        let allowed = self.injecting() && self.tap.is_some() && !self.input.id_seen && self.message.ended.is_none();
+        (between && allowed).then(|| encode::heartbeat(self.input.eol.unwrap_or_default()))
     }
 
     /// Lets the tap look at a frame; says whether the answer ends with it.
     fn read(&mut self, frame: &[u8]) -> bool {
         let event = Event::read(frame);
-        self.id_seen |= event.id.is_some();
-        if self.eol.is_none() {
-            self.eol = Eol::of(frame);
+        self.input.id_seen |= event.id.is_some();
+        if self.input.eol.is_none() {
+            self.input.eol = Eol::of(frame);
         }
         if event.data.is_none() && event.foreign {
             // Clients dispatch nothing, and yet something was said: JSON without `data:`, say.
             self.tally.frames += 1;
             self.tally.unread += 1;
         }
-        event.data.is_some() && self.read_event(frame, &event)
+        event.data.is_some() && self.read_event(&event)
     }
 
     /// The same of a frame of the chunk, which is not copied nor shared for that.
     fn read_chunk_to(&mut self, end: usize) -> bool {
-        let chunk = std::mem::take(&mut self.chunk);
-        let ends = self.read(chunk.get(self.at..end).unwrap_or_default());
-        self.chunk = chunk;
+        let chunk = std::mem::take(&mut self.input.chunk);
+        let ends = self.read(chunk.get(self.input.at..end).unwrap_or_default());
+        self.input.chunk = chunk;
         ends
     }
 
-    fn read_event(&mut self, frame: &[u8], event: &Event<'_>) -> bool {
+    fn read_event(&mut self, event: &Event<'_>) -> bool {
         let Some(tap) = &mut self.tap else { return false };
-        self.sights.hide();
         self.tally.frames += 1;
-        let heard = if matches!(self.voice, Voice::Relay) { None } else { Some(&mut self.heard) };
-        match tap.read(frame, event, heard) {
+        let heard = if matches!(self.mode, OutputMode::Relay) { None } else { Some(&mut self.heard) };
+        match tap.read(event, heard) {
             Read::Ok => {}
             Read::Unread => self.tally.unread += 1,
             Read::Panicked => {
@@ -450,39 +371,38 @@ impl Pipeline {
 
     /// This stream is tapped no more. Its own bytes go on; in another dialect there is nothing left to say.
     fn lose_tap(&mut self) {
-        let due = std::mem::replace(&mut self.phase, Phase::Done) == Phase::Due;
+        let due = std::mem::replace(&mut self.message.phase, Phase::Done) == Phase::Due;
         let Some(tap) = self.tap.take() else { return };
-        self.sights.hide();
-        match std::mem::replace(&mut self.voice, Voice::Relay) {
-            Voice::Relay => {}
-            Voice::Rewrite(mut rewrite) => {
+        match std::mem::replace(&mut self.mode, OutputMode::Relay) {
+            OutputMode::Relay => {}
+            OutputMode::Rewrite(mut rewrite) => {
                 rewrite.finish(&tap.sources());
                 self.out.extend(std::iter::from_fn(|| rewrite.take()));
             }
-            Voice::Speak(mut speak) => {
+            OutputMode::Transcode(mut speak) => {
                 // After its end an answer cannot fail any more.
                 if due {
                     let mut out = Vec::new();
                     speak.fail(UNREADABLE, &tap, &mut out);
                     self.say(out);
                 }
-                self.voice = Voice::Speak(speak);
+                self.mode = OutputMode::Transcode(speak);
             }
         }
     }
 
-    /// The upstream's own bytes, which only a speaker of another dialect leaves out.
+    /// The upstream's own bytes, which only a encoder of another dialect leaves out.
     fn emit(&mut self, bytes: Bytes) {
         if bytes.is_empty() {
             return;
         }
-        match &mut self.voice {
-            Voice::Relay => self.out.push_back(Out::Bytes(bytes)),
-            Voice::Rewrite(rewrite) => {
+        match &mut self.mode {
+            OutputMode::Relay => self.out.push_back(Out::Bytes(bytes)),
+            OutputMode::Rewrite(rewrite) => {
                 rewrite.pass(Out::Bytes(bytes));
                 self.drain();
             }
-            Voice::Speak(_) => {}
+            OutputMode::Transcode(_) => {}
         }
     }
 }
@@ -498,10 +418,6 @@ fn is_cut(frame: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-mod alike_tests;
-#[cfg(test)]
 mod document_tests;
-#[cfg(test)]
-mod later_tests;
 #[cfg(test)]
 mod tests;

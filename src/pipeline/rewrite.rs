@@ -8,11 +8,11 @@ use std::{collections::VecDeque, ops::Range};
 
 use bytes::Bytes;
 
-use super::{Out, heard::Heard};
+use super::{Out, frame_signals::FrameSignal};
 use crate::{
     marker::{self, Mark, Rewriter, Sources, Style, Swap},
     profile::Positions,
-    provider::{splice, trail::Step},
+    provider::{json_path::Step, splice},
     sse::Event,
 };
 
@@ -67,19 +67,19 @@ impl Rewrite {
     }
 
     /// A frame, and what it said.
-    pub fn frame(&mut self, frame: Bytes, heard: Vec<Heard>, sources: &dyn Sources) {
+    pub fn frame(&mut self, frame: Bytes, heard: Vec<FrameSignal>, sources: &dyn Sources) {
         let mut waiting = Waiting { out: Out::Bytes(frame), pieces: Vec::new(), wholes: Vec::new() };
         let mut marks = Vec::new();
         let mut text_out = String::new();
         for heard in heard {
             match heard {
-                Heard::Text { text, at } => {
+                FrameSignal::Text { text, at } => {
                     let range = self.fed..self.fed + text.len() as u64;
                     self.fed = range.end;
                     self.rewriter.push(&text, sources, &mut text_out, &mut marks);
                     waiting.pieces.push(Piece { at, text, range, swaps: Vec::new() });
                 }
-                Heard::Answer { text, at } => {
+                FrameSignal::Answer { text, at } => {
                     // All of it is here, and with it what a style owes at the end.
                     let whole = marker::rewritten(&text, self.style, sources);
                     if whole != text {
@@ -115,7 +115,7 @@ impl Rewrite {
     }
 
     /// A document that is one JSON value, edited.
-    pub fn document(&mut self, json: Bytes, heard: Vec<Heard>, sources: &dyn Sources) -> Bytes {
+    pub fn document(&mut self, json: Bytes, heard: Vec<FrameSignal>, sources: &dyn Sources) -> Bytes {
         self.frame(Bytes::new(), heard, sources);
         self.finish(sources);
         let edited = self.waiting.pop_front().and_then(|waiting| {

@@ -46,16 +46,16 @@ impl FromStr for Supplement {
 impl Pipeline {
     /// The answer to [`Out::Await`].
     pub fn supplemented(&mut self, supply: Supply) {
-        if self.phase != Phase::Awaiting {
+        if self.message.phase != Phase::Awaiting {
             return;
         }
-        self.phase = Phase::Due;
+        self.message.phase = Phase::Due;
         self.supply(supply);
-        let resume = std::mem::take(&mut self.resume);
+        let resume = std::mem::take(&mut self.message.resume);
         if self.wants_event() {
             return self.commit(resume);
         }
-        self.phase = Phase::Done;
+        self.message.phase = Phase::Done;
         self.store_rest();
         self.go_on(resume);
     }
@@ -63,8 +63,8 @@ impl Pipeline {
     /// The message ends here: our event and `resume` follow the supplement, where one is awaited, and the commit.
     pub(super) fn close(&mut self, resume: Bytes) {
         if self.awaits_supplement() {
-            self.resume = resume;
-            self.phase = Phase::Awaiting;
+            self.message.resume = resume;
+            self.message.phase = Phase::Awaiting;
             self.out.push_back(Out::Await);
         } else {
             self.commit(resume);
@@ -78,7 +78,7 @@ impl Pipeline {
 
     /// Where no event waits for it, the record says that it is on its way, and whoever stores that follows it up.
     pub(super) fn supplement_aside(&mut self) {
-        if self.phase == Phase::Awaiting || (self.phase == Phase::Due && self.wants_supplement()) {
+        if self.message.phase == Phase::Awaiting || (self.message.phase == Phase::Due && self.wants_supplement()) {
             self.supply(Supply::Pending);
         }
     }

@@ -13,7 +13,7 @@ use crate::{
         record::{Origin, Supplemented},
         supplement::Supply,
     },
-    provider::Kind,
+    provider::Provider,
     sse::Event,
 };
 
@@ -23,7 +23,7 @@ const ERROR: &str = "event: STREAM_ERROR\ndata: {\"error_code\":1}\n\n";
 fn found() -> Supply {
     let json =
         r#"{"query":"user text","results":[{"title":"S","url":"https://s.example.com/","content":"c","score":0.9}]}"#;
-    let context = Context { provider: Kind::Tavily, ..context() };
+    let context = Context { provider: Provider::Of(&crate::provider::tavily::PROVIDER), ..context() };
     Supply::Found(Arc::new(*whole::document(context, Bytes::from_static(json.as_bytes())).unwrap()))
 }
 

@@ -1,7 +1,6 @@
 //! The tap: one adapter and one ledger. It looks and does not touch; its failure is a change of mode.
 
 use std::{
-    cell::RefCell,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, OnceLock},
 };
@@ -10,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 use url::Url;
 
-use super::heard::{Ear, Heard};
+use super::frame_signals::{FrameSignal, Recorder};
 use crate::{
     citation::{
         Ledger, Record, Rules,
@@ -20,12 +19,7 @@ use crate::{
     },
     marker::{Source, Sources},
     profile::{Opening, Positions},
-    provider::{
-        self, Adapter, Ends, Envelope, Kind, Reason, Signal, Sink, Unread, Usage,
-        json::asked,
-        sight::Sights,
-        stencil::{Listener, Stencils},
-    },
+    provider::{Adapter, Envelope, Payload, Provider, Reason, Signal, Sink, Usage},
     sse::Event,
 };
 
@@ -33,7 +27,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Context {
     pub route: String,
-    pub provider: Kind,
+    pub provider: Provider,
     pub link_base: Option<Url>,
     pub nonce: String,
     /// Also the clock by which sources are fresh or old.
@@ -45,18 +39,9 @@ pub struct Context {
     pub rules: Arc<Rules>,
 }
 
-/// Texts of frames that are alike are looked over together, up to about so many bytes.
-const TEXTS: usize = 4096;
-
-thread_local! {
-    static ALIKE: RefCell<String> = const { RefCell::new(String::new()) };
-}
-
 pub struct Tap {
     adapter: Box<dyn Adapter>,
-    seen: Seen,
-    /// Frames that others are known by.
-    pub(super) stencils: Stencils,
+    seen: MessageState,
     /// What a search of our own found.
     pub(super) supply: Supply,
     context: Context,
@@ -66,7 +51,7 @@ pub struct Tap {
 
 /// What the frames said so far.
 #[derive(Default)]
-pub struct Seen {
+pub struct MessageState {
     pub ledger: Ledger,
     message: Option<String>,
     conversation: Option<String>,
@@ -91,54 +76,23 @@ pub enum Read {
     Panicked,
 }
 
-/// Frames that were read by what others said.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Alike {
-    pub frames: u64,
-    /// Of all of them, in bytes.
-    pub length: usize,
-}
-
-/// This stream is tapped no more.
-pub struct Panicked;
-
-/// Reads a frame, and learns from it what others say that are like it.
-fn listen(
-    adapter: &mut dyn Adapter,
-    frame: &[u8],
-    event: &Event<'_>,
-    seen: &mut Seen,
-    stencils: &mut Stencils,
-) -> Result<(), Unread> {
-    let before = adapter.epoch();
-    let mut listener = Listener::new(seen);
-    let (read, asked) = asked::during(|| adapter.frame(event, &mut listener));
-    match before.filter(|_| read.is_ok() && adapter.epoch() == before) {
-        Some(epoch) => stencils.learn(frame, &asked, listener.said, epoch),
-        None => stencils.give_up(),
-    }
-    read
-}
-
 impl Tap {
     pub fn new(context: Context) -> Self {
-        let adapter = provider::adapter(context.provider);
+        let adapter = context.provider.adapter();
         Self::with(adapter, context)
     }
 
     pub(super) fn with(adapter: Box<dyn Adapter>, context: Context) -> Self {
-        let seen = Seen { ledger: Ledger::new(context.link_base.clone()), ..Seen::default() };
-        Self { adapter, seen, stencils: Stencils::default(), supply: Supply::None, context, told: OnceLock::new() }
+        let seen = MessageState { ledger: Ledger::new(context.link_base.clone()), ..MessageState::default() };
+        Self { adapter, seen, supply: Supply::None, context, told: OnceLock::new() }
     }
 
-    /// Reads a frame; what it said is kept in `heard`, where somebody wants it. `frame` has the event as it came, where it is
-    /// one of a stream.
-    pub fn read(&mut self, frame: &[u8], event: &Event<'_>, heard: Option<&mut Vec<Heard>>) -> Read {
-        let Self { adapter, seen, stencils, .. } = self;
+    /// Reads a frame; `heard` gets what it said.
+    pub fn read(&mut self, event: &Event<'_>, heard: Option<&mut Vec<FrameSignal>>) -> Read {
+        let Self { adapter, seen, .. } = self;
         let read = || match heard {
-            None if stencils.wants(frame) => listen(&mut **adapter, frame, event, seen, stencils),
             None => adapter.frame(event, seen),
-            Some(heard) => adapter.frame(event, &mut Ear { to: seen, heard }),
+            Some(heard) => adapter.frame(event, &mut Recorder { to: seen, heard }),
         };
         // The adapter and the ledger are not looked at again after a panic.
         match catch_unwind(AssertUnwindSafe(read)) {
@@ -152,55 +106,8 @@ impl Tap {
         }
     }
 
-    /// Reads the whole frames at the beginning that are like others which were read, and no longer than `cap`. None of them
-    /// ends the answer.
-    pub fn read_alike(&mut self, frames: &[u8], cap: usize) -> Result<Alike, Panicked> {
-        let Self { adapter, seen, stencils, .. } = self;
-        let mut alike = Alike::default();
-        if stencils.is_empty() {
-            return Ok(alike);
-        }
-        let Some(epoch) = adapter.epoch() else { return Ok(alike) };
-        let read = || {
-            ALIKE.with_borrow_mut(|texts| {
-                texts.clear();
-                while let Some(rest) = frames.get(alike.length..).filter(|rest| !rest.is_empty())
-                    && let Some((length, text)) = stencils.read(rest.get(..cap).unwrap_or(rest), epoch, seen)
-                {
-                    alike.length += length;
-                    alike.frames += 1;
-                    texts.push_str(&text);
-                    if texts.len() >= TEXTS {
-                        seen.ledger.text(texts);
-                        texts.clear();
-                    }
-                }
-                seen.ledger.text(texts);
-            });
-        };
-        catch_unwind(AssertUnwindSafe(read)).map(|()| alike).map_err(|_| Panicked)
-    }
-
-    /// Has frames that say no more than their texts be known by `sights`, from now until something else is read.
-    pub fn show(&self, sights: &mut Sights) {
-        if let Some(epoch) = self.adapter.epoch() {
-            self.stencils.show(sights, epoch, self.seen.conversation.as_deref());
-        }
-    }
-
-    /// Reads the texts of the frames that were known so.
-    pub fn recall(&mut self, sights: &Sights) -> Result<(), Panicked> {
-        self.stencils.recall(sights);
-        catch_unwind(AssertUnwindSafe(|| self.seen.ledger.text(sights.texts()))).map_err(|_| Panicked)
-    }
-
-    pub fn seen(&self) -> &Seen {
+    pub fn seen(&self) -> &MessageState {
         &self.seen
-    }
-
-    /// Tells whether the answer could end with one of some frames.
-    pub fn ends(&self) -> Ends {
-        self.adapter.ends()
     }
 
     pub fn gave_up(&self) -> bool {
@@ -211,18 +118,13 @@ impl Tap {
         self.adapter.provider()
     }
 
-    pub fn envelope(&self) -> Envelope<'_> {
-        self.adapter.envelope()
+    pub fn envelope(&self, payload: &Payload<'_>) -> Envelope {
+        self.adapter.envelope(payload)
     }
 
     /// The id under which the message is found; `None` until it is known.
     pub fn message_id(&self) -> Option<String> {
         self.told.get().cloned().or_else(|| self.seen.message.as_deref().map(|id| path_id(id).0))
-    }
-
-    /// Has the upstream said what the message's id is?
-    pub fn is_named(&self) -> bool {
-        self.seen.message.is_some()
     }
 
     pub fn model(&self) -> Option<&str> {
@@ -329,7 +231,7 @@ impl Sources for Known<'_> {
     }
 }
 
-impl Sink for Seen {
+impl Sink for MessageState {
     fn signal(&mut self, signal: Signal<'_>) {
         let short = |id: &str| text::floor(id, 1024).to_owned();
         match signal {

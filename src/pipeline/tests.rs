@@ -2,7 +2,7 @@ use crate::profile::Manner;
 use std::sync::Arc;
 
 use super::{whole::Passed, *};
-use crate::provider::{Kind, Reason, Signal};
+use crate::provider::{Provider, Reason, Signal};
 
 pub(super) const CARD: &str = "event: STREAM_CHUNK\ndata: {\"message_id\":\"12\",\"patch_op\":[{\"patch_object\":1,\"patch_value\":{\"content_block\":[{\"block_type\":10025,\"block_id\":\"b\",\"content\":{\"search_query_result_block\":{\"results\":[{\"text_card\":{\"index\":1,\"title\":\"T\",\"url\":\"https://a.example.com/\"}}]}}}]}}]}\n\n";
 pub(super) const END: &str = "event: SSE_REPLY_END\ndata: {\"end_type\":1}\n\n";
@@ -10,7 +10,7 @@ pub(super) const END: &str = "event: SSE_REPLY_END\ndata: {\"end_type\":1}\n\n";
 pub(super) fn context() -> Context {
     Context {
         route: "r".to_owned(),
-        provider: Kind::Doubao,
+        provider: Provider::Of(&crate::provider::doubao::PROVIDER),
         link_base: None,
         nonce: "n".to_owned(),
         created: jiff::Timestamp::UNIX_EPOCH,
@@ -52,6 +52,34 @@ fn one_chunk_leaves_as_one_piece_around_our_event() {
     let stream = [CARD, CARD, END, END].concat();
     let passed = pass(Inject::Final, 1 << 20, &[&stream], super::End::Clean);
     assert_eq!(shape(&passed), format!("{} * {}", 2 * CARD.len(), 2 * END.len()));
+}
+
+/// P3: a name behind a byte order mark is read like any other, however large the chunk is.
+#[test]
+fn p3_a_finish_behind_a_bom_in_a_large_chunk_follows_our_event() {
+    let large = CARD.replace("\"T\"", &format!("\"{}\"", "T".repeat(2048)));
+    let end = format!("\u{feff}{END}");
+    let passed = pass(Inject::Final, 1 << 20, &[&(end.clone() + &large)], super::End::Clean);
+    assert!(passed.tally.finished && passed.ours().is_empty(), "what comes after the finish is not injected");
+    assert_eq!(passed.record.map(|record| (record.complete, record.citations.len())), Some((true, 1)));
+    let passed = pass(Inject::Final, 1 << 20, &[&format!("\u{feff}{large}{END}")], super::End::Clean);
+    assert_eq!(shape(&passed), format!("{} * {}", 3 + large.len(), END.len()));
+}
+
+/// P10: also within a BOM, and between a CR and its LF.
+#[test]
+fn p10_a_stream_broken_at_any_byte_is_read_the_same() {
+    for (eol, end) in [("\n", ""), ("\n", END), ("\r\n", ""), ("\r\n", END), ("\r", ""), ("\r", END)] {
+        let stream = format!("\u{feff}{CARD}: comment\n\n\n{CARD}{end}{CARD}").replace('\n', eol);
+        let told = |chunks: &[&str]| {
+            let passed = pass(Inject::Final, 1 << 20, chunks, super::End::Clean);
+            (passed.out(), passed.record, passed.tally)
+        };
+        let whole = told(&[&stream]);
+        for at in (0..stream.len()).filter(|at| stream.is_char_boundary(*at)) {
+            assert_eq!(told(&[&stream[..at], &stream[at..]]), whole, "{eol:?}, {end:?}, at {at}");
+        }
+    }
 }
 
 #[test]
@@ -247,14 +275,10 @@ impl crate::provider::Adapter for Panics {
         Some("panics")
     }
 
-    fn frame(&mut self, _: &Event<'_>, _: &mut dyn crate::provider::Sink) -> Result<(), crate::provider::Unread> {
+    fn frame(&mut self, _: &Event<'_>, _: &mut dyn crate::provider::Sink) -> Result<(), crate::provider::ParseError> {
         self.0 += 1;
         assert!(self.0 < 2, "an adapter with a bug");
         Ok(())
-    }
-
-    fn envelope(&self) -> crate::provider::Envelope<'_> {
-        crate::provider::Envelope::Bare
     }
 }
 
@@ -291,18 +315,18 @@ impl crate::provider::Adapter for PanicsLater {
         Some("panics")
     }
 
-    fn frame(&mut self, _: &Event<'_>, sink: &mut dyn crate::provider::Sink) -> Result<(), crate::provider::Unread> {
+    fn frame(
+        &mut self,
+        _: &Event<'_>,
+        sink: &mut dyn crate::provider::Sink,
+    ) -> Result<(), crate::provider::ParseError> {
         self.frames += 1;
         assert!(self.frames < 2, "an adapter with a bug");
-        sink.signal(Signal::Text("half [", crate::provider::Trail::ROOT));
+        sink.signal(Signal::Text("half [", crate::provider::JsonPath::ROOT));
         if self.finish {
             sink.signal(Signal::Finish(Reason::Stop));
         }
         Ok(())
-    }
-
-    fn envelope(&self) -> crate::provider::Envelope<'_> {
-        crate::provider::Envelope::Bare
     }
 }
 
@@ -334,7 +358,7 @@ fn without_a_dialect_the_record_travels_bare() {
     let record = Tap::new(context()).record(false);
     let frame = crate::profile::native::frame(
         record.clone(),
-        &crate::provider::Envelope::Bare,
+        &crate::provider::Envelope::bare,
         Some(&Default::default()),
         Eol::Lf,
     );

@@ -3,15 +3,13 @@
 
 use serde::Serialize;
 
-use super::{
-    Opening, Positions, Speaker,
-    native::fitted,
-    openai::data,
-    shapes::{kept, title},
-};
+use super::{Encoder, Opening, Positions, native::fitted, openai::data};
 use crate::{
     citation::{Citation, Record, text},
-    provider::{Reason, Usage},
+    provider::{
+        Reason, Usage,
+        openai::shapes::{kept, title},
+    },
     sse::{Eol, encode},
 };
 
@@ -128,7 +126,7 @@ impl Parts {
     }
 }
 
-impl Speaker for Parts {
+impl Encoder for Parts {
     fn open(&mut self, opening: &Opening<'_>, out: &mut Vec<u8>) {
         say(&Chunk::Start { message_id: opening.id }, out);
     }

@@ -5,10 +5,10 @@ use std::ops::Range;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::{Positions, shapes};
+use super::Positions;
 use crate::{
     citation::{Record, record::Status},
-    provider::splice::Pairs,
+    provider::{openai::shapes, splice::Pairs},
 };
 
 /// The document with the sources where clients look for them. What the upstream has there already is left alone.
@@ -25,7 +25,8 @@ pub fn document(json: &[u8], record: &Record, positions: &Positions) -> Option<V
     let mut record = record.clone();
     record.citations.retain(|citation| citation.status != Status::Filtered);
     let mut edits = Edits { json, edits: Vec::new() };
-    edits.put(message, &[("annotations", &raw(&shapes::annotations(&record, positions))?)])?;
+    edits
+        .put(message, &[("annotations", &raw(&shapes::annotations(&record, &|citation| positions.span(citation)))?)])?;
     edits.put(
         whole,
         &[

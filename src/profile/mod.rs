@@ -8,12 +8,11 @@ pub mod html;
 pub mod native;
 pub mod open_webui;
 pub mod openai;
-pub mod shapes;
 
 use std::{collections::BTreeMap, str::FromStr};
 
 use crate::{
-    citation::Record,
+    citation::{Citation, Record},
     marker::{Mark, Style},
     provider::{Reason, Usage},
 };
@@ -110,7 +109,7 @@ impl Manner {
     }
 }
 
-/// What a speaker knows of the message when it begins.
+/// What a encoder knows of the message when it begins.
 #[derive(Debug, Clone, Copy)]
 pub struct Opening<'a> {
     /// The id under which `/citations` has the record.
@@ -151,6 +150,14 @@ impl Positions {
         }
     }
 
+    /// Where a citation is used: what the upstream says, else its first marker, else 0 and 0.
+    pub fn span(&self, citation: &Citation) -> (u64, u64) {
+        let index = |key| citation.metadata.get(key)?.as_u64();
+        let told = index("startIndex").zip(index("endIndex")).filter(|(_, end)| !self.moved && *end <= self.length);
+        let numbers = std::iter::once(citation.number).chain(citation.aliases.iter().copied());
+        told.or_else(|| self.of(numbers)).unwrap_or_default()
+    }
+
     /// Start and end of the first marker that names one of the numbers.
     pub fn of(&self, numbers: impl IntoIterator<Item = u32>) -> Option<(u64, u64)> {
         numbers.into_iter().filter_map(|number| self.first.get(&number).copied()).min()
@@ -158,7 +165,7 @@ impl Positions {
 }
 
 /// Who speaks a profile; `None` for the upstream's own dialect, which needs nobody.
-pub fn speaker(manner: Manner) -> Option<Box<dyn Speaker>> {
+pub fn encoder(manner: Manner) -> Option<Box<dyn Encoder>> {
     Some(match (manner.profile, manner.form) {
         (Profile::Native, _) => return None,
         (Profile::OpenAi, Form::Stream) => Box::new(openai::Chunks::default()),
@@ -170,8 +177,8 @@ pub fn speaker(manner: Manner) -> Option<Box<dyn Speaker>> {
 }
 
 /// Says in another dialect what the upstream said. One instance per answer; what is to be sent is appended to
-/// `out`, whole frames only. A speaker of whole documents keeps all to itself until [`Speaker::end`].
-pub trait Speaker: Send {
+/// `out`, whole frames only. A encoder of whole documents keeps all to itself until [`Encoder::end`].
+pub trait Encoder: Send {
     /// First, and once.
     fn open(&mut self, opening: &Opening<'_>, out: &mut Vec<u8>);
     fn text(&mut self, text: &str, out: &mut Vec<u8>);

@@ -8,13 +8,15 @@ use std::collections::{BTreeMap, HashSet};
 use serde::Serialize;
 
 use super::{
-    Opening, Positions, Speaker,
+    Encoder, Opening, Positions,
     openai::{self, data, document},
-    shapes::{kept, title},
 };
 use crate::{
     citation::{Citation, Record, text},
-    provider::{Reason, Usage},
+    provider::{
+        Reason, Usage,
+        openai::shapes::{kept, title},
+    },
 };
 
 /// Characters of a status line or a query.
@@ -99,7 +101,7 @@ impl Events {
     }
 }
 
-impl Speaker for Events {
+impl Encoder for Events {
     fn open(&mut self, opening: &Opening<'_>, out: &mut Vec<u8>) {
         self.chunks.open(opening, out);
     }
@@ -187,7 +189,7 @@ struct WithSources<'a> {
     sources: Vec<Source<'a>>,
 }
 
-impl Speaker for Whole {
+impl Encoder for Whole {
     fn open(&mut self, opening: &Opening<'_>, out: &mut Vec<u8>) {
         self.0.open(opening, out);
     }

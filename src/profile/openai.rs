@@ -2,10 +2,13 @@
 
 use serde::Serialize;
 
-use super::{Opening, Positions, Speaker, native, shapes};
+use super::{Encoder, Opening, Positions, native};
 use crate::{
     citation::Record,
-    provider::{Envelope, Reason, Usage},
+    provider::{
+        Reason, Usage,
+        openai::{self, shapes},
+    },
     sse::{Eol, encode},
 };
 
@@ -138,12 +141,13 @@ impl Chunks {
     /// A chunk without text that carries the record; with positions also annotations and search results.
     pub(super) fn record(&self, record: &Record, positions: Option<&Positions>, out: &mut Vec<u8>) {
         let Head { id, model, created } = &self.head;
-        let envelope = Envelope::OpenAi { id, model, created: *created, annotated: false };
-        out.extend_from_slice(&native::frame(record.clone(), &envelope, positions, Eol::Lf));
+        let head = openai::Head { id, model, created: *created };
+        let frame = native::frame(record.clone(), &|payload| head.envelope(payload, false), positions, Eol::Lf);
+        out.extend_from_slice(&frame);
     }
 }
 
-impl Speaker for Chunks {
+impl Encoder for Chunks {
     fn open(&mut self, opening: &Opening<'_>, out: &mut Vec<u8>) {
         self.head = Head::of(opening);
         self.chunk(Delta { role: Some("assistant"), content: Some(""), ..Delta::default() }, None, out);
@@ -247,7 +251,7 @@ impl Whole {
     }
 }
 
-impl Speaker for Whole {
+impl Encoder for Whole {
     fn open(&mut self, opening: &Opening<'_>, _: &mut Vec<u8>) {
         self.head = Head::of(opening);
     }
@@ -323,7 +327,9 @@ impl Whole {
                     role: "assistant",
                     content: &self.text,
                     reasoning_content: &self.thinking,
-                    annotations: sources.map(|(record, at)| shapes::annotations(record, at)).unwrap_or_default(),
+                    annotations: sources
+                        .map(|(record, at)| shapes::annotations(record, &|citation| at.span(citation)))
+                        .unwrap_or_default(),
                 },
                 finish_reason: finish_reason(reason),
             }],

@@ -26,19 +26,19 @@ fn lines(out: &[u8]) -> Vec<Value> {
     frames.map(|data| serde_json::from_str(&data).unwrap_or(Value::String(data))).collect()
 }
 
-/// What a speaker says when asked for one thing.
-fn said(profile: Profile, say: impl FnOnce(&mut dyn Speaker, &mut Vec<u8>)) -> Vec<Value> {
-    let mut speaker = speaker(Manner { profile, ..Manner::default() }).unwrap();
+/// What a encoder says when asked for one thing.
+fn said(profile: Profile, say: impl FnOnce(&mut dyn Encoder, &mut Vec<u8>)) -> Vec<Value> {
+    let mut encoder = encoder(Manner { profile, ..Manner::default() }).unwrap();
     let mut out = Vec::new();
-    speaker.open(&Opening { id: "m", model: "a model", created: 7 }, &mut out);
+    encoder.open(&Opening { id: "m", model: "a model", created: 7 }, &mut out);
     out.clear();
-    say(&mut *speaker, &mut out);
+    say(&mut *encoder, &mut out);
     lines(&out)
 }
 
 /// The names in Open WebUI's list.
 fn names(record: &Record) -> Vec<String> {
-    let said = said(Profile::OpenWebUi, |speaker, out| speaker.citations(record, &Positions::default(), out));
+    let said = said(Profile::OpenWebUi, |encoder, out| encoder.citations(record, &Positions::default(), out));
     let sources = said.iter().filter(|line| line["event"]["type"] == "source");
     sources.map(|line| line["event"]["data"]["source"]["name"].as_str().unwrap().to_owned()).collect()
 }
@@ -48,11 +48,11 @@ fn names(record: &Record) -> Vec<String> {
 fn no_chunk_follows_an_error() {
     let usage = Usage { input: 1, output: 2, total: 3 };
     for profile in [Profile::OpenAi, Profile::OpenWebUi] {
-        let told = said(profile, |speaker, out| {
-            speaker.usage(usage, out);
-            speaker.fault(None, "no", out);
-            speaker.usage(usage, out);
-            speaker.end(out);
+        let told = said(profile, |encoder, out| {
+            encoder.usage(usage, out);
+            encoder.fault(None, "no", out);
+            encoder.usage(usage, out);
+            encoder.end(out);
         });
         let (done, before) = told.split_last().unwrap();
         assert_eq!(*done, "[DONE]");
@@ -98,7 +98,7 @@ fn open_webui_gets_excerpts_within_their_caps() {
     let mut none = citation(2, &[], "U", true);
     none["content"] = Value::Null;
     let record = record(&[many, none], &[]);
-    let said = said(Profile::OpenWebUi, |speaker, out| speaker.citations(&record, &Positions::default(), out));
+    let said = said(Profile::OpenWebUi, |encoder, out| encoder.citations(&record, &Positions::default(), out));
     let data = &said[0]["event"]["data"];
     assert_eq!(data["document"].as_array().unwrap().len(), 4);
     assert_eq!(data["metadata"].as_array().unwrap().len(), 4);
@@ -108,15 +108,15 @@ fn open_webui_gets_excerpts_within_their_caps() {
 
 #[test]
 fn open_webui_is_told_what_is_done_and_when_it_is() {
-    let said = said(Profile::OpenWebUi, |speaker, out| {
-        speaker.stage("searching", "正在搜索", None, out);
-        speaker.stage("searching", "正在搜索", None, out);
-        speaker.stage("silent_stage", "", None, out);
+    let said = said(Profile::OpenWebUi, |encoder, out| {
+        encoder.stage("searching", "正在搜索", None, out);
+        encoder.stage("searching", "正在搜索", None, out);
+        encoder.stage("silent_stage", "", None, out);
         let queries: Vec<String> = (0..20).map(|n| format!("q{}", n / 2 * 2)).chain([String::from("x")]).collect();
-        speaker.searching(&queries, out);
-        speaker.text("a", out);
-        speaker.text("b", out);
-        speaker.finish(Reason::Stop, out);
+        encoder.searching(&queries, out);
+        encoder.text("a", out);
+        encoder.text("b", out);
+        encoder.finish(Reason::Stop, out);
     });
     let status = |n: usize| (said[n]["event"]["data"]["description"].clone(), said[n]["event"]["data"]["done"].clone());
     assert_eq!(status(0), (json!("正在搜索"), json!(false)));
@@ -131,9 +131,9 @@ fn open_webui_is_told_what_is_done_and_when_it_is() {
 fn statuses_are_cut_at_their_caps() {
     let long = "长".repeat(301);
     for profile in [Profile::AiSdk, Profile::OpenWebUi] {
-        let said = said(profile, |speaker, out| {
-            speaker.stage(&long, &long, Some(&long), out);
-            speaker.searching(&(0..17).map(|n| format!("{n:02}{long}")).collect::<Vec<_>>(), out);
+        let said = said(profile, |encoder, out| {
+            encoder.stage(&long, &long, Some(&long), out);
+            encoder.searching(&(0..17).map(|n| format!("{n:02}{long}")).collect::<Vec<_>>(), out);
         });
         let json = serde_json::to_string(&said).unwrap();
         assert!(!json.contains(&long), "{profile:?}");
@@ -148,7 +148,7 @@ fn ai_sdk_sources_are_named_after_their_numbers() {
     document["url"] = Value::Null;
     document["metadata"]["fileType"] = json!("pdf");
     let record = record(&[zero, citation(3, &[], "A", true), document], &[]);
-    let said = said(Profile::AiSdk, |speaker, out| speaker.citations(&record, &Positions::default(), out));
+    let said = said(Profile::AiSdk, |encoder, out| encoder.citations(&record, &Positions::default(), out));
     assert_eq!(said[0]["sourceId"], "id0");
     let linked =
         json!({"type": "source-url", "sourceId": "citation-2", "url": "https://s3.example.com/", "title": "A"});
@@ -167,7 +167,7 @@ fn reasons_are_each_dialects_own() {
         (Reason::Filter, "content_filter", "content-filter"),
         (Reason::Tools, "tool_calls", "tool-calls"),
     ] {
-        let said = |profile| said(profile, |speaker, out| speaker.finish(reason, out)).remove(0);
+        let said = |profile| said(profile, |encoder, out| encoder.finish(reason, out)).remove(0);
         assert_eq!(said(Profile::OpenAi)["choices"][0]["finish_reason"], openai);
         assert_eq!(said(Profile::AiSdk)["finishReason"], ai_sdk);
     }
@@ -178,16 +178,16 @@ fn reasons_are_each_dialects_own() {
 fn usage_comes_with_the_finish_or_after_it() {
     let usage = Usage { input: 3, output: 4, total: 7 };
     let tokens = json!({"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7});
-    let with = said(Profile::OpenAi, |speaker, out| {
-        speaker.usage(usage, out);
-        speaker.finish(Reason::Stop, out);
-        speaker.end(out);
+    let with = said(Profile::OpenAi, |encoder, out| {
+        encoder.usage(usage, out);
+        encoder.finish(Reason::Stop, out);
+        encoder.end(out);
     });
     assert_eq!((with.len(), &with[0]["usage"]), (2, &tokens));
-    let after = said(Profile::OpenAi, |speaker, out| {
-        speaker.finish(Reason::Stop, out);
-        speaker.usage(usage, out);
-        speaker.end(out);
+    let after = said(Profile::OpenAi, |encoder, out| {
+        encoder.finish(Reason::Stop, out);
+        encoder.usage(usage, out);
+        encoder.end(out);
     });
     assert_eq!((after.len(), &after[1]["usage"]), (3, &tokens));
     assert_eq!(after[1]["choices"][0]["delta"]["content"], "");
@@ -199,13 +199,13 @@ fn usage_comes_with_the_finish_or_after_it() {
 fn a_document_is_capped_and_says_so() {
     let cap = openai::MAX_WHOLE;
     for (over, reason) in [(0, "stop"), (1, "length")] {
-        let mut speaker = openai::Whole::default();
+        let mut encoder = openai::Whole::default();
         let mut out = Vec::new();
-        speaker.thinking("因", &mut out);
-        speaker.text(&"x".repeat(cap - 3), &mut out);
-        speaker.text(&"y".repeat(over), &mut out);
-        speaker.finish(Reason::Stop, &mut out);
-        speaker.end(&mut out);
+        encoder.thinking("因", &mut out);
+        encoder.text(&"x".repeat(cap - 3), &mut out);
+        encoder.text(&"y".repeat(over), &mut out);
+        encoder.finish(Reason::Stop, &mut out);
+        encoder.end(&mut out);
         let json: Value = serde_json::from_slice(&out).unwrap();
         assert_eq!(json["choices"][0]["finish_reason"], reason);
         assert_eq!(json["choices"][0]["message"]["content"].as_str().map(str::len), Some(cap - 3));
@@ -218,9 +218,9 @@ fn the_record_fits_its_line_in_every_dialect() {
     let many: Vec<Value> = (1..=1000).map(|n| citation(n, &[], &"题".repeat(300), true)).collect();
     let record = record(&many, &[]);
     for profile in [Profile::OpenAi, Profile::AiSdk, Profile::OpenWebUi] {
-        let mut speaker = speaker(Manner { profile, ..Manner::default() }).unwrap();
+        let mut encoder = encoder(Manner { profile, ..Manner::default() }).unwrap();
         let mut out = Vec::new();
-        speaker.citations(&record, &Positions::default(), &mut out);
+        encoder.citations(&record, &Positions::default(), &mut out);
         assert!(std::str::from_utf8(&out).unwrap().lines().all(|line| line.len() < native::MAX_LINE), "{profile:?}");
     }
 }

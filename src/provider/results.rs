@@ -1,9 +1,8 @@
-//! Search responses, each one JSON document: Tavily's, and those of MCP search tools. They are handed in or
-//! fetched by us; no chat stream is made of them.
+//! What search responses have in common, each one JSON document with a list of `results`.
 
 use super::{
-    Adapter, Envelope, Reason, Signal, Sink, Trail, Unread, WEB, code,
-    json::{self, MAX_NESTED, Node},
+    Adapter, ParseError, Reason, Signal, Sink, WEB, code,
+    json::{self, Node},
     published,
 };
 use crate::{
@@ -14,26 +13,10 @@ use crate::{
     sse::Event,
 };
 
-/// Where an MCP tool's results hide, outermost first: the message block of a chat client, the response in
-/// it, JSON-RPC's own envelope, and the search result itself.
-const WRAPPERS: &[&str] =
-    &["metadata", "rawMcpToolResponse", "response", "webSearchResult", "result", "structuredContent"];
-/// More wrappers than there are, fewer than a hostile document could nest.
-const MAX_WRAPPED: u8 = 8;
-
+/// Reads a document with `read`, which says whether it is one of the provider's.
 pub struct Results {
-    provider: &'static str,
-    read: fn(&Node<'_>, &mut dyn Sink) -> bool,
-}
-
-impl Results {
-    pub fn tavily() -> Self {
-        Self { provider: "tavily", read: tavily }
-    }
-
-    pub fn mcp() -> Self {
-        Self { provider: "mcp", read: mcp }
-    }
+    pub provider: &'static str,
+    pub read: fn(&Node<'_>, &mut dyn Sink) -> bool,
 }
 
 impl Adapter for Results {
@@ -41,75 +24,20 @@ impl Adapter for Results {
         Some(self.provider)
     }
 
-    fn frame(&mut self, event: &Event<'_>, sink: &mut dyn Sink) -> Result<(), Unread> {
+    fn frame(&mut self, event: &Event<'_>, sink: &mut dyn Sink) -> Result<(), ParseError> {
         let Some(data) = event.data.as_deref() else { return Ok(()) };
         match json::with_parsed(data, |node| (self.read)(node, sink)) {
             Some(true) => Ok(()),
-            _ => Err(Unread),
+            _ => Err(ParseError),
         }
     }
-
-    fn envelope(&self) -> Envelope<'_> {
-        Envelope::Bare
-    }
 }
 
-/// `{"query":…,"results":[…],"response_time":…,"request_id":…}`
-pub fn is_tavily(node: &Node<'_>) -> bool {
-    const OF_TAVILY: &[&str] = &["query", "response_time", "request_id", "follow_up_questions"];
-    has_results(node) && OF_TAVILY.iter().any(|key| node.get(key).is_some())
-}
-
-/// `{"response":{"webSearchResult":{"results":[…]}}}` and its kin.
-pub fn is_mcp(node: &Node<'_>) -> bool {
-    with_holder(node, MAX_NESTED, MAX_WRAPPED, &mut |_| ())
-}
-
-fn has_results(node: &Node<'_>) -> bool {
+pub fn has_results(node: &Node<'_>) -> bool {
     matches!(node.get("results"), Some(Node::List(_)))
 }
 
-fn tavily(node: &Node<'_>, sink: &mut dyn Sink) -> bool {
-    if !has_results(node) {
-        return false;
-    }
-    if let Some(id) = node.id(&["request_id"]) {
-        sink.signal(Signal::Message(&id));
-    }
-    if let Some(answer) = node.text(&["answer"]) {
-        sink.signal(Signal::Text(answer, Trail::ROOT.key("answer")));
-    }
-    results(node, node.text(&["query"]), &["content", "snippet"], sink);
-    true
-}
-
-fn mcp(node: &Node<'_>, sink: &mut dyn Sink) -> bool {
-    // The chat client's own id of the message that the tool was called for.
-    if let Some(id) = node.id(&["messageId", "message_id"]) {
-        sink.signal(Signal::Message(&id));
-    }
-    with_holder(node, MAX_NESTED, MAX_WRAPPED, &mut |holder| {
-        results(holder, holder.text(&["query"]), &["snippet", "content"], sink);
-    })
-}
-
-/// Calls `read` with the object that has the `results`, wherever it is wrapped; says whether there is one.
-fn with_holder(node: &Node<'_>, left: u8, deeper: u8, read: &mut dyn FnMut(&Node<'_>)) -> bool {
-    node.opened(left, |node, left| {
-        if has_results(node) {
-            read(node);
-            return true;
-        }
-        let Some(deeper) = deeper.checked_sub(1) else { return false };
-        let wrapped = WRAPPERS.iter().filter_map(|key| node.get(key));
-        // MCP's own form: a list of parts, one of which is a text that holds JSON.
-        let parts = node.get("content").map(Node::list).unwrap_or_default();
-        let texts = parts.iter().filter_map(|part| part.get("text"));
-        wrapped.chain(texts).any(|inner| with_holder(inner, left, deeper, read))
-    })
-}
-
-fn results(holder: &Node<'_>, query: Option<&str>, snippets: &[&str], sink: &mut dyn Sink) {
+pub fn results(holder: &Node<'_>, query: Option<&str>, snippets: &[&str], sink: &mut dyn Sink) {
     let queries = query.map(Into::into).into_iter().collect();
     sink.signal(Signal::Round { key: "results", summary: None, queries });
     let list = holder.get("results").map(Node::list).unwrap_or_default();

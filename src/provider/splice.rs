@@ -8,7 +8,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use super::{json::MAX_NESTED, trail::Step};
+use super::{json::MAX_NESTED, json_path::Step};
 
 /// The document with `text` in the place of each string that the steps lead to. `None`: one of them leads
 /// nowhere, and nothing should be changed.

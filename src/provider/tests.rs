@@ -1,4 +1,4 @@
-use super::{Kind, Signal, Sink, adapter};
+use super::{Provider, Signal, Sink};
 use crate::sse::Event;
 
 /// Writes signals down, shortly.
@@ -26,8 +26,8 @@ impl Sink for Notes {
 }
 
 /// What an adapter says of frames, each given as the lines of its event.
-fn signals(kind: Kind, frames: &[&str]) -> Vec<String> {
-    let (mut adapter, mut notes) = (adapter(kind), Notes::default());
+fn signals(kind: Provider, frames: &[&str]) -> Vec<String> {
+    let (mut adapter, mut notes) = (kind.adapter(), Notes::default());
     for frame in frames {
         let _ = adapter.frame(&Event::read(frame.as_bytes()), &mut notes);
     }
@@ -53,21 +53,35 @@ fn tencent_stages_are_signals_and_thinking_is_not_text() {
         ("something_new", "null"),
     ];
     for (stage, detail) in stages {
-        let said = signals(Kind::Tencent, &[&frame(stage, detail)]);
+        let said = signals(Provider::Of(&crate::provider::tencent::PROVIDER), &[&frame(stage, detail)]);
         assert_eq!(said.len(), 2, "{said:?}");
         assert!(said[1].starts_with(&format!("stage {stage} ")), "{said:?}");
     }
-    assert_eq!(signals(Kind::Tencent, &[&frame("thinking", "null")])[1], "thinking 想");
-    assert_eq!(signals(Kind::Tencent, &[&frame("", "null")]).len(), 1, "output has no stage");
+    assert_eq!(
+        signals(Provider::Of(&crate::provider::tencent::PROVIDER), &[&frame("thinking", "null")])[1],
+        "thinking 想"
+    );
+    assert_eq!(
+        signals(Provider::Of(&crate::provider::tencent::PROVIDER), &[&frame("", "null")]).len(),
+        1,
+        "output has no stage"
+    );
 }
 
 #[test]
 fn tencent_finishes_by_name_or_by_is_stop() {
-    let named = signals(Kind::Tencent, &["event:finish\ndata:{\"completion_id\":\"c\",\"content\":\"全文\"}"]);
+    let named = signals(
+        Provider::Of(&crate::provider::tencent::PROVIDER),
+        &["event:finish\ndata:{\"completion_id\":\"c\",\"content\":\"全文\"}"],
+    );
     assert_eq!(named, ["message c", "answer 全文", "finish"]);
-    let stopped = signals(Kind::Tencent, &["data:{\"completion_id\":\"c\",\"is_stop\":true}"]);
+    let stopped = signals(
+        Provider::Of(&crate::provider::tencent::PROVIDER),
+        &["data:{\"completion_id\":\"c\",\"is_stop\":true}"],
+    );
     assert_eq!(stopped, ["message c", "finish"]);
-    let broken = signals(Kind::Tencent, &["event:finish\ndata:{\"completion_id\":"]);
+    let broken =
+        signals(Provider::Of(&crate::provider::tencent::PROVIDER), &["event:finish\ndata:{\"completion_id\":"]);
     assert_eq!(broken, ["finish"], "a finish that cannot be read is one all the same");
 }
 
@@ -81,7 +95,7 @@ fn doubao_goes_on_with_the_channel_that_was_last() {
     };
     let delta = "event: CHUNK_DELTA\ndata: {\"text\":\"乙\"}";
     let frames = [&block(10_040, "t", ""), &block(10_000, "b1", "t"), delta, &block(10_000, "b2", ""), delta];
-    let said = signals(Kind::Doubao, &frames);
+    let said = signals(Provider::Of(&crate::provider::doubao::PROVIDER), &frames);
     let said: Vec<&str> = said.iter().map(String::as_str).filter(|s| !s.starts_with("message")).collect();
     assert_eq!(said, ["thinking 甲", "thinking 乙", "text 甲", "text 乙"]);
 }
@@ -89,13 +103,13 @@ fn doubao_goes_on_with_the_channel_that_was_last() {
 #[test]
 fn doubao_zero_is_no_conversation() {
     let ack = |id: &str| format!("event: SSE_ACK\ndata: {{\"ack_client_meta\":{{\"conversation_id\":\"{id}\"}}}}");
-    assert_eq!(signals(Kind::Doubao, &[&ack("0")]), Vec::<String>::new());
-    assert_eq!(signals(Kind::Doubao, &[&ack("77")]), ["conversation 77"]);
+    assert_eq!(signals(Provider::Of(&crate::provider::doubao::PROVIDER), &[&ack("0")]), Vec::<String>::new());
+    assert_eq!(signals(Provider::Of(&crate::provider::doubao::PROVIDER), &[&ack("77")]), ["conversation 77"]);
 }
 
 #[test]
 fn auto_gives_up_on_a_stream_that_it_does_not_know() {
-    let (mut adapter, mut notes) = (adapter(Kind::Auto), Notes::default());
+    let (mut adapter, mut notes) = (Provider::AUTO.adapter(), Notes::default());
     for n in 0..64 {
         assert!(!adapter.gave_up(), "after {n}");
         let _ = adapter.frame(&Event::read(b"data: {\"choices\":[]}"), &mut notes);
@@ -106,7 +120,7 @@ fn auto_gives_up_on_a_stream_that_it_does_not_know() {
 #[test]
 fn auto_decides_late_and_loses_nothing_of_the_deciding_frame() {
     let said = signals(
-        Kind::Auto,
+        Provider::AUTO,
         &[
             "data: [DONE]",
             "data: {\"event_type\":2001,\"event_data\":\"{\\\"message\\\":{\\\"id\\\":\\\"9\\\"},\\\"is_finish\\\":true}\"}",

@@ -19,7 +19,7 @@ use crate::{
     },
     pipeline::Inject,
     profile::Manner,
-    provider::Kind,
+    provider::Provider,
 };
 
 /// As long as the demo keeps records.
@@ -66,7 +66,7 @@ impl Base {
     fn of(path: &str, sse: &'static [u8], rules: &Arc<Rules>) -> Option<Self> {
         let reading = Reading {
             route: "demo",
-            kind: Kind::Auto,
+            kind: Provider::AUTO,
             link_base: url::Url::parse("https://kb.example.com").ok(),
             inject: Inject::Off,
             manner: Manner::default(),
@@ -86,7 +86,7 @@ impl Base {
     /// Some of the sources, of which some are cited.
     fn answer(&self, created: Timestamp, chance: &mut Chance, rules: &Rules) -> Record {
         let mut ledger = Ledger::new(None);
-        ledger.set_provider(self.record.provider.parse().map_or("", Kind::as_str));
+        ledger.set_provider(self.record.provider.parse().map_or("", Provider::as_str));
         let queries: Vec<Cow<'_, str>> = self
             .record
             .queries

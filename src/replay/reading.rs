@@ -14,7 +14,7 @@ use crate::{
         whole::{self, Passed},
     },
     profile::Manner,
-    provider::{self, Kind, json},
+    provider::{Provider, json},
 };
 
 /// How many keys of an unknown document an error names, and how much of each.
@@ -25,7 +25,7 @@ const SHOWN_KEY: usize = 32;
 pub struct Reading {
     /// Stands for the route in records.
     pub route: &'static str,
-    pub kind: Kind,
+    pub kind: Provider,
     pub link_base: Option<Url>,
     pub inject: Inject,
     pub manner: Manner,
@@ -63,7 +63,7 @@ impl Reading {
 
     fn document(&self, text: &str) -> Result<Passed, String> {
         let kind = match self.kind {
-            Kind::Auto => provider::of_document(text).ok_or_else(|| shown(text))?,
+            Provider::Auto(registry) => registry.of_document(text).ok_or_else(|| shown(text))?,
             named => named,
         };
         let passed = whole::pass_document(self.context(kind), Bytes::copy_from_slice(text.as_bytes()));
@@ -73,7 +73,7 @@ impl Reading {
         }
     }
 
-    fn context(&self, provider: Kind) -> Context {
+    fn context(&self, provider: Provider) -> Context {
         Context {
             route: self.route.to_owned(),
             provider,
@@ -90,7 +90,7 @@ impl Reading {
     pub fn no_message(&self, passed: &[Passed]) -> String {
         let frames: u64 = passed.iter().map(|passed| passed.tally.frames).sum();
         let whose = match self.kind {
-            Kind::Auto => "a known provider",
+            Provider::Auto(_) => "a known provider",
             named => named.as_str(),
         };
         format!("a capture of {frames} frames, and no message of {whose} in it")

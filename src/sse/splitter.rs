@@ -47,11 +47,6 @@ impl Splitter {
         !matches!(self.at, At::Start(_))
     }
 
-    /// A line begins, and with it a frame, if none has begun before it.
-    pub fn is_at_line(&self) -> bool {
-        self.at == At::LineStart
-    }
-
     /// A frame has just ended in CR, and its LF may still come.
     pub fn awaits_lf(&self) -> bool {
         self.at == At::AfterFrameCr

@@ -1,13 +1,13 @@
 //! Words between the replicas that share an engine.
 
-use super::{Fut, StoreError};
+use super::StoreFut;
 
 /// What is said goes to all who listen at that moment, also to the one who says it, and is kept for nobody.
 pub trait Bus: Send + Sync + 'static {
     /// A word is a line of JSON; it may be as long as a record.
-    fn say<'a>(&'a self, word: &'a str) -> Fut<'a, Result<(), StoreError>>;
+    fn say<'a>(&'a self, word: &'a str) -> StoreFut<'a, ()>;
     /// From when this returns, everything is heard.
-    fn listen(&self) -> Fut<'_, Result<Box<dyn Ear>, StoreError>>;
+    fn listen(&self) -> StoreFut<'_, Box<dyn Ear>>;
 }
 
 pub trait Ear: Send {
@@ -16,5 +16,5 @@ pub trait Ear: Send {
     /// # Cancel safety
     ///
     /// Dropped while it waits, it has taken nothing.
-    fn hear(&mut self) -> Fut<'_, Result<String, StoreError>>;
+    fn hear(&mut self) -> StoreFut<'_, String>;
 }

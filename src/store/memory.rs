@@ -13,7 +13,7 @@ use self::{
     progress::MAX_SOURCES,
 };
 use super::{
-    Cursor, Entry, Filter, Fut, Page, StatsFilter, StatsReport, Store, StoreError, day_of,
+    Entry, Filter, Fut, Page, RecordStore, Result, StatsFilter, StatsReport, Store, StoreError, StoreFut, day_of,
     page::Pager,
     stats::{self, Sums},
     task::{Advance, Advanced, Progress},
@@ -36,23 +36,23 @@ impl MemoryStore {
     }
 
     // No code here can panic between two changes that belong together, so a poisoned lock guards whole data.
-    fn read(&self) -> Result<RwLockReadGuard<'_, Index>, StoreError> {
+    fn read(&self) -> Result<RwLockReadGuard<'_, Index>> {
         let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
         if inner.closed { Err(StoreError::Closed) } else { Ok(inner) }
     }
 
-    fn write(&self) -> Result<RwLockWriteGuard<'_, Index>, StoreError> {
+    fn write(&self) -> Result<RwLockWriteGuard<'_, Index>> {
         let inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         if inner.closed { Err(StoreError::Closed) } else { Ok(inner) }
     }
 }
 
-impl Store for MemoryStore {
+impl RecordStore for MemoryStore {
     fn name(&self) -> &'static str {
         "memory"
     }
 
-    fn put<'a>(&'a self, entries: &'a [Entry]) -> Fut<'a, Result<(), StoreError>> {
+    fn put<'a>(&'a self, entries: &'a [Entry]) -> StoreFut<'a, ()> {
         Box::pin(async move {
             let held: Vec<_> = entries.iter().map(Held::new).collect();
             let mut inner = self.write()?;
@@ -64,12 +64,7 @@ impl Store for MemoryStore {
         })
     }
 
-    fn get<'a>(
-        &'a self,
-        tenant: &'a str,
-        id: &'a str,
-        provider: Option<&'a str>,
-    ) -> Fut<'a, Result<Option<Entry>, StoreError>> {
+    fn get<'a>(&'a self, tenant: &'a str, id: &'a str, provider: Option<&'a str>) -> StoreFut<'a, Option<Entry>> {
         Box::pin(async move {
             let inner = self.read()?;
             // Of two equally new ones the first provider by name: the order of lists.
@@ -78,12 +73,12 @@ impl Store for MemoryStore {
         })
     }
 
-    fn list<'a>(&'a self, tenant: &'a str, filter: &'a Filter) -> Fut<'a, Result<Page, StoreError>> {
+    fn list<'a>(&'a self, tenant: &'a str, filter: &'a Filter) -> StoreFut<'a, Page> {
         Box::pin(async move {
             let wanted = Wanted::new(filter);
             let mut pager = Pager::new(filter);
             let inner = self.read()?;
-            for held in inner.newest(tenant, filter).filter(|held| held.is(&wanted)) {
+            for held in inner.list(tenant, filter).filter(|held| held.is(&wanted)) {
                 if pager.is_over() {
                     break;
                 }
@@ -94,7 +89,7 @@ impl Store for MemoryStore {
     }
 
     /// Added up anew each time: there are [`MAX_RECORDS`] at most.
-    fn stats<'a>(&'a self, tenant: &'a str, filter: &'a StatsFilter) -> Fut<'a, Result<StatsReport, StoreError>> {
+    fn stats<'a>(&'a self, tenant: &'a str, filter: &'a StatsFilter) -> StoreFut<'a, StatsReport> {
         Box::pin(async move {
             let days = stats::days(filter);
             let asked = |held: &Held| {
@@ -106,7 +101,7 @@ impl Store for MemoryStore {
             // Adding up takes a while, and writes must not wait for it.
             let held: Vec<_> = {
                 let inner = self.read()?;
-                let since = inner.newest(tenant, &all).take_while(|held| day_of(held.entry.created_ms) >= days.start);
+                let since = inner.list(tenant, &all).take_while(|held| day_of(held.entry.created_ms) >= days.start);
                 since.filter(|held| asked(held)).cloned().collect()
             };
             let mut sums = Sums::default();
@@ -117,12 +112,7 @@ impl Store for MemoryStore {
         })
     }
 
-    fn delete<'a>(
-        &'a self,
-        tenant: &'a str,
-        id: &'a str,
-        provider: Option<&'a str>,
-    ) -> Fut<'a, Result<u64, StoreError>> {
+    fn delete<'a>(&'a self, tenant: &'a str, id: &'a str, provider: Option<&'a str>) -> StoreFut<'a, u64> {
         Box::pin(async move {
             let mut inner = self.write()?;
             let gone: Vec<_> = inner.of_id(tenant, id, provider).map(Held::age).collect();
@@ -133,46 +123,7 @@ impl Store for MemoryStore {
         })
     }
 
-    fn task<'a>(
-        &'a self,
-        tenant: &'a str,
-        task: &'a str,
-        after: Option<&'a Cursor>,
-        limit: usize,
-    ) -> Fut<'a, Result<Page, StoreError>> {
-        Box::pin(async move {
-            let mut pager = Pager::of(limit);
-            let inner = self.read()?;
-            for held in inner.of_task(tenant, task, after) {
-                if pager.is_over() {
-                    break;
-                }
-                pager.push(held.entry.clone(), held.weight);
-            }
-            Ok(pager.finish())
-        })
-    }
-
-    fn progress<'a>(
-        &'a self,
-        tenant: &'a str,
-        task: &'a str,
-        consumer: &'a str,
-    ) -> Fut<'a, Result<Option<Progress>, StoreError>> {
-        Box::pin(async move { Ok(self.read()?.readers.get(tenant, task, consumer)) })
-    }
-
-    fn advance<'a>(&'a self, advance: &'a Advance) -> Fut<'a, Result<Advanced, StoreError>> {
-        Box::pin(async move {
-            let mut inner = self.write()?;
-            if inner.of_task(&advance.tenant, &advance.task, None).next().is_none() {
-                return Ok(Advanced::NoTask);
-            }
-            Ok(inner.readers.advance(advance, MAX_SOURCES))
-        })
-    }
-
-    fn sweep(&self, before_ms: i64) -> Fut<'_, Result<u64, StoreError>> {
+    fn sweep(&self, before_ms: i64) -> StoreFut<'_, u64> {
         Box::pin(async move {
             let mut inner = self.write()?;
             let mut gone = 0;
@@ -184,7 +135,7 @@ impl Store for MemoryStore {
         })
     }
 
-    fn ping(&self) -> Fut<'_, Result<(), StoreError>> {
+    fn ping(&self) -> StoreFut<'_, ()> {
         Box::pin(async move { self.read().map(drop) })
     }
 
@@ -194,6 +145,22 @@ impl Store for MemoryStore {
                 *inner = Index::default();
                 inner.closed = true;
             }
+        })
+    }
+}
+
+impl Store for MemoryStore {
+    fn progress<'a>(&'a self, tenant: &'a str, task: &'a str, consumer: &'a str) -> StoreFut<'a, Option<Progress>> {
+        Box::pin(async move { Ok(self.read()?.readers.get(tenant, task, consumer)) })
+    }
+
+    fn advance<'a>(&'a self, advance: &'a Advance) -> StoreFut<'a, Advanced> {
+        Box::pin(async move {
+            let mut inner = self.write()?;
+            if !inner.has_task(&advance.tenant, &advance.task) {
+                return Ok(Advanced::NoTask);
+            }
+            Ok(inner.readers.advance(advance, MAX_SOURCES))
         })
     }
 }

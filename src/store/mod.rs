@@ -1,7 +1,22 @@
-//! Where records are kept: one trait, one writer, several engines.
+//! Where records are kept: the traits of a store, the writer in front of it, and four engines.
+//!
+//! # How to write an engine
+//!
+//! 1. Implement [`RecordStore`]: `put`, `get`, `list`, `delete`, `sweep` and `ping`, besides `name` and `close`. `packed` makes
+//!    a record into the text, the search terms and the sums to store; `wanted` tests an entry against a filter;
+//!    `Filter::position` is the order of a list; `page` fills a page. Give an error's code, never its text: it may quote
+//!    a record.
+//! 2. Wrap it in [`WithProgress`], which keeps the cursors of tasks as records of a reserved tenant and changes them under
+//!    a lock of this process. So it is right for an engine that one process uses. An engine that several replicas share
+//!    implements [`Store`] itself: `advance` must compare and change in one transaction of the engine, and cursors go with
+//!    the last record of their task. Such an engine also has a [`Bus`].
+//! 3. Name it in `config::StoreUrl`, open it in [`open`], and add a line to the macro in `tests.rs`: the conformance suite
+//!    then runs over it. `tests/toy.rs` is the smallest engine that passes.
+//!
+//! `stats` reads the records of the period, page by page. Override it where the engine can keep sums by day, as the other
+//! engines do (`stats::Sums`, `sums`). Everything else that has a default is right for every engine.
 
 pub mod bus;
-pub mod measured;
 pub mod memory;
 pub mod postgres;
 pub mod redis;
@@ -12,6 +27,8 @@ pub mod writer;
 mod cursor;
 mod packed;
 mod page;
+mod progress;
+mod sql;
 mod stats;
 mod sums;
 mod terms;
@@ -19,16 +36,19 @@ mod terms;
 mod tests;
 mod wanted;
 
-use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
-use crate::{citation::record::Record, config::StoreUrl};
+use crate::{
+    citation::{bundle::task_id, record::Record},
+    config::StoreUrl,
+};
 use task::{Advance, Advanced, Progress};
 
 pub use self::redis::RedisStore;
 pub use bus::{Bus, Ear};
-pub use measured::Measured;
 pub use memory::MemoryStore;
 pub use postgres::PostgresStore;
+pub use progress::WithProgress;
 pub use sqlite::SqliteStore;
 pub use stats::{Counts, DayStats, STATS_DAYS_MAX, STATS_TOP_MAX, Site, SiteStats, StatsFilter, StatsReport, day_of};
 pub use writer::{Writer, WriterStats};
@@ -38,7 +58,9 @@ pub const PAGE_DEFAULT: usize = 50;
 /// Most entries on a page, whatever the filter says.
 pub const PAGE_MAX: usize = 1000;
 
+pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 pub type Fut<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type StoreFut<'a, T> = Fut<'a, Result<T>>;
 
 /// A record as stored, with the tenant that it belongs to. The key is (tenant, provider, messageId).
 #[derive(Debug, Clone, PartialEq)]
@@ -49,9 +71,18 @@ pub struct Entry {
     pub record: Record,
 }
 
-/// Which records a list call wants, newest first. Absent fields do not filter.
+impl Entry {
+    /// Whether a call that names this id, and this provider if any, means this entry.
+    fn has_key(&self, id: &str, provider: Option<&str>) -> bool {
+        self.record.message_id == id && provider.is_none_or(|provider| self.record.provider == provider)
+    }
+}
+
+/// Which records a list call wants: newest first, or oldest first where it names a task. Absent fields do not filter.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
+    /// The records of this task (see [`task_id`](crate::citation::bundle::task_id)), oldest first.
+    pub task: Option<String>,
     pub conversation: Option<String>,
     pub provider: Option<String>,
     /// Exact hostname of a citation, or a parent domain of it (`example.com` finds `www.example.com`).
@@ -67,7 +98,23 @@ pub struct Filter {
     pub cursor: Option<Cursor>,
 }
 
-/// The last entry of the page before: lists, and a task's records, go on strictly after it.
+impl Filter {
+    /// Sort key of an entry in the order of the list. No two entries of a tenant have the same.
+    pub fn position<'a>(&self, created_ms: i64, provider: &'a str, id: &'a str) -> (i64, &'a str, &'a str) {
+        // The complement orders the other way and cannot overflow.
+        (if self.task.is_some() { created_ms } else { !created_ms }, provider, id)
+    }
+
+    /// Refuses an entry that was found under a task which is not its own: never serve what was not asked for.
+    fn check_task(&self, entry: &Entry) -> Result<()> {
+        match &self.task {
+            Some(task) if task_id(&entry.record) != *task => Err(StoreError::Mismatch),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The last entry of the page before: a list goes on strictly after it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor {
     pub created_ms: i64,
@@ -83,29 +130,25 @@ pub struct Page {
     pub next: Option<Cursor>,
 }
 
-/// What every engine promises. `put` is one transaction: all or nothing, durable when it returns. One that answers
+/// What an engine implements. `put` is one transaction: all or nothing, durable when it returns. One that answers
 /// [`StoreError::Volatile`] has put all, and the engine may forget it in a crash.
-pub trait Store: Send + Sync + 'static {
+pub trait RecordStore: Send + Sync + 'static {
     /// `sqlite`, `memory`, …: a metric label.
     fn name(&self) -> &'static str;
-    fn put<'a>(&'a self, entries: &'a [Entry]) -> Fut<'a, Result<(), StoreError>>;
+    /// Stores each entry in place of the one with its key. Of several entries with one key the last is stored.
+    fn put<'a>(&'a self, entries: &'a [Entry]) -> StoreFut<'a, ()>;
     /// Without a provider: the tenant's newest record of that id.
-    fn get<'a>(
-        &'a self,
-        tenant: &'a str,
-        id: &'a str,
-        provider: Option<&'a str>,
-    ) -> Fut<'a, Result<Option<Entry>, StoreError>>;
-    fn list<'a>(&'a self, tenant: &'a str, filter: &'a Filter) -> Fut<'a, Result<Page, StoreError>>;
-    /// What the tenant's records add up to, those of this moment: what is replaced, deleted or swept counts no more.
-    fn stats<'a>(&'a self, tenant: &'a str, filter: &'a StatsFilter) -> Fut<'a, Result<StatsReport, StoreError>>;
-    /// How many records went.
-    fn delete<'a>(
-        &'a self,
-        tenant: &'a str,
-        id: &'a str,
-        provider: Option<&'a str>,
-    ) -> Fut<'a, Result<u64, StoreError>>;
+    fn get<'a>(&'a self, tenant: &'a str, id: &'a str, provider: Option<&'a str>) -> StoreFut<'a, Option<Entry>>;
+    fn list<'a>(&'a self, tenant: &'a str, filter: &'a Filter) -> StoreFut<'a, Page>;
+    /// Returns how many records went.
+    fn delete<'a>(&'a self, tenant: &'a str, id: &'a str, provider: Option<&'a str>) -> StoreFut<'a, u64>;
+    /// Removes what was created before `before_ms`; returns how many.
+    fn sweep(&self, before_ms: i64) -> StoreFut<'_, u64>;
+    /// Can it read and write right now?
+    fn ping(&self) -> StoreFut<'_, ()>;
+    /// Flushes and closes: every later call answers [`StoreError::Closed`].
+    fn close(&self) -> Fut<'_, ()>;
+
     /// The records of a task, oldest first. The limit is as a filter's.
     fn task<'a>(
         &'a self,
@@ -113,20 +156,17 @@ pub trait Store: Send + Sync + 'static {
         task: &'a str,
         after: Option<&'a Cursor>,
         limit: usize,
-    ) -> Fut<'a, Result<Page, StoreError>>;
-    /// `None`: this consumer has committed nothing.
-    fn progress<'a>(
-        &'a self,
-        tenant: &'a str,
-        task: &'a str,
-        consumer: &'a str,
-    ) -> Fut<'a, Result<Option<Progress>, StoreError>>;
-    /// One transaction, which compares and changes; durable when it returns.
-    fn advance<'a>(&'a self, advance: &'a Advance) -> Fut<'a, Result<Advanced, StoreError>>;
-    /// Removes what was created before `before_ms`; returns how many.
-    fn sweep(&self, before_ms: i64) -> Fut<'_, Result<u64, StoreError>>;
-    /// Can it read and write right now?
-    fn ping(&self) -> Fut<'_, Result<(), StoreError>>;
+    ) -> StoreFut<'a, Page> {
+        Box::pin(async move {
+            let filter = Filter { task: Some(task.to_owned()), cursor: after.cloned(), limit, ..Filter::default() };
+            self.list(tenant, &filter).await
+        })
+    }
+    /// Sums of the tenant's records as they are now: what is replaced, deleted or swept counts no more. The default reads
+    /// all records of the period.
+    fn stats<'a>(&'a self, tenant: &'a str, filter: &'a StatsFilter) -> StoreFut<'a, StatsReport> {
+        Box::pin(async move { stats::of_records(self, tenant, filter).await })
+    }
     /// Where replicas that share this engine talk. `None`: nobody shares it.
     fn bus(&self) -> Option<Arc<dyn Bus>> {
         None
@@ -135,8 +175,15 @@ pub trait Store: Send + Sync + 'static {
     fn remark(&self) -> Option<String> {
         None
     }
-    /// Flush and close.
-    fn close(&self) -> Fut<'_, ()>;
+}
+
+/// What the server uses: records, and how far the consumers of their tasks have read. [`WithProgress`] makes one of a
+/// [`RecordStore`].
+pub trait Store: RecordStore {
+    /// `None`: this consumer has committed nothing.
+    fn progress<'a>(&'a self, tenant: &'a str, task: &'a str, consumer: &'a str) -> StoreFut<'a, Option<Progress>>;
+    /// One transaction, which compares and changes; durable when it returns.
+    fn advance<'a>(&'a self, advance: &'a Advance) -> StoreFut<'a, Advanced>;
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,7 +205,7 @@ pub enum StoreError {
 /// Opens the engine that the configuration names, ready to read and write. `ttl` is what a record lives, for engines that
 /// end it themselves. A server that cannot be reached is no error: it is tried again when it is needed. One that answers
 /// and refuses us is.
-pub async fn open(url: &StoreUrl, ttl: Option<Duration>) -> Result<Arc<dyn Store>, StoreError> {
+pub async fn open(url: &StoreUrl, ttl: Option<Duration>) -> Result<Arc<dyn Store>> {
     Ok(match url {
         StoreUrl::Memory => Arc::new(MemoryStore::new()),
         StoreUrl::Sqlite(path) => Arc::new(SqliteStore::open(path).await?),

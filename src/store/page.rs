@@ -13,12 +13,7 @@ pub(super) struct Pager {
 
 impl Pager {
     pub(super) fn new(filter: &Filter) -> Self {
-        Self::of(filter.limit)
-    }
-
-    /// With the limit as a filter has it.
-    pub(super) fn of(limit: usize) -> Self {
-        let limit = match limit {
+        let limit = match filter.limit {
             0 => PAGE_DEFAULT,
             limit => limit.min(PAGE_MAX),
         };

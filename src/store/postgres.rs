@@ -25,7 +25,7 @@ use std::{
     time::Duration,
 };
 
-use sqlx::{Connection as _, PgConnection, Postgres, QueryBuilder};
+use sqlx::{Connection as _, PgConnection};
 use tokio::{
     sync::{Mutex, MutexGuard},
     time::timeout,
@@ -35,18 +35,19 @@ use self::{
     bus::PostgresBus,
     change::Change,
     error::{Fault, said},
-    link::{Idle, Link, Use, in_time},
+    link::{Idle, Link, Use},
     parts::{Part, Plan, now_ms},
     report::Reader,
     schema::Place,
 };
 use super::{
-    Bus, Cursor, Entry, Filter, Fut, Page, StatsFilter, StatsReport, Store, StoreError,
+    Bus, Entry, Filter, Fut, Page, RecordStore, Result, StatsFilter, StatsReport, Store, StoreError, StoreFut,
     packed::Packed,
     page::Pager,
+    sums,
     task::{Advance, Advanced, Progress},
 };
-use crate::{citation::bundle::task_id, config::EngineUrl};
+use crate::config::EngineUrl;
 
 /// A sweep that takes longer goes on with the next one.
 const SWEEP_WAIT: Duration = Duration::from_secs(600);
@@ -171,33 +172,6 @@ impl PostgresStore {
             Err(fault) => Err(fault),
         }
     }
-
-    /// Asks for the rows of a page, and fills it; each entry must be as it was asked for.
-    async fn page(
-        &self,
-        tenant: &str,
-        mut query: QueryBuilder<Postgres>,
-        mut pager: Pager,
-        asked: impl Fn(&Entry) -> bool,
-    ) -> Result<Page, StoreError> {
-        let rows = in_time(async {
-            let mut reading = self.link.reading().await?;
-            let rows = query.build().fetch_all(&mut reading.conn).await?;
-            reading.done();
-            Ok(rows)
-        });
-        for row in rows.await? {
-            if pager.is_over() {
-                break;
-            }
-            let Some((entry, weight)) = query::read(tenant, &row)? else { break };
-            if !asked(&entry) {
-                return Err(StoreError::Mismatch);
-            }
-            pager.push(entry, weight);
-        }
-        Ok(pager.finish())
-    }
 }
 
 /// Of several entries with one key the last.
@@ -208,12 +182,12 @@ fn last_of_each<'a>(rows: Vec<Packed<'a>>) -> Vec<Packed<'a>> {
     kept
 }
 
-impl Store for PostgresStore {
+impl RecordStore for PostgresStore {
     fn name(&self) -> &'static str {
         "postgres"
     }
 
-    fn put<'a>(&'a self, entries: &'a [Entry]) -> Fut<'a, Result<(), StoreError>> {
+    fn put<'a>(&'a self, entries: &'a [Entry]) -> StoreFut<'a, ()> {
         Box::pin(async move {
             // Before the lock: making text of large records takes longer than writing it.
             let rows = entries.iter().map(|entry| Packed::new("postgres", entry)).collect::<Result<Vec<_>, _>>()?;
@@ -225,53 +199,50 @@ impl Store for PostgresStore {
         })
     }
 
-    fn get<'a>(
-        &'a self,
-        tenant: &'a str,
-        id: &'a str,
-        provider: Option<&'a str>,
-    ) -> Fut<'a, Result<Option<Entry>, StoreError>> {
+    fn get<'a>(&'a self, tenant: &'a str, id: &'a str, provider: Option<&'a str>) -> StoreFut<'a, Option<Entry>> {
         Box::pin(async move {
-            let row = in_time(async {
-                let mut reading = self.link.reading().await?;
-                let query = sqlx::query(query::GET).bind(text::key(tenant)).bind(text::key(id));
-                let row = query.bind(provider.map(text::key)).fetch_optional(&mut reading.conn).await?;
-                reading.done();
-                Ok(row)
+            let query =
+                sqlx::query(query::GET).bind(text::key(tenant)).bind(text::key(id)).bind(provider.map(text::key));
+            let row = self.link.read(async |conn| Ok(query.fetch_optional(conn).await?)).await?;
+            match row.map(|row| query::read(tenant, &row)).transpose()?.flatten() {
+                Some((entry, _)) if !entry.has_key(id, provider) => Err(StoreError::Mismatch),
+                found => Ok(found.map(|(entry, _)| entry)),
+            }
+        })
+    }
+
+    fn list<'a>(&'a self, tenant: &'a str, filter: &'a Filter) -> StoreFut<'a, Page> {
+        Box::pin(async move {
+            let mut pager = Pager::new(filter);
+            let mut query = query::list(tenant, filter, pager.wanted());
+            for row in self.link.read(async |conn| Ok(query.build().fetch_all(conn).await?)).await? {
+                if pager.is_over() {
+                    break;
+                }
+                let Some((entry, weight)) = query::read(tenant, &row)? else { break };
+                filter.check_task(&entry)?;
+                pager.push(entry, weight);
+            }
+            Ok(pager.finish())
+        })
+    }
+
+    fn stats<'a>(&'a self, tenant: &'a str, filter: &'a StatsFilter) -> StoreFut<'a, StatsReport> {
+        Box::pin(async move {
+            let report = self.link.read(async |conn| {
+                let mut tx = conn.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
+                let mut report = sums::report(&mut Reader { conn: &mut tx, tenant, filter }, filter).await?;
+                for day in &mut report.days {
+                    day.provider = text::unescape(std::mem::take(&mut day.provider));
+                }
+                tx.commit().await?;
+                Ok(report)
             });
-            let Some(row) = row.await? else { return Ok(None) };
-            let Some((entry, _)) = query::read(tenant, &row)? else { return Ok(None) };
-            let asked =
-                entry.record.message_id == id && provider.is_none_or(|provider| entry.record.provider == provider);
-            if asked { Ok(Some(entry)) } else { Err(StoreError::Mismatch) }
+            report.await
         })
     }
 
-    fn list<'a>(&'a self, tenant: &'a str, filter: &'a Filter) -> Fut<'a, Result<Page, StoreError>> {
-        Box::pin(async move {
-            let pager = Pager::new(filter);
-            let query = query::list(tenant, filter, pager.wanted());
-            self.page(tenant, query, pager, |_| true).await
-        })
-    }
-
-    fn stats<'a>(&'a self, tenant: &'a str, filter: &'a StatsFilter) -> Fut<'a, Result<StatsReport, StoreError>> {
-        Box::pin(in_time(async move {
-            let mut reading = self.link.reading().await?;
-            let mut tx = reading.conn.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
-            let report = Reader { conn: &mut tx, tenant, filter }.report().await?;
-            tx.commit().await?;
-            reading.done();
-            Ok(report)
-        }))
-    }
-
-    fn delete<'a>(
-        &'a self,
-        tenant: &'a str,
-        id: &'a str,
-        provider: Option<&'a str>,
-    ) -> Fut<'a, Result<u64, StoreError>> {
+    fn delete<'a>(&'a self, tenant: &'a str, id: &'a str, provider: Option<&'a str>) -> StoreFut<'a, u64> {
         Box::pin(async move {
             let mut writing = self.writing(&[]).await?;
             let gone = writing.change().delete(tenant, id, provider).await?;
@@ -279,45 +250,8 @@ impl Store for PostgresStore {
         })
     }
 
-    fn task<'a>(
-        &'a self,
-        tenant: &'a str,
-        task: &'a str,
-        after: Option<&'a Cursor>,
-        limit: usize,
-    ) -> Fut<'a, Result<Page, StoreError>> {
-        Box::pin(async move {
-            let pager = Pager::of(limit);
-            let query = query::task(tenant, task, after, pager.wanted());
-            // As everywhere: never what was not asked for.
-            self.page(tenant, query, pager, |entry| task_id(&entry.record) == task).await
-        })
-    }
-
-    fn progress<'a>(
-        &'a self,
-        tenant: &'a str,
-        task: &'a str,
-        consumer: &'a str,
-    ) -> Fut<'a, Result<Option<Progress>, StoreError>> {
-        Box::pin(in_time(async move {
-            let mut reading = self.link.reading().await?;
-            let progress = tasks::progress(&mut reading.conn, tenant, task, consumer).await?;
-            reading.done();
-            Ok(progress)
-        }))
-    }
-
-    fn advance<'a>(&'a self, advance: &'a Advance) -> Fut<'a, Result<Advanced, StoreError>> {
-        Box::pin(async move {
-            let mut writing = self.writing(&[]).await?;
-            let advanced = tasks::advance(&mut writing.conn, &writing.place, advance).await?;
-            Ok(writing.commit(advanced).await?)
-        })
-    }
-
     /// Also makes the days that come.
-    fn sweep(&self, before_ms: i64) -> Fut<'_, Result<u64, StoreError>> {
+    fn sweep(&self, before_ms: i64) -> StoreFut<'_, u64> {
         Box::pin(async move {
             // Its own connection: it may wait for a lock, and writes do not wait for it.
             let (mut conn, place) = self.link.connect(Use::Write).await?;
@@ -331,21 +265,16 @@ impl Store for PostgresStore {
         })
     }
 
-    fn ping(&self) -> Fut<'_, Result<(), StoreError>> {
+    fn ping(&self) -> StoreFut<'_, ()> {
         Box::pin(async move {
             let mut writing = self.writing(&[]).await?;
             let query = "INSERT INTO citetap_probe AS p (one, n) VALUES (1, 1)
                          ON CONFLICT (one) DO UPDATE SET n = p.n + 1";
             sqlx::query(query).execute(&mut writing.conn).await.map_err(Fault::from)?;
             writing.commit(()).await?;
-            in_time(async {
-                let mut reading = self.link.reading().await?;
-                let query = sqlx::query("SELECT one FROM citetap_meta");
-                let there = query.fetch_optional(&mut reading.conn).await?;
-                reading.done();
-                there.map(drop).ok_or_else(|| said("a row of our own is missing").into())
-            })
-            .await
+            let query = sqlx::query("SELECT one FROM citetap_meta");
+            let there = self.link.read(async |conn| Ok(query.fetch_optional(conn).await?)).await?;
+            there.map(drop).ok_or_else(|| said("a row of our own is missing"))
         })
     }
 
@@ -360,6 +289,20 @@ impl Store for PostgresStore {
             if let Slot::Ready(idle, _) = slot {
                 let _ = timeout(Duration::from_secs(1), idle.conn.close()).await;
             }
+        })
+    }
+}
+
+impl Store for PostgresStore {
+    fn progress<'a>(&'a self, tenant: &'a str, task: &'a str, consumer: &'a str) -> StoreFut<'a, Option<Progress>> {
+        Box::pin(async move { self.link.read(async |conn| tasks::progress(conn, tenant, task, consumer).await).await })
+    }
+
+    fn advance<'a>(&'a self, advance: &'a Advance) -> StoreFut<'a, Advanced> {
+        Box::pin(async move {
+            let mut writing = self.writing(&[]).await?;
+            let advanced = tasks::advance(&mut writing.conn, &writing.place, advance).await?;
+            Ok(writing.commit(advanced).await?)
         })
     }
 }

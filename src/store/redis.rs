@@ -37,10 +37,9 @@ use self::{
     value::Value,
 };
 use super::{
-    Bus, Cursor, Entry, Filter, Fut, Page, StatsFilter, StatsReport, Store, StoreError, day_of,
+    Bus, Entry, Filter, Fut, Page, RecordStore, Result, StatsFilter, StatsReport, Store, StoreError, StoreFut, day_of,
     page::Pager,
     task::{Advance, Advanced, Progress},
-    wanted::Wanted,
 };
 use crate::config::EngineUrl;
 
@@ -207,12 +206,12 @@ impl RedisStore {
     }
 }
 
-impl Store for RedisStore {
+impl RecordStore for RedisStore {
     fn name(&self) -> &'static str {
         "redis"
     }
 
-    fn put<'a>(&'a self, entries: &'a [Entry]) -> Fut<'a, Result<(), StoreError>> {
+    fn put<'a>(&'a self, entries: &'a [Entry]) -> StoreFut<'a, ()> {
         Box::pin(async move {
             // Before the connection: making text of large records takes longer than sending it.
             let mut by_tenant: BTreeMap<&str, Vec<Value<'_>>> = BTreeMap::new();
@@ -232,12 +231,7 @@ impl Store for RedisStore {
         })
     }
 
-    fn get<'a>(
-        &'a self,
-        tenant: &'a str,
-        id: &'a str,
-        provider: Option<&'a str>,
-    ) -> Fut<'a, Result<Option<Entry>, StoreError>> {
+    fn get<'a>(&'a self, tenant: &'a str, id: &'a str, provider: Option<&'a str>) -> StoreFut<'a, Option<Entry>> {
         Box::pin(async move {
             let keys = self.keys(tenant);
             let found = self.reads.call(READ, async |conn, _| match provider {
@@ -255,43 +249,33 @@ impl Store for RedisStore {
             });
             let Some((place, body)) = found.await? else { return Ok(None) };
             let entry = value::read(tenant, &body)?;
-            let asked = entry.record.message_id == id
-                && provider.is_none_or(|provider| entry.record.provider == provider)
-                && place.is_none_or(|place| place == keys::place(&entry).as_bytes());
-            if !asked {
+            let is_there = place.is_none_or(|place| place == keys::place(&entry).as_bytes());
+            if !is_there || !entry.has_key(id, provider) {
                 return Err(StoreError::Mismatch);
             }
             Ok(Some(entry).filter(|entry| self.live().is_none_or(|live| entry.created_ms >= live)))
         })
     }
 
-    fn list<'a>(&'a self, tenant: &'a str, filter: &'a Filter) -> Fut<'a, Result<Page, StoreError>> {
+    fn list<'a>(&'a self, tenant: &'a str, filter: &'a Filter) -> StoreFut<'a, Page> {
         Box::pin(async move {
-            let (keys, wanted) = (self.keys(tenant), Wanted::new(filter));
-            let Some(stretch) = Stretch::of_list(&keys, filter, self.live()) else {
+            let keys = self.keys(tenant);
+            let Some(stretch) = Stretch::new(&keys, filter, self.live()) else {
                 return Ok(Pager::new(filter).finish());
             };
-            let matches = |entry: &Entry| Ok(list::wanted(&wanted, entry));
-            let page = self
-                .reads
-                .call(READ, async |conn, _| stretch.page(conn, (&keys, tenant), Pager::new(filter), matches).await);
+            let page = self.reads.call(READ, async |conn, _| stretch.page(conn, (&keys, tenant), filter).await);
             page.await
         })
     }
 
-    fn stats<'a>(&'a self, tenant: &'a str, filter: &'a StatsFilter) -> Fut<'a, Result<StatsReport, StoreError>> {
+    fn stats<'a>(&'a self, tenant: &'a str, filter: &'a StatsFilter) -> StoreFut<'a, StatsReport> {
         Box::pin(async move {
             let keys = self.keys(tenant);
             self.reads.call(READ, async |conn, _| report::report(conn, &keys, filter).await).await
         })
     }
 
-    fn delete<'a>(
-        &'a self,
-        tenant: &'a str,
-        id: &'a str,
-        provider: Option<&'a str>,
-    ) -> Fut<'a, Result<u64, StoreError>> {
+    fn delete<'a>(&'a self, tenant: &'a str, id: &'a str, provider: Option<&'a str>) -> StoreFut<'a, u64> {
         Box::pin(async move {
             let keys = self.keys(tenant);
             let live = self.live().map_or_else(String::new, keys::down);
@@ -306,46 +290,7 @@ impl Store for RedisStore {
         })
     }
 
-    fn task<'a>(
-        &'a self,
-        tenant: &'a str,
-        task: &'a str,
-        after: Option<&'a Cursor>,
-        limit: usize,
-    ) -> Fut<'a, Result<Page, StoreError>> {
-        Box::pin(async move {
-            let keys = self.keys(tenant);
-            let stretch = Stretch::of_task(&keys, task, after, self.live());
-            let matches = |entry: &Entry| list::is_of_task(entry, task);
-            let page = self
-                .reads
-                .call(READ, async |conn, _| stretch.page(conn, (&keys, tenant), Pager::of(limit), matches).await);
-            page.await
-        })
-    }
-
-    fn progress<'a>(
-        &'a self,
-        tenant: &'a str,
-        task: &'a str,
-        consumer: &'a str,
-    ) -> Fut<'a, Result<Option<Progress>, StoreError>> {
-        Box::pin(async move {
-            let keys = self.keys(tenant);
-            self.reads.call(READ, async |conn, _| tasks::progress(conn, &keys, task, consumer).await).await
-        })
-    }
-
-    fn advance<'a>(&'a self, advance: &'a Advance) -> Fut<'a, Result<Advanced, StoreError>> {
-        Box::pin(async move {
-            let (keys, live) = (self.keys(&advance.tenant), self.live());
-            let written = self.write(async |conn| tasks::advance(conn, &keys, advance, live).await);
-            // As durable as the server makes it: a cursor that is lost means that something is read twice.
-            Ok(written.await?.0)
-        })
-    }
-
-    fn sweep(&self, before_ms: i64) -> Fut<'_, Result<u64, StoreError>> {
+    fn sweep(&self, before_ms: i64) -> StoreFut<'_, u64> {
         Box::pin(async move {
             let key = keys::tenants(&self.address.prefix);
             let tenants = self.writes.call(READ, async |conn, _| {
@@ -360,7 +305,7 @@ impl Store for RedisStore {
         })
     }
 
-    fn ping(&self) -> Fut<'_, Result<(), StoreError>> {
+    fn ping(&self) -> StoreFut<'_, ()> {
         Box::pin(async move {
             let key = keys::probe(&self.address.prefix);
             let probe = async |conn: &mut MultiplexedConnection, server: &Server| {
@@ -386,6 +331,24 @@ impl Store for RedisStore {
         Box::pin(async move {
             self.reads.close().await;
             self.writes.close().await;
+        })
+    }
+}
+
+impl Store for RedisStore {
+    fn progress<'a>(&'a self, tenant: &'a str, task: &'a str, consumer: &'a str) -> StoreFut<'a, Option<Progress>> {
+        Box::pin(async move {
+            let keys = self.keys(tenant);
+            self.reads.call(READ, async |conn, _| tasks::progress(conn, &keys, task, consumer).await).await
+        })
+    }
+
+    fn advance<'a>(&'a self, advance: &'a Advance) -> StoreFut<'a, Advanced> {
+        Box::pin(async move {
+            let (keys, live) = (self.keys(&advance.tenant), self.live());
+            let written = self.write(async |conn| tasks::advance(conn, &keys, advance, live).await);
+            // As durable as the server makes it: a cursor that is lost means that something is read twice.
+            Ok(written.await?.0)
         })
     }
 }

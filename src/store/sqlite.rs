@@ -33,13 +33,13 @@ use self::{
     schema::{FileId, file_id},
 };
 use super::{
-    Cursor, Entry, Filter, Fut, Page, StatsFilter, StatsReport, Store, StoreError,
+    Entry, Filter, Fut, Page, RecordStore, Result, StatsFilter, StatsReport, Store, StoreError, StoreFut,
     packed::Packed,
     page::Pager,
     stats::Sums,
+    sums,
     task::{Advance, Advanced, Progress},
 };
-use crate::citation::bundle::task_id;
 
 /// Reads that may run at once; further ones wait.
 const READERS: u32 = 4;
@@ -155,12 +155,12 @@ async fn transaction<T>(
     Ok(value)
 }
 
-impl Store for SqliteStore {
+impl RecordStore for SqliteStore {
     fn name(&self) -> &'static str {
         "sqlite"
     }
 
-    fn put<'a>(&'a self, entries: &'a [Entry]) -> Fut<'a, Result<(), StoreError>> {
+    fn put<'a>(&'a self, entries: &'a [Entry]) -> StoreFut<'a, ()> {
         Box::pin(async move {
             // Before the lock: making text of large records takes longer than writing it.
             let rows = entries.iter().map(|entry| Packed::new("sqlite", entry)).collect::<Result<Vec<_>, _>>()?;
@@ -177,12 +177,7 @@ impl Store for SqliteStore {
         })
     }
 
-    fn get<'a>(
-        &'a self,
-        tenant: &'a str,
-        id: &'a str,
-        provider: Option<&'a str>,
-    ) -> Fut<'a, Result<Option<Entry>, StoreError>> {
+    fn get<'a>(&'a self, tenant: &'a str, id: &'a str, provider: Option<&'a str>) -> StoreFut<'a, Option<Entry>> {
         Box::pin(async move {
             let row = sqlx::query(
                 "SELECT created_ms, provider, id, body FROM record
@@ -195,16 +190,14 @@ impl Store for SqliteStore {
             .fetch_optional(&self.readers())
             .await
             .map_err(engine)?;
-            let Some((entry, _)) = row.map(|row| read(tenant, &row)).transpose()? else {
-                return Ok(None);
-            };
-            let asked =
-                entry.record.message_id == id && provider.is_none_or(|provider| entry.record.provider == provider);
-            if asked { Ok(Some(entry)) } else { Err(StoreError::Mismatch) }
+            match row.map(|row| read(tenant, &row)).transpose()? {
+                Some((entry, _)) if !entry.has_key(id, provider) => Err(StoreError::Mismatch),
+                found => Ok(found.map(|(entry, _)| entry)),
+            }
         })
     }
 
-    fn list<'a>(&'a self, tenant: &'a str, filter: &'a Filter) -> Fut<'a, Result<Page, StoreError>> {
+    fn list<'a>(&'a self, tenant: &'a str, filter: &'a Filter) -> StoreFut<'a, Page> {
         Box::pin(async move {
             let mut pager = Pager::new(filter);
             let mut query = query::list(tenant, filter, pager.wanted());
@@ -215,27 +208,23 @@ impl Store for SqliteStore {
                     break;
                 }
                 let (entry, weight) = read(tenant, &row)?;
+                filter.check_task(&entry)?;
                 pager.push(entry, weight);
             }
             Ok(pager.finish())
         })
     }
 
-    fn stats<'a>(&'a self, tenant: &'a str, filter: &'a StatsFilter) -> Fut<'a, Result<StatsReport, StoreError>> {
+    fn stats<'a>(&'a self, tenant: &'a str, filter: &'a StatsFilter) -> StoreFut<'a, StatsReport> {
         Box::pin(async move {
             let mut tx = self.readers().begin().await.map_err(engine)?;
-            let report = Reader { conn: &mut tx, tenant, filter }.report().await.map_err(engine)?;
+            let report = sums::report(&mut Reader { conn: &mut tx, tenant, filter }, filter).await.map_err(engine)?;
             tx.commit().await.map_err(engine)?;
             Ok(report)
         })
     }
 
-    fn delete<'a>(
-        &'a self,
-        tenant: &'a str,
-        id: &'a str,
-        provider: Option<&'a str>,
-    ) -> Fut<'a, Result<u64, StoreError>> {
+    fn delete<'a>(&'a self, tenant: &'a str, id: &'a str, provider: Option<&'a str>) -> StoreFut<'a, u64> {
         Box::pin(async move {
             self.write(async |tx: &mut Transaction<'_, Sqlite>| {
                 let query = "tenant = ?1 AND id = ?2 AND (?3 IS NULL OR provider = ?3)";
@@ -247,49 +236,7 @@ impl Store for SqliteStore {
         })
     }
 
-    fn task<'a>(
-        &'a self,
-        tenant: &'a str,
-        task: &'a str,
-        after: Option<&'a Cursor>,
-        limit: usize,
-    ) -> Fut<'a, Result<Page, StoreError>> {
-        Box::pin(async move {
-            let mut pager = Pager::of(limit);
-            let after = after.cloned().unwrap_or_else(tasks::start);
-            let query = sqlx::query(tasks::OF_TASK).bind(tenant).bind(task);
-            let query = query.bind(after.created_ms).bind(after.provider).bind(after.id);
-            let readers = self.readers();
-            let mut rows = query.bind(i64::try_from(pager.wanted()).unwrap_or(i64::MAX)).fetch(&readers);
-            while let Some(row) = rows.try_next().await.map_err(engine)? {
-                if pager.is_over() {
-                    break;
-                }
-                let (entry, weight) = read(tenant, &row)?;
-                // As everywhere: never what was not asked for.
-                if task_id(&entry.record) != task {
-                    return Err(StoreError::Mismatch);
-                }
-                pager.push(entry, weight);
-            }
-            Ok(pager.finish())
-        })
-    }
-
-    fn progress<'a>(
-        &'a self,
-        tenant: &'a str,
-        task: &'a str,
-        consumer: &'a str,
-    ) -> Fut<'a, Result<Option<Progress>, StoreError>> {
-        Box::pin(async move { tasks::progress(&self.readers(), tenant, task, consumer).await })
-    }
-
-    fn advance<'a>(&'a self, advance: &'a Advance) -> Fut<'a, Result<Advanced, StoreError>> {
-        Box::pin(self.write(async |tx: &mut Transaction<'_, Sqlite>| tasks::advance(tx, advance).await))
-    }
-
-    fn sweep(&self, before_ms: i64) -> Fut<'_, Result<u64, StoreError>> {
+    fn sweep(&self, before_ms: i64) -> StoreFut<'_, u64> {
         Box::pin(async move {
             let mut gone = 0;
             loop {
@@ -309,7 +256,7 @@ impl Store for SqliteStore {
         })
     }
 
-    fn ping(&self) -> Fut<'_, Result<(), StoreError>> {
+    fn ping(&self) -> StoreFut<'_, ()> {
         Box::pin(async move {
             // The write first: it finds a file that was replaced, and those who read follow.
             self.write(async |tx: &mut Transaction<'_, Sqlite>| {
@@ -331,5 +278,17 @@ impl Store for SqliteStore {
                 let _ = conn.close().await;
             }
         })
+    }
+}
+
+impl Store for SqliteStore {
+    fn progress<'a>(&'a self, tenant: &'a str, task: &'a str, consumer: &'a str) -> StoreFut<'a, Option<Progress>> {
+        Box::pin(async move { tasks::progress(&self.readers(), tenant, task, consumer).await })
+    }
+
+    fn advance<'a>(&'a self, advance: &'a Advance) -> StoreFut<'a, Advanced> {
+        Box::pin(
+            async move { self.write(async |tx: &mut Transaction<'_, Sqlite>| tasks::advance(tx, advance).await).await },
+        )
     }
 }

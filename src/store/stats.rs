@@ -10,7 +10,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::terms;
+use super::{Filter, PAGE_MAX, RecordStore, Result, terms};
 use crate::citation::{
     corroborate::registrable,
     record::{Origin, Record, Status},
@@ -238,6 +238,33 @@ pub(super) fn asked_site(domain: &str) -> String {
 /// The days that a filter means.
 pub(super) fn days(filter: &StatsFilter) -> Range<i64> {
     filter.days.start..filter.days.end.min(filter.days.start.saturating_add(STATS_DAYS_MAX))
+}
+
+/// Adds the records of the period up, page by page: for an engine that keeps no sums.
+pub(super) async fn of_records(
+    store: &(impl RecordStore + ?Sized),
+    tenant: &str,
+    filter: &StatsFilter,
+) -> Result<StatsReport> {
+    let days = days(filter);
+    let mut wanted = Filter {
+        provider: filter.provider.clone(),
+        since_ms: Some(days.start.saturating_mul(DAY_MS)),
+        until_ms: Some(days.end.saturating_mul(DAY_MS)),
+        limit: PAGE_MAX,
+        ..Filter::default()
+    };
+    let mut sums = Sums::default();
+    loop {
+        let page = store.list(tenant, &wanted).await?;
+        for entry in &page.entries {
+            sums.add(tenant, entry.created_ms, &entry.record.provider, &Tally::of(&entry.record), 1);
+        }
+        wanted.cursor = page.next;
+        if wanted.cursor.is_none() {
+            return Ok(sums.report(filter));
+        }
+    }
 }
 
 /// Where a record counts: tenant, day, provider.

@@ -4,18 +4,104 @@
 //! reach, a site that reaches it too has a day with at least `least / days` citations: only those can be among the first,
 //! and an index has them. (Cao and Wang, "Efficient top-K query calculation in distributed networks", PODC 2004.)
 
+use std::collections::HashMap;
+
 use sqlx::{ColumnIndex, Database, Decode, Error, Row, Type};
 
-use super::stats::{Counts, DayStats, Site, SiteStats};
+use super::stats::{self, Counts, DayStats, STATS_TOP_MAX, Site, SiteStats, StatsFilter, StatsReport};
 
 /// Fewer citations on a day are not in the index of those days: as in its migrations.
 const HEAD: i64 = 8;
 /// With more candidates it is faster to add up all sites.
 pub(super) const CANDIDATES_MAX: usize = 2000;
 
+/// What is asked of the sums of a period. A slot is a tenant's day and provider, or a shard of it.
+pub(super) enum Question<'a> {
+    /// The sums by day and provider, in that order, and how many `shards` there are of each.
+    Days,
+    /// The sum `least` that the site of this rank has at least, by the first sites of each slot.
+    Least { rank: usize },
+    /// So many of the sites, at most, with a slot of `floor` citations or more.
+    Candidates { floor: i64, limit: usize },
+    /// The first of these sites, or of all, the most citations first.
+    First { of: Option<&'a [String]>, limit: usize },
+    /// The sums of these sites by day and provider.
+    ByDay { sites: &'a [String] },
+}
+
+/// Answers questions about one tenant and one period, all of one moment.
+pub(super) trait Answers {
+    type Db: Database;
+
+    async fn ask(&mut self, question: Question<'_>) -> Result<Vec<<Self::Db as Database>::Row>, Error>;
+}
+
+pub(super) async fn report<A>(answers: &mut A, filter: &StatsFilter) -> Result<StatsReport, Error>
+where
+    A: Answers,
+    for<'r> i64: Decode<'r, A::Db> + Type<A::Db>,
+    for<'r> String: Decode<'r, A::Db> + Type<A::Db>,
+    for<'i> &'i str: ColumnIndex<<A::Db as Database>::Row>,
+{
+    let (mut days, mut slots) = (Vec::new(), 0);
+    for row in &answers.ask(Question::Days).await? {
+        slots += row.try_get::<i64, _>("shards")?;
+        days.push(day(row)?);
+    }
+    let top = filter.top.min(STATS_TOP_MAX);
+    if days.is_empty() || top == 0 {
+        return Ok(StatsReport { days, sites: Vec::new() });
+    }
+    let candidates = candidates(answers, filter, top, slots).await?;
+    let first = answers.ask(Question::First { of: candidates.as_deref(), limit: top }).await?;
+    let sites = first.iter().map(site).collect::<Result<Vec<_>, _>>()?;
+    if filter.by_day {
+        let listed: Vec<String> = sites.iter().map(|one| one.domain.clone()).collect();
+        let places = (0..).zip(&days).map(|(at, one)| ((one.day, one.provider.clone()), at));
+        let places: HashMap<(i64, String), usize> = places.collect();
+        for row in &answers.ask(Question::ByDay { sites: &listed }).await? {
+            let place = places.get(&(row.try_get("day")?, row.try_get("provider")?));
+            if let Some(day) = place.and_then(|at| days.get_mut(*at)) {
+                day.sites.push(site(row)?);
+            }
+        }
+        for day in &mut days {
+            day.sites = stats::ranked(std::mem::take(&mut day.sites));
+        }
+    }
+    Ok(StatsReport { days, sites })
+}
+
+/// The sites that can be among the first; `None`: any.
+pub(super) async fn candidates<A>(
+    answers: &mut A,
+    filter: &StatsFilter,
+    top: usize,
+    slots: i64,
+) -> Result<Option<Vec<String>>, Error>
+where
+    A: Answers,
+    for<'r> i64: Decode<'r, A::Db> + Type<A::Db>,
+    for<'r> String: Decode<'r, A::Db> + Type<A::Db>,
+    for<'i> &'i str: ColumnIndex<<A::Db as Database>::Row>,
+{
+    if let Some(domain) = &filter.domain {
+        return Ok(Some(vec![stats::asked_site(domain)]));
+    }
+    if top > CANDIDATES_MAX {
+        return Ok(None);
+    }
+    let least = answers.ask(Question::Least { rank: top }).await?;
+    let Some(least) = least.first() else { return Ok(None) };
+    let Some(floor) = floor(least.try_get("least")?, slots) else { return Ok(None) };
+    let found = answers.ask(Question::Candidates { floor, limit: CANDIDATES_MAX + 1 }).await?;
+    let found = found.iter().map(|row| row.try_get("domain")).collect::<Result<Vec<String>, _>>()?;
+    Ok((found.len() <= CANDIDATES_MAX).then_some(found))
+}
+
 /// What a site among the first has in one slot at least; `None`: too few for the index.
-pub(super) fn floor(least: i64, slots: usize) -> Option<i64> {
-    let slots = count(slots).max(1);
+fn floor(least: i64, slots: i64) -> Option<i64> {
+    let slots = slots.max(1);
     // Rounded up: whoever reaches the sum has a day with so many.
     let floor = least / slots + i64::from(least % slots > 0);
     (floor >= HEAD).then_some(floor)
@@ -25,7 +111,7 @@ pub(super) fn count(n: usize) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-pub(super) fn day<D, R>(row: &R) -> Result<DayStats, Error>
+fn day<D, R>(row: &R) -> Result<DayStats, Error>
 where
     D: Database<Row = R>,
     R: Row<Database = D>,
@@ -47,7 +133,7 @@ where
     Ok(DayStats { day: row.try_get("day")?, provider: row.try_get("provider")?, counts, sites: Vec::new() })
 }
 
-pub(super) fn site<D, R>(row: &R) -> Result<SiteStats, Error>
+fn site<D, R>(row: &R) -> Result<SiteStats, Error>
 where
     D: Database<Row = R>,
     R: Row<Database = D>,

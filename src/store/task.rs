@@ -1,7 +1,12 @@
 //! How far the consumers of a task have read. Every engine keeps it the same way: the position, and each source that
 //! was consumed. It goes when the last record of its task does.
 
-use std::collections::HashSet;
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::Arc,
+};
+
+use serde::{Deserialize, Serialize};
 
 use crate::citation::reading::is_failed_id;
 
@@ -12,7 +17,7 @@ pub const CONSUMERS_MAX: usize = 64;
 pub const CONSUMED_MAX: usize = 65_536;
 
 /// Where a consumer stands.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
     /// Empty until something was consumed, as the next.
     pub query: String,
@@ -69,5 +74,53 @@ impl Advance {
     pub(super) fn stays(&self, at: Position) -> Advanced {
         let here = self.last.as_ref().is_none_or(|(query, source)| *query == at.query && *source == at.source);
         if here { Advanced::Same(at) } else { Advanced::Behind(at) }
+    }
+}
+
+/// What a consumer has read, for the stores that change it here: compares and changes like every engine.
+#[derive(Default)]
+pub(super) struct Consumed {
+    pub(super) position: Position,
+    consumed: HashSet<Arc<str>>,
+    first_to_last: VecDeque<Arc<str>>,
+}
+
+impl Consumed {
+    /// `sources`: the first consumed first.
+    pub(super) fn new(position: Position, sources: Vec<String>) -> Self {
+        let first_to_last: VecDeque<Arc<str>> = sources.into_iter().map(Arc::from).collect();
+        Self { position, consumed: first_to_last.iter().cloned().collect(), first_to_last }
+    }
+
+    pub(super) fn sources(&self) -> Vec<String> {
+        self.first_to_last.iter().map(|source| source.to_string()).collect()
+    }
+
+    pub(super) fn progress(&self) -> Progress {
+        Progress { position: self.position.clone(), consumed: self.sources().into_iter().collect() }
+    }
+
+    /// Sources that it remembers.
+    pub(super) fn len(&self) -> usize {
+        self.consumed.len()
+    }
+
+    pub(super) fn advance(&mut self, advance: &Advance) -> Advanced {
+        let mut new = Vec::new();
+        for source in advance.sources.iter().map(|source| Arc::<str>::from(source.as_str())) {
+            if self.consumed.insert(Arc::clone(&source)) {
+                self.first_to_last.push_back(Arc::clone(&source));
+                new.push(source);
+            }
+        }
+        if new.is_empty() {
+            return advance.stays(self.position.clone());
+        }
+        self.position = advance.moves(&self.position, new.iter().map(|source| &**source));
+        while self.consumed.len() > CONSUMED_MAX {
+            let Some(first) = self.first_to_last.pop_front() else { break };
+            self.consumed.remove(&first);
+        }
+        Advanced::Moved(self.position.clone())
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod server;
 mod shifted;
 mod stats;
 mod tasks;
+mod toy;
 
 use std::sync::{
     Arc,
@@ -89,10 +90,16 @@ pub(crate) async fn redis_store(ttl: Option<Duration>) -> RedisStore {
     RedisStore::open(&EngineUrl::new(url), ttl).await.unwrap()
 }
 
+/// What every [`RecordStore`] gets without more work.
+fn toy() -> WithProgress<toy::Toy> {
+    WithProgress::new(toy::Toy::new())
+}
+
 /// One test per engine and case. A new engine is one more line here.
 macro_rules! conformance {
     ($($case:ident),+ $(,)?) => {
         mod memory { $(#[tokio::test] async fn $case() { super::$case(std::sync::Arc::new(super::MemoryStore::new())).await; })+ }
+        mod toy_engine { $(#[tokio::test] async fn $case() { super::$case(std::sync::Arc::new(super::toy())).await; })+ }
         mod sqlite { $(#[tokio::test] async fn $case() {
             let folder = tempfile::tempdir().unwrap();
             let store = super::SqliteStore::open(&folder.path().join("s.db")).await.unwrap();
@@ -283,6 +290,7 @@ async fn large_records(store: Arc<dyn Store>) {
 #[tokio::test]
 async fn a_clock_that_steps_loses_nothing() {
     a_clock_that_steps(Arc::new(MemoryStore::new())).await;
+    a_clock_that_steps(Arc::new(toy())).await;
     let folder = tempfile::tempdir().unwrap();
     a_clock_that_steps(Arc::new(SqliteStore::open(&folder.path().join("s.db")).await.unwrap())).await;
     a_clock_that_steps(Arc::new(server::postgres().await)).await;

@@ -3,6 +3,7 @@
 use std::{borrow::Cow, collections::BTreeSet};
 
 use super::{Entry, Filter, terms};
+use crate::citation::bundle::task_id;
 
 /// A filter with its texts in the spelling they are compared in.
 pub(super) struct Wanted<'a> {
@@ -20,8 +21,15 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// The entry's domains and its text are those of [`terms`], and asked for only where they matter.
-    pub(super) fn matches<'e>(
+    /// Everything but the cursor.
+    pub(super) fn matches(&self, entry: &Entry) -> bool {
+        let domains = || Cow::Owned(terms::domains(&entry.record));
+        let search = || Cow::Owned(terms::search_text(&entry.record));
+        self.matches_terms(entry, domains, search)
+    }
+
+    /// The same where the entry's domains and its text, those of [`terms`], may be known already.
+    pub(super) fn matches_terms<'e>(
         &self,
         entry: &Entry,
         domains: impl FnOnce() -> Cow<'e, BTreeSet<String>>,
@@ -30,6 +38,7 @@ impl<'a> Wanted<'a> {
         let (filter, record) = (self.filter, &entry.record);
         filter.since_ms.is_none_or(|since| entry.created_ms >= since)
             && filter.until_ms.is_none_or(|until| entry.created_ms < until)
+            && filter.task.as_ref().is_none_or(|task| task_id(record) == *task)
             && filter.provider.as_ref().is_none_or(|provider| record.provider == *provider)
             && filter.conversation.as_ref().is_none_or(|asked| record.conversation_id.as_ref() == Some(asked))
             && self.domain.as_ref().is_none_or(|domain| domains().contains(domain))

@@ -2,6 +2,7 @@
 //! names a user's text, a key or a URL's query.
 
 mod classic;
+mod measured;
 mod metrics;
 #[cfg_attr(not(feature = "otel"), path = "otel_off.rs")]
 pub mod otel;
@@ -12,6 +13,7 @@ use std::io::IsTerminal;
 
 use tracing_subscriber::{EnvFilter, fmt::writer::BoxMakeWriter};
 
+pub use measured::Measured;
 pub use metrics::*;
 pub use store::{Call, Operations};
 

@@ -8,11 +8,11 @@ use std::{
 
 use http::{HeaderMap, Method};
 
-use crate::{pipeline::tap::Tap, provider::Kind};
+use crate::{pipeline::tap::Tap, provider::Provider};
 
 pub struct Asked {
     pub route: String,
-    pub provider: Kind,
+    pub provider: Provider,
     pub method: Method,
     pub host: String,
     pub port: Option<u16>,

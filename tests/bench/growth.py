@@ -5,7 +5,7 @@ import sqlite3
 import time
 from statistics import median
 
-from measure import per
+from measure import CLIENTS, per
 from stores import Stores, lookups
 from targets import Broken, Nginx
 
@@ -38,6 +38,7 @@ class Growth:
         results = {}
 
         def measure(turn, task, size, target):
+            self.meter.client = CLIENTS[turn % 2]
             progress(f"growth, round {turn + 1} of {rounds}: {task.__name__.replace('_', ' ')}, {size}, {target.name}")
             self.meter.quiet(0.15, patience)
             for figure, value in task(target, size).items():
@@ -100,7 +101,7 @@ class Growth:
     def by_records(self, target, records):
         path, prefixes = self.filled[target.name, records]
         target.start(store=path)
-        took, cpu = lookups(target.port, prefixes, records, target.process.cpu_s)
+        took, cpu = lookups(target.port, self.meter.client, prefixes, records, target.process.cpu_s)
         target.stop()
         return {"get_p50": took[len(took) // 2], "get_cpu": cpu, "get_p99": took[len(took) * 99 // 100]}
 

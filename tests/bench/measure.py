@@ -10,24 +10,31 @@ from targets import Broken, cpu_s
 MS, S = 1_000_000, 1_000_000_000
 # The load may take so long beyond its window.
 PATIENCE = 45
+# Where clients come from, in turn by rounds: what a proxy does for one address it may not do for the other.
+CLIENTS = ("127.0.0.1", "127.0.0.2")
 
 
 class Meter:
     def __init__(self, tool, upstream):
         self.tool, self.upstream = tool, upstream
+        # The address that clients come from.
+        self.client = CLIENTS[0]
         # Share of the machine that processes of others took, one per measurement.
         self.others = []
+
+    def spawn(self, target, mode, streams, **options):
+        command = [self.tool, "load", "--mode", mode, "--target", f"127.0.0.1:{target.port}", "--client", self.client,
+                   "--streams", str(streams)]
+        for name, value in options.items():
+            command += ["--" + name.replace("_", "-"), str(value)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
     def load(self, target, mode, streams, begin_s=0.0, seconds=0.0, sample=None, **options):
         """Runs the load; CPU time of the target, and what `sample` sees, within its window."""
         start = time.monotonic_ns() + int(begin_s * S)
         end = start + int(seconds * S)
-        command = [self.tool, "load", "--mode", mode, "--target", f"127.0.0.1:{target.port}", "--streams", str(streams)]
-        if seconds:
-            command += ["--from-ns", str(start), "--to-ns", str(end)]
-        for name, value in options.items():
-            command += ["--" + name.replace("_", "-"), str(value)]
-        load = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        window = {"from_ns": start, "to_ns": end} if seconds else {}
+        load = self.spawn(target, mode, streams, **window, **options)
         try:
             until(start)
             before, busy = self.cpu(target, load), machine()
@@ -56,9 +63,10 @@ class Meter:
             if (machine() - before) / 0.5 / os.cpu_count() < share:
                 break
 
-    def cpu(self, target, load):
+    def cpu(self, target, load=None):
         """CPU time of the target, and of the two ends."""
-        return Times(target.process.cpu_s() if target.process else 0.0, self.upstream.cpu_s() + cpu_s(load.pid))
+        return Times(target.process.cpu_s() if target.process else 0.0,
+                     self.upstream.cpu_s() + (cpu_s(load.pid) if load else 0.0))
 
     def check(self, target, told):
         """Missing events and missing citations are failures, whatever the speed."""

@@ -7,15 +7,23 @@ from xml.sax.saxutils import escape
 FIGURES = {
     "paced_cpu": ("CPU per event, paced", "µs", 2, True),
     "tap_cpu": ("tap, CPU per event", "× of off", 2, True),
+    "exchange_200": ("CPU per event, whole, 200 events", "µs", 2, True),
+    "exchange_100": ("CPU per event, whole, 100 events", "µs", 2, True),
+    "exchange_20": ("CPU per event, whole, 20 events", "µs", 2, True),
+    "peak_200": ("peak memory per stream", "KiB", 1, True),
+    "peak_100": ("peak memory per stream, 100 events", "KiB", 1, True),
+    "peak_20": ("peak memory per stream, 20 events", "KiB", 1, True),
+    "arrive_p50": ("first byte of a crowd, median", "ms", 1, True),
+    "arrive_p99": ("first byte of a crowd, 99 %", "ms", 1, True),
+    "arrive_all": ("until all have a first byte", "ms", 1, True),
+    "arrive_sent": ("until all have asked", "ms", 1, True),
     "lag_p50": ("lag of an event, median", "µs", 0, True),
     "lag_p99": ("lag, 99 %", "µs", 0, True),
     "lag_p999": ("lag, 99.9 %", "µs", 0, True),
-    "ttfb": ("first byte, median", "µs", 0, True),
+    "ttfb": ("first byte of one, median", "µs", 0, True),
     "memory_idle": ("memory, idle", "MiB", 1, True),
-    "memory_500": ("memory per stream, 500", "KiB", 1, True),
     "memory_1000": ("memory per stream, 1000", "KiB", 1, True),
     "memory_4000": ("memory per stream, 4000", "KiB", 1, True),
-    "memory_5000": ("memory per stream, 5000", "KiB", 1, True),
     "small_rate": ("firehose, events", "k/s", 0, False),
     "small_cpu": ("firehose, CPU per event", "µs", 2, True),
     "batched_rate": ("in batches, events", "k/s", 0, False),
@@ -24,12 +32,15 @@ FIGURES = {
     "stored": ("stored before the finish", "%", 1, False),
     "finish_cpu": ("CPU per short answer", "µs", 0, True),
 }
-SHOWN = ("paced_cpu", "lag_p50", "lag_p99", "ttfb", "memory_500", "memory_1000", "memory_5000", "small_cpu", "batched_cpu")
+SHOWN = ("exchange_200", "exchange_100", "exchange_20", "paced_cpu", "lag_p50", "lag_p99", "ttfb", "arrive_p50", "arrive_p99",
+         "memory_4000", "peak_200", "peak_20", "small_cpu", "batched_cpu")
+# Clients of 127.0.0.1 and of 127.0.0.2 whose medians are further apart are told.
+APART = 1.1
 
 
-def summary(results, base):
-    """{figure: {target: {median, min, max, ratio}}}. The ratio is the median of the rounds' ratios, as both of a round
-    ran within seconds of each other."""
+def summary(results, base, came):
+    """{figure: {target: {median, min, max, ratio, halves}}}. The ratio is the median of the rounds' ratios, as both of a round
+    ran within seconds of each other. `came`: {figure: [the address that the clients of each round had]}."""
     out = {}
     for figure in FIGURES:
         for target, rounds in results.get(figure, {}).items():
@@ -40,6 +51,15 @@ def summary(results, base):
             pairs = zip(rounds, results[figure].get(base, []))
             ratios = [value / other for value, other in pairs if value is not None and other]
             cell["ratio"] = median(ratios) if ratios else None
+            bases = results[figure].get(base, [None] * len(rounds))
+            cell["halves"] = {}
+            for client in sorted(set(came[figure]) - {None}):
+                half = [(value, other) for value, other, of in zip(rounds, bases, came[figure])
+                        if of == client and value is not None]
+                ratios = [value / other for value, other in half if other]
+                if half:
+                    cell["halves"][client] = {"median": median(value for value, _ in half),
+                                              "ratio": median(ratios) if ratios else None}
             out.setdefault(figure, {})[target] = cell
     return out
 
@@ -68,17 +88,32 @@ def table(cells, targets):
                                for i, (text, width) in enumerate(zip(row, widths))).rstrip() for row in rows)
 
 
-COLOURS = ("#009e73", "#7f8fa6", "#d55e00", "#cc79a7", "#0072b2", "#b8860b")
+def apart(cells):
+    """Lines on figures that differ with the clients' address."""
+    for figure, by_target in cells.items():
+        title, unit, digits, _ = FIGURES[figure]
+        for target, cell in by_target.items():
+            halves = cell["halves"]
+            values = ([half[what] for half in halves.values()] for what in ("median", "ratio"))
+            if any(None not in both and max(both) > APART * min(both) for both in values):
+                said = ", ".join(f"{client} {half['median']:.{digits}f}" + (f" ×{half['ratio']:.2f}" if half["ratio"] else "")
+                                 for client, half in halves.items())
+                yield f"{title}, {unit}, {target}: {said}"
+
+
+COLOURS = {"nginx": "#009e73", "haproxy": "#7f8fa6", "envoy": "#0072b2", "citetap": "#d55e00", "citetap-off": "#cc79a7"}
+# Of another build.
+OTHER = "#b8860b"
 LONGEST = 8
-LABELS = {"nginx": "nginx", "haproxy": "HAProxy", "citetap": "citetap", "citetap-off": "citetap, tap off"}
+LABELS = {"nginx": "nginx", "haproxy": "HAProxy", "envoy": "Envoy", "citetap": "citetap", "citetap-off": "citetap, tap off"}
 
 
 def svg(cells, targets, base):
     """Bars of what each costs as a multiple of the base's. Less is better; the same table gives the same picture."""
     targets = [target for target in targets if target != "direct"]
     figures = [figure for figure in SHOWN if base in cells.get(figure, {})]
-    left, right, bar, gap, top = 230, 130, 14, 18, 64
-    width = 760
+    left, right, bar, gap, top = 250, 130, 14, 18, 64
+    width = 780
     longest = max((cell["ratio"] or 0 for figure in figures for cell in cells[figure].values()), default=1)
     # One that is far off does not make the others unreadable.
     longest = min(max(longest, 1), LONGEST)
@@ -86,13 +121,13 @@ def svg(cells, targets, base):
     parts, y = [], top
     for figure in figures:
         title, unit, digits, _ = FIGURES[figure]
-        shown = [(i, target) for i, target in enumerate(targets) if cells[figure].get(target, {}).get("ratio") is not None]
+        shown = [target for target in targets if cells[figure].get(target, {}).get("ratio") is not None]
         middle = y + len(shown) * (bar + 3) / 2
         parts.append(f'<text x="{left - 14}" y="{middle:.0f}" text-anchor="end" dominant-baseline="middle">{escape(title)}</text>')
-        for i, target in shown:
+        for target in shown:
             cell = cells[figure][target]
             length = max(min(cell["ratio"], longest) * scale, 1)
-            fill = COLOURS[i % len(COLOURS)]
+            fill = COLOURS.get(target, OTHER)
             # Cut short, it has a gap.
             pieces = [(0, length)] if cell["ratio"] <= longest else [(0, length - 14), (length - 10, 10)]
             parts += [f'<rect x="{left + x:.1f}" y="{y}" width="{w:.1f}" height="{bar}" rx="2" fill="{fill}"/>' for x, w in pieces]
@@ -102,9 +137,9 @@ def svg(cells, targets, base):
         y += gap
     line = left + scale
     legend, x = [], left
-    for i, target in enumerate(targets):
+    for target in targets:
         label = LABELS.get(target, target)
-        legend.append(f'<rect x="{x}" y="36" width="10" height="10" rx="2" fill="{COLOURS[i % len(COLOURS)]}"/>'
+        legend.append(f'<rect x="{x}" y="36" width="10" height="10" rx="2" fill="{COLOURS.get(target, OTHER)}"/>'
                       f'<text x="{x + 15}" y="45">{escape(label)}</text>')
         x += 15 + 8 * len(label) + 18
     return "\n".join([

@@ -114,12 +114,12 @@ class Stores:
         made.rename(path)
 
 
-def lookups(port, prefixes, records, cpu_s, count=2000, before=200):
+def lookups(port, client, prefixes, records, cpu_s, count=2000, before=200):
     """What each `GET /citations/{id}` took, sorted, and the CPU time of one, in microseconds. Random ids, one at a time on
     one connection."""
     dice = random.Random(7)
     took = []
-    with socket.create_connection(("127.0.0.1", port), 10) as connection:
+    with socket.create_connection(("127.0.0.1", port), 10, (client, 0)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for i in range(before + count):
             if i == before:

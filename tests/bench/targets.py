@@ -83,19 +83,35 @@ class Process:
                     total += int(line.split()[1])
         return total
 
+    def forget_peak(self):
+        """From now on `VmHWM` is the peak since now."""
+        for pid in self.pids():
+            Path(f"/proc/{pid}/clear_refs").write_text("5")
+
     def stop(self):
+        """Gives all the CPU time that it and its children took, their exit included."""
         if self not in Process.running:
-            return
+            return 0.0
         Process.running.remove(self)
+        if self.child.poll() is not None:
+            return 0.0
+        usage = None
         for sent in (signal.SIGTERM, signal.SIGKILL):
-            if self.child.poll() is None:
-                # Its own session, so the group is this child and what it forked.
-                os.killpg(self.child.pid, sent)
-                try:
-                    self.child.wait(5)
-                except subprocess.TimeoutExpired:
-                    continue
-        self.child.wait(5)
+            # Its own session, so the group is this child and what it forked.
+            os.killpg(self.child.pid, sent)
+            if usage := self.exited(5):
+                break
+        return usage.ru_utime + usage.ru_stime if usage else 0.0
+
+    def exited(self, seconds):
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            pid, status, usage = os.wait4(self.child.pid, os.WNOHANG)
+            if pid:
+                self.child.returncode = os.waitstatus_to_exitcode(status)
+                return usage
+            time.sleep(0.005)
+        return None
 
     @classmethod
     def stop_all(cls):
@@ -123,9 +139,10 @@ class Target:
         self.process = Process(self.name, self.command(), self.folder, self.port)
 
     def stop(self):
-        if self.process:
-            self.process.stop()
-            self.process = None
+        """Gives the CPU time of all its life."""
+        spent = self.process.stop() if self.process else 0.0
+        self.process = None
+        return spent
 
     def write(self, name, text):
         path = self.folder / name

@@ -12,7 +12,7 @@ use citetap::{
     marker::{Mark, Rewriter, Scanner, Style},
     pipeline::{End, Out, Pipeline},
     profile::{Positions, native},
-    provider::Envelope,
+    provider::{Adapter, Payload},
     sse::{Cut, Eol, Event, Splitter},
 };
 use gungraun::{Callgrind, LibraryBenchmarkConfig, library_benchmark, library_benchmark_group, main};
@@ -138,23 +138,22 @@ fn scanned(scanner: Scanner) {
     assert!(scanner.numbers().eq(1..=3));
 }
 
-const DOUBAO: Envelope<'static> = Envelope::DoubaoWeb;
-const OPENAI: Envelope<'static> =
-    Envelope::OpenAi { id: "chatcmpl-7d2a41c0", model: "sonar-pro", created: 1_760_000_000, annotated: false };
+type Dressing = (Box<dyn Adapter>, (Record, Positions));
 
-fn dressing(sources: usize, envelope: Envelope<'static>) -> (Envelope<'static>, (Record, Positions)) {
-    let record = input::record(sources);
+fn dressing(sources: usize, wire: Wire) -> Dressing {
+    let dressing = (input::adapter(wire), input::record(sources));
     input::settle();
-    (envelope, record)
+    dressing
 }
 
 #[library_benchmark(setup = dressing, teardown = one_frame)]
-#[bench::doubao_10(10, DOUBAO)]
-#[bench::doubao_100(100, DOUBAO)]
-#[bench::openai_10(10, OPENAI)]
-#[bench::openai_100(100, OPENAI)]
-fn encode(dressing: (Envelope<'static>, (Record, Positions))) -> (Bytes, (Record, Positions)) {
-    let (envelope, (record, positions)) = dressing;
+#[bench::doubao_10(10, Wire::Doubao)]
+#[bench::doubao_100(100, Wire::Doubao)]
+#[bench::openai_10(10, Wire::OpenAi)]
+#[bench::openai_100(100, Wire::OpenAi)]
+fn encode(dressing: Dressing) -> (Bytes, (Record, Positions)) {
+    let (adapter, (record, positions)) = dressing;
+    let envelope = |payload: &Payload<'_>| adapter.envelope(payload);
     (native::frame(black_box(&record).clone(), &envelope, Some(&positions), Eol::Lf), (record, positions))
 }
 

@@ -13,7 +13,7 @@ use citetap::{
     marker::{Source, Sources},
     pipeline::{Budget, Context, Inject, Pipeline, Settings, Supplement},
     profile::{Manner, Positions},
-    provider::{self, Adapter, Kind, Signal, Sink},
+    provider::{Adapter, Provider, Signal, Sink},
     sse::Event,
 };
 use jiff::Timestamp;
@@ -46,11 +46,11 @@ pub enum Wire {
 }
 
 impl Wire {
-    fn kind(self) -> Kind {
+    fn kind(self) -> Provider {
         match self {
-            Self::Doubao | Self::Samantha => Kind::Doubao,
-            Self::Lexiang => Kind::Tencent,
-            Self::OpenAi => Kind::OpenAi,
+            Self::Doubao | Self::Samantha => Provider::Of(&citetap::provider::doubao::PROVIDER),
+            Self::Lexiang => Provider::Of(&citetap::provider::tencent::PROVIDER),
+            Self::OpenAi => Provider::Of(&citetap::provider::openai::PROVIDER),
         }
     }
 
@@ -162,6 +162,14 @@ pub struct Reading {
     pub sink: Deaf,
 }
 
+/// One that has read a delta of the stream.
+pub fn adapter(wire: Wire) -> Box<dyn Adapter> {
+    let first = wire.delta(0);
+    let mut adapter = wire.kind().adapter();
+    adapter.frame(&Event::read(first.as_bytes()), &mut Deaf::default()).unwrap();
+    adapter
+}
+
 impl Reading {
     pub fn deltas(wire: Wire) -> Self {
         Self::of(wire, 1, wire.deltas().map(String::into_bytes).collect())
@@ -174,12 +182,7 @@ impl Reading {
     }
 
     fn of(wire: Wire, adapters: usize, frames: Vec<Vec<u8>>) -> Self {
-        let first = wire.delta(0);
-        let adapter = || {
-            let mut adapter = provider::adapter(wire.kind());
-            adapter.frame(&Event::read(first.as_bytes()), &mut Deaf::default()).unwrap();
-            adapter
-        };
+        let adapter = || adapter(wire);
         Self { adapters: std::iter::repeat_with(adapter).take(adapters).collect(), frames, sink: Deaf::default() }
     }
 }
@@ -257,7 +260,6 @@ pub fn record(sources: usize) -> (Record, Positions) {
     let mut pipeline = Pipeline::new(Some(context(Wire::Doubao)), settings());
     pipeline.push(Bytes::from(format!("event: STREAM_CHUNK\ndata: {frame}\n\n")));
     Wire::Doubao.deltas().for_each(|delta| pipeline.push(Bytes::from(delta)));
-    pipeline.catch_up();
     let tap = pipeline.tap().unwrap();
     let record = tap.record(false);
     assert_eq!(record.citations.len(), sources);

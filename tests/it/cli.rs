@@ -159,29 +159,6 @@ fn check_reach_tries_the_store_and_every_upstream() {
     assert!(ran.err.contains("failed  store"), "{}", ran.err);
 }
 
-#[tokio::test]
-async fn health_asks_a_running_citetap() {
-    let dir = tempfile::tempdir().unwrap();
-    let demo = Running::start(citetap(dir.path(), &["demo", "--listen", "127.0.0.1:0"])).await;
-    let url = format!("http://{}", demo.addr);
-    for args in [&["--url", &url][..], &["--ready", "--url", &url], &["--ready", "--url", &format!("{url}/")]] {
-        let ran = plain(&[&["health"], args].concat());
-        assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "", ""), "{args:?}");
-    }
-    // As in a container: no flags, the address is that of the environment.
-    let mut beside = citetap(dir.path(), &["health"]);
-    beside.env("CITETAP_LISTEN", format!("0.0.0.0:{}", demo.addr.port()));
-    beside.env("CITETAP_UPSTREAM", "http://127.0.0.1:1").env("CITETAP__AUTH", "none");
-    assert_eq!(run(beside, "").code, 0);
-
-    let dead = format!("http://127.0.0.1:{}", dead_port());
-    let ran = plain(&["health", "--url", &dead]);
-    assert_eq!((ran.code, ran.out.as_str()), (1, ""));
-    assert!(ran.err.contains(&dead) && ran.err.contains("could not connect"), "{}", ran.err);
-    assert_eq!(plain(&["health", "--url", "not a url"]).code, 1);
-    assert_eq!(plain(&["health", "--url", &url, "--timeout=-1"]).code, 1);
-}
-
 /// A golden record, as a replay of the same capture has it.
 fn golden(name: &str) -> Value {
     let text = std::fs::read(fixtures().join(name).with_extension("citations.json")).unwrap();

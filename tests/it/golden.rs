@@ -5,15 +5,19 @@ use std::{fs, path::PathBuf};
 use bytes::Bytes;
 use citetap::{
     pipeline::{End, Inject, Settings, whole},
-    provider::{self, Kind},
+    provider::{Provider, REGISTRY},
 };
 
 use crate::support::{bytewise, context, fixtures, pass, settings};
 
-pub fn captures() -> Vec<(Kind, PathBuf)> {
+pub fn captures() -> Vec<(Provider, PathBuf)> {
     let mut all = Vec::new();
-    let folders =
-        [("doubao", Kind::Doubao), ("samantha", Kind::Doubao), ("tencent", Kind::Tencent), ("openai", Kind::OpenAi)];
+    let folders = [
+        ("doubao", Provider::Of(&citetap::provider::doubao::PROVIDER)),
+        ("samantha", Provider::Of(&citetap::provider::doubao::PROVIDER)),
+        ("tencent", Provider::Of(&citetap::provider::tencent::PROVIDER)),
+        ("openai", Provider::Of(&citetap::provider::openai::PROVIDER)),
+    ];
     for (folder, kind) in folders {
         for entry in fs::read_dir(fixtures().join(folder)).unwrap() {
             let path = entry.unwrap().path();
@@ -67,7 +71,7 @@ fn the_same_record_byte_by_byte_and_by_auto() {
         let single = pass(kind, Inject::Final, bytewise(&input), end);
         assert_eq!(single.out(), whole.out(), "{}", path.display());
         assert_eq!(single.record, whole.record, "{}", path.display());
-        let auto = pass(Kind::Auto, Inject::Final, bytewise(&input), end);
+        let auto = pass(Provider::AUTO, Inject::Final, bytewise(&input), end);
         assert_eq!(auto.out(), whole.out(), "auto: {}", path.display());
         assert_eq!(auto.record, whole.record, "auto: {}", path.display());
     }
@@ -91,11 +95,24 @@ fn p10_a_whole_answer_gives_the_record_of_its_stream() {
     let json = fs::read(fixtures().join("tencent/whole.json")).unwrap();
     let settings = Settings { whole: true, ..settings(Inject::Final) };
     for chunks in [vec![Bytes::from(json.clone())], bytewise(&json)] {
-        let passed = whole::pass(context(Kind::Tencent), settings.clone(), chunks, End::Clean, true);
+        let passed = whole::pass(
+            context(Provider::Of(&citetap::provider::tencent::PROVIDER)),
+            settings.clone(),
+            chunks,
+            End::Clean,
+            true,
+        );
         assert_eq!(passed.out(), json);
         let whole = passed.record.unwrap();
         let streamed = fs::read(fixtures().join("tencent/search-only.sse")).unwrap();
-        let streamed = pass(Kind::Tencent, Inject::Final, vec![Bytes::from(streamed)], End::Clean).record.unwrap();
+        let streamed = pass(
+            Provider::Of(&citetap::provider::tencent::PROVIDER),
+            Inject::Final,
+            vec![Bytes::from(streamed)],
+            End::Clean,
+        )
+        .record
+        .unwrap();
         assert!(whole.complete);
         assert_eq!(whole.citations, streamed.citations);
     }
@@ -107,7 +124,7 @@ fn p10_a_whole_chat_completion_gives_the_record_of_its_stream() {
     let mut twins = 0;
     for (kind, path) in captures() {
         let Ok(json) = fs::read(path.with_extension("json")) else { continue };
-        if kind != Kind::OpenAi {
+        if kind != Provider::Of(&citetap::provider::openai::PROVIDER) {
             continue;
         }
         twins += 1;
@@ -119,7 +136,7 @@ fn p10_a_whole_chat_completion_gives_the_record_of_its_stream() {
             assert_eq!(passed.out(), json, "{}", path.display());
             assert_eq!(passed.record.as_ref(), Some(&streamed), "{}", path.display());
         }
-        assert_eq!(provider::of_document(&String::from_utf8(json).unwrap()), Some(kind), "{}", path.display());
+        assert_eq!(REGISTRY.of_document(&String::from_utf8(json).unwrap()), Some(kind), "{}", path.display());
     }
     assert!(twins >= 10, "{twins} twins");
 }
@@ -127,7 +144,10 @@ fn p10_a_whole_chat_completion_gives_the_record_of_its_stream() {
 /// An error that is sent as JSON with status 200 is no message.
 #[test]
 fn a_json_error_is_no_message() {
-    for (folder, kind) in [("doubao", Kind::Doubao), ("openai", Kind::OpenAi)] {
+    for (folder, kind) in [
+        ("doubao", Provider::Of(&citetap::provider::doubao::PROVIDER)),
+        ("openai", Provider::Of(&citetap::provider::openai::PROVIDER)),
+    ] {
         let json = fs::read(fixtures().join(folder).join("json-error.json")).unwrap();
         let settings = Settings { whole: true, ..settings(Inject::Final) };
         let passed = whole::pass(context(kind), settings, vec![Bytes::from(json.clone())], End::Clean, true);
@@ -139,7 +159,10 @@ fn a_json_error_is_no_message() {
 #[test]
 fn golden_documents() {
     let (mut differing, mut count) = (Vec::new(), 0);
-    for (folder, kind) in [("tavily", Kind::Tavily), ("mcp", Kind::Mcp)] {
+    for (folder, kind) in [
+        ("tavily", Provider::Of(&citetap::provider::tavily::PROVIDER)),
+        ("mcp", Provider::Of(&citetap::provider::mcp::PROVIDER)),
+    ] {
         for entry in fs::read_dir(fixtures().join(folder)).unwrap() {
             let path = entry.unwrap().path();
             if path.to_string_lossy().ends_with(".citations.json") {
@@ -147,7 +170,7 @@ fn golden_documents() {
             }
             count += 1;
             let input = fs::read_to_string(&path).unwrap();
-            assert_eq!(provider::of_document(&input), Some(kind), "{}", path.display());
+            assert_eq!(REGISTRY.of_document(&input), Some(kind), "{}", path.display());
             let record = whole::document(context(kind), Bytes::from(input.clone()));
             let actual = serde_json::to_string_pretty(&record).unwrap() + "\n";
             differing.extend(differs(&path.with_extension("citations.json"), actual.as_bytes()));

@@ -5,7 +5,7 @@ use citetap::{
     marker::{self, Source, Sources, Style},
     pipeline::{End, Inject, Settings, whole, whole::Passed},
     profile::Manner,
-    provider::{self, Kind, Signal, Sink},
+    provider::{Provider, Signal, Sink},
     sse::{Cut, Event, Splitter},
 };
 use proptest::prelude::*;
@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 
 use crate::support::{bytewise, context, fixtures, settings};
 
-fn rewritten(kind: Kind, style: Style, chunks: Vec<Bytes>, end: End) -> Passed {
+fn rewritten(kind: Provider, style: Style, chunks: Vec<Bytes>, end: End) -> Passed {
     let manner = Manner { markers: style, ..Manner::default() };
     whole::pass(context(kind), Settings { manner, ..settings(Inject::Final) }, chunks, end, true)
 }
 
-fn link(kind: Kind, stream: &str) -> String {
+fn link(kind: Provider, stream: &str) -> String {
     let passed = rewritten(kind, Style::Link, vec![Bytes::from(stream.to_owned())], End::Clean);
     let bytewise = rewritten(kind, Style::Link, bytewise(stream.as_bytes()), End::Clean);
     assert_eq!(passed.out(), bytewise.out());
@@ -54,8 +54,8 @@ impl Sink for Client {
     }
 }
 
-fn read(kind: Kind, stream: &[u8]) -> Client {
-    let (mut adapter, mut client) = (provider::adapter(kind), Client::default());
+fn read(kind: Provider, stream: &[u8]) -> Client {
+    let (mut adapter, mut client) = (kind.adapter(), Client::default());
     for frame in frames(stream) {
         let _ = adapter.frame(&Event::read(frame), &mut client);
     }
@@ -119,7 +119,7 @@ fn every_text_of_doubao_is_rewritten_and_nothing_else() {
             let spoken = json!({"message_id": "12", "patch_op": [{"patch_object": 111, "patch_value": {"tts_content": "甲[1]"}}]});
             doubao_cards(2) + &doubao_text(carrier, text) + &format!("event: STREAM_CHUNK\ndata: {spoken}\n\n") + END
         };
-        let out = link(Kind::Doubao, &stream("火灾[1]。`x[1]` \"[2]\" [9]"));
+        let out = link(Provider::Of(&citetap::provider::doubao::PROVIDER), &stream("火灾[1]。`x[1]` \"[2]\" [9]"));
         assert_eq!(
             out,
             stream("火灾[[1]](https://s1.example.com/)。`x[1]` \"[[2]](https://s2.example.com/)\" [9]"),
@@ -136,7 +136,7 @@ fn thinking_is_left_alone() {
     let stream = doubao_cards(1)
         + &format!("event: STREAM_CHUNK\ndata: {thinking}\n\nevent: STREAM_CHUNK\ndata: {thought}\n\n")
         + END;
-    assert_eq!(link(Kind::Doubao, &stream), stream);
+    assert_eq!(link(Provider::Of(&citetap::provider::doubao::PROVIDER), &stream), stream);
 }
 
 #[test]
@@ -150,19 +150,22 @@ fn a_marker_that_is_split_goes_where_it_began() {
         doubao_cards(3) + &texts + END
     };
     assert_eq!(
-        link(Kind::Doubao, &stream(&["火灾[", "cit", "ation:2", "]。"])),
+        link(Provider::Of(&citetap::provider::doubao::PROVIDER), &stream(&["火灾[", "cit", "ation:2", "]。"])),
         stream(&["火灾[[2]](https://s2.example.com/)", "", "", "。"])
     );
     // What only looked like one comes out as it came.
     let other = stream(&["a [", "x", "] b [", "99", "] ["]);
-    assert_eq!(link(Kind::Doubao, &other), other);
+    assert_eq!(link(Provider::Of(&citetap::provider::doubao::PROVIDER), &other), other);
 }
 
 #[test]
 fn frames_between_the_halves_keep_their_place() {
     let beat = "event: SSE_HEARTBEAT\ndata: {}\n\n: note\n\n";
     let stream = |a: &str, b: &str| doubao_cards(1) + &doubao_text(0, a) + beat + &doubao_text(0, b) + beat + END;
-    assert_eq!(link(Kind::Doubao, &stream("a[", "1]b")), stream("a[[1]](https://s1.example.com/)", "b"));
+    assert_eq!(
+        link(Provider::Of(&citetap::provider::doubao::PROVIDER), &stream("a[", "1]b")),
+        stream("a[[1]](https://s1.example.com/)", "b")
+    );
 }
 
 #[test]
@@ -178,7 +181,10 @@ fn samanthas_three_layers_are_opened_and_closed_again() {
             + &frame(2008, json!({"think": "[1]"}))
             + "data: {\"event_type\":2003,\"event_data\":\"{}\"}\n\n"
     };
-    assert_eq!(link(Kind::Doubao, &stream("中\\\"[1]\n")), stream("中\\\"[[1]](https://s1.example.com/)\n"));
+    assert_eq!(
+        link(Provider::Of(&citetap::provider::doubao::PROVIDER), &stream("中\\\"[1]\n")),
+        stream("中\\\"[[1]](https://s1.example.com/)\n")
+    );
 }
 
 #[test]
@@ -195,7 +201,10 @@ fn tencents_deltas_spans_and_whole_answer_are_rewritten() {
     let span = "<span id=\"ai-qa-ref\">1</span>";
     let linked = "[[1]](https://s1.example.com/)";
     // The second document comes with the finish: too late for the delta, in time for the answer.
-    let out = link(Kind::Tencent, &stream(&format!("a{span}, b[2] and so on"), &format!("a{span}, b[2]")));
+    let out = link(
+        Provider::Of(&citetap::provider::tencent::PROVIDER),
+        &stream(&format!("a{span}, b[2] and so on"), &format!("a{span}, b[2]")),
+    );
     assert_eq!(
         out,
         stream(&format!("a{linked}, b[2] and so on"), &format!("a{linked}, b[[2]](https://s2.example.com/)"))
@@ -212,7 +221,13 @@ fn an_answer_that_was_not_streamed_is_rewritten_in_its_document() {
     let manner = Manner { markers: Style::Link, ..Manner::default() };
     let settings = Settings { manner, whole: true, ..settings(Inject::Final) };
     for chunks in [vec![Bytes::from(json("a[1]"))], bytewise(json("a[1]").as_bytes())] {
-        let passed = whole::pass(context(Kind::Tencent), settings.clone(), chunks, End::Clean, true);
+        let passed = whole::pass(
+            context(Provider::Of(&citetap::provider::tencent::PROVIDER)),
+            settings.clone(),
+            chunks,
+            End::Clean,
+            true,
+        );
         assert_eq!(String::from_utf8(passed.out()).unwrap(), json("a[[1]](https://s1.example.com/)"));
         assert_eq!(passed.tally.markers, 1);
         assert!(passed.record.unwrap().citations[0].cited);
@@ -224,9 +239,14 @@ fn an_answer_that_was_not_streamed_is_rewritten_in_its_document() {
 fn frames_that_cannot_be_edited_stay_whole() {
     let two_lines = "event: CHUNK_DELTA\ndata: {\"text\":\ndata: \"[1]\"}\n\n";
     let stream = doubao_cards(1) + two_lines + END;
-    assert_eq!(link(Kind::Doubao, &stream), stream);
+    assert_eq!(link(Provider::Of(&citetap::provider::doubao::PROVIDER), &stream), stream);
     let cut = doubao_cards(1) + &doubao_text(0, "a [") + "event: CHUNK_DELTA\ndata: {\"te";
-    let passed = rewritten(Kind::Doubao, Style::Link, vec![Bytes::from(cut.clone())], End::Cut);
+    let passed = rewritten(
+        Provider::Of(&citetap::provider::doubao::PROVIDER),
+        Style::Link,
+        vec![Bytes::from(cut.clone())],
+        End::Cut,
+    );
     assert_eq!(String::from_utf8(passed.relayed()).unwrap(), cut);
 }
 
@@ -234,16 +254,24 @@ fn frames_that_cannot_be_edited_stay_whole() {
 fn what_waits_for_a_marker_is_bounded() {
     let beats = ": x\n\n".repeat(40_000);
     let stream = doubao_cards(1) + &doubao_text(0, "a[") + &beats + &doubao_text(0, "1]") + END;
-    let passed = rewritten(Kind::Doubao, Style::Link, vec![Bytes::from(stream.clone())], End::Clean);
+    let passed = rewritten(
+        Provider::Of(&citetap::provider::doubao::PROVIDER),
+        Style::Link,
+        vec![Bytes::from(stream.clone())],
+        End::Clean,
+    );
     assert_eq!(String::from_utf8(passed.relayed()).unwrap(), stream, "its beginning has gone out already");
 }
 
 /// Every capture: the record is that of the unchanged stream, and with `keep` nothing changes.
 #[test]
 fn captures_give_the_same_record_in_every_style() {
-    for (folder, kind) in
-        [("doubao", Kind::Doubao), ("samantha", Kind::Doubao), ("tencent", Kind::Tencent), ("openai", Kind::OpenAi)]
-    {
+    for (folder, kind) in [
+        ("doubao", Provider::Of(&citetap::provider::doubao::PROVIDER)),
+        ("samantha", Provider::Of(&citetap::provider::doubao::PROVIDER)),
+        ("tencent", Provider::Of(&citetap::provider::tencent::PROVIDER)),
+        ("openai", Provider::Of(&citetap::provider::openai::PROVIDER)),
+    ] {
         for entry in std::fs::read_dir(fixtures().join(folder)).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
@@ -297,10 +325,10 @@ proptest! {
         let texts: String = pieces.iter().map(|(text, carrier)| doubao_text(*carrier, text)).collect();
         let stream = doubao_cards(3) + &texts + END;
         // As a client reads it: of the fourth carrier JSON text is opened.
-        let text = read(Kind::Doubao, stream.as_bytes()).text;
+        let text = read(Provider::Of(&citetap::provider::doubao::PROVIDER), stream.as_bytes()).text;
         let (expected, marks) = marker::rewrite(&text, style, &Cards(3));
-        let whole = rewritten(Kind::Doubao, style, vec![Bytes::from(stream.clone())], End::Clean);
-        let got = read(Kind::Doubao, &whole.relayed()).text;
+        let whole = rewritten(Provider::Of(&citetap::provider::doubao::PROVIDER), style, vec![Bytes::from(stream.clone())], End::Clean);
+        let got = read(Provider::Of(&citetap::provider::doubao::PROVIDER), &whole.relayed()).text;
         prop_assert_eq!(&got, &expected);
         if marks.is_empty() {
             prop_assert_eq!(whole.relayed(), stream.as_bytes());
@@ -313,55 +341,8 @@ proptest! {
             chunks.push(Bytes::copy_from_slice(&stream.as_bytes()[from..cut]));
             from = cut;
         }
-        let other = rewritten(Kind::Doubao, style, chunks, End::Clean);
+        let other = rewritten(Provider::Of(&citetap::provider::doubao::PROVIDER), style, chunks, End::Clean);
         prop_assert_eq!(other.out(), whole.out());
         prop_assert_eq!(other.record, whole.record);
-    }
-}
-
-/// `cargo test --release --test it time_added -- --ignored --nocapture`: what rewriting costs per delta, as a ratio to `keep`.
-#[test]
-#[ignore = "a measurement"]
-fn time_added_per_delta() {
-    use citetap::profile::Profile;
-    let stream = |deltas: usize| {
-        let text = |n: usize| {
-            if n.is_multiple_of(40) {
-                "事实[".to_owned()
-            } else if n % 40 == 1 {
-                "2]。".to_owned()
-            } else {
-                format!("第{n}个")
-            }
-        };
-        let texts: String = (0..deltas).map(|n| doubao_text(0, &text(n))).collect();
-        Bytes::from(doubao_cards(4) + &texts + END)
-    };
-    let once = |stream: &Bytes, manner: Manner| {
-        let settings = Settings { manner, ..settings(Inject::Final) };
-        // As a network brings it.
-        let chunks: Vec<Bytes> =
-            (0..stream.len()).step_by(1400).map(|at| stream.slice(at..stream.len().min(at + 1400))).collect();
-        let began = std::time::Instant::now();
-        whole::pass(context(Kind::Doubao), settings, chunks, End::Clean, true);
-        began.elapsed()
-    };
-    for deltas in [2_000, 20_000, 200_000] {
-        let stream = stream(deltas);
-        for profile in [Profile::Native, Profile::OpenAi] {
-            let manner = |markers| Manner { profile, markers, ..Manner::default() };
-            let mut rounds: Vec<(f64, f64)> = (0..7)
-                .map(|_| {
-                    let (keep, link) = (once(&stream, manner(Style::Keep)), once(&stream, manner(Style::Link)));
-                    (keep.as_nanos() as f64 / deltas as f64, link.as_nanos() as f64 / keep.as_nanos() as f64)
-                })
-                .collect();
-            rounds.sort_by(|a, b| a.1.total_cmp(&b.1));
-            let (keep, ratio) = rounds[rounds.len() / 2];
-            println!(
-                "{:>8} {deltas:>7} deltas: keep {keep:>6.0} ns a delta, link {ratio:.2} times that",
-                profile.as_str()
-            );
-        }
     }
 }

@@ -53,9 +53,14 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// From the text of a configuration; see [`config`].
+    /// From the text of a configuration; see [`config`]. Unless the text says how long, an event waits for its commit as long
+    /// as a loaded machine needs.
     pub async fn start(toml: &str) -> Self {
-        Self::serve(App::open(config(toml)).await.unwrap()).await
+        let mut config = config(toml);
+        if !toml.contains("commit = ") {
+            config.timeouts.commit = LIMIT;
+        }
+        Self::serve(App::open(config).await.unwrap()).await
     }
 
     pub async fn serve(app: Arc<App>) -> Self {

@@ -11,7 +11,7 @@ use citetap::{
         supplement::Supply,
     },
     pipeline::{End, Inject, Settings, Supplement, whole},
-    provider::Kind,
+    provider::Provider,
     sse::{Cut, Event, Splitter},
 };
 use proptest::prelude::*;
@@ -146,8 +146,13 @@ pub fn stream() -> impl Strategy<Value = Vec<u8>> {
         .prop_map(|pieces| pieces.iter().flat_map(|(piece, eol)| bytes_of(piece, eol)).collect())
 }
 
-pub fn kind() -> impl Strategy<Value = Kind> {
-    prop::sample::select(vec![Kind::Doubao, Kind::Tencent, Kind::OpenAi, Kind::Auto])
+pub fn kind() -> impl Strategy<Value = Provider> {
+    prop::sample::select(vec![
+        Provider::Of(&citetap::provider::doubao::PROVIDER),
+        Provider::Of(&citetap::provider::tencent::PROVIDER),
+        Provider::Of(&citetap::provider::openai::PROVIDER),
+        Provider::AUTO,
+    ])
 }
 
 pub fn inject() -> impl Strategy<Value = Inject> {
@@ -165,7 +170,9 @@ fn extra() -> impl Strategy<Value = (Supplement, Supply)> {
     let json = serde_json::json!({"query": "user text", "results": [
         {"title": "S", "url": "https://s.example.com/", "content": "c", "score": 0.9},
         {"title": "A", "url": "https://a.example.com/", "content": "c", "score": 0.8}, {}]});
-    let found = whole::document(context(Kind::Tavily), Bytes::from(json.to_string())).unwrap();
+    let found =
+        whole::document(context(Provider::Of(&citetap::provider::tavily::PROVIDER)), Bytes::from(json.to_string()))
+            .unwrap();
     let supplies = vec![Supply::None, Supply::Pending, Supply::Failed, Supply::Found(Arc::new(*found))];
     (
         prop::sample::select(vec![Supplement::Off, Supplement::WhenEmpty, Supplement::Always]),
@@ -290,7 +297,7 @@ proptest! {
             // An error or a [DONE] is anybody's until a chunk has told whose stream it is.
             let undecided = |frame: &&[u8]| {
                 let tells = Event::read(frame).data.is_some_and(|data| serde_json::from_str::<serde_json::Value>(&data).is_ok_and(|json| json.get("choices").is_some()));
-                kind == Kind::Auto && dialect == "openai" && !tells
+                kind == Provider::AUTO && dialect == "openai" && !tells
             };
             let finished = frames(&before).into_iter().skip_while(undecided).any(|frame| finish_of(frame) == Some(dialect));
             prop_assert!(!finished, "ours came after a finish");

@@ -5,7 +5,7 @@ use citetap::{
     citation::{Record, record::Status},
     pipeline::{End, Inject},
     profile::{Form, Profile},
-    provider::{self, Kind, Signal, Sink},
+    provider::{Provider, Signal, Sink},
     sse::Event,
 };
 use proptest::prelude::*;
@@ -40,8 +40,8 @@ impl Sink for Said {
     }
 }
 
-fn said(kind: Kind, stream: &[u8], end: End) -> Said {
-    let mut adapter = provider::adapter(kind);
+fn said(kind: Provider, stream: &[u8], end: End) -> Said {
+    let mut adapter = kind.adapter();
     let mut said = Said::default();
     let whole = frames(stream);
     let tail =

@@ -7,7 +7,7 @@ use citetap::{
     config::Style,
     pipeline::{End, Inject, Settings, whole, whole::Passed},
     profile::{Form, Manner, Profile},
-    provider::Kind,
+    provider::Provider,
 };
 use serde_json::Value;
 
@@ -45,11 +45,11 @@ pub fn manner(profile: Profile, form: Form) -> Manner {
     Manner { profile, form, markers: Style::Keep }
 }
 
-pub fn told(kind: Kind, manner: Manner, inject: Inject, chunks: Vec<Bytes>, end: End) -> Passed {
+pub fn told(kind: Provider, manner: Manner, inject: Inject, chunks: Vec<Bytes>, end: End) -> Passed {
     whole::pass(context(kind), Settings { manner, ..settings(inject) }, chunks, end, true)
 }
 
-fn document(kind: Kind, profile: Profile, chunks: Vec<Bytes>) -> Passed {
+fn document(kind: Provider, profile: Profile, chunks: Vec<Bytes>) -> Passed {
     let settings =
         Settings { whole: true, manner: manner(profile, profile.form_of_whole()), ..settings(Inject::Final) };
     whole::pass(context(kind), settings, chunks, End::Clean, true)
@@ -81,7 +81,10 @@ fn golden_dialects() {
         }
     }
     assert_eq!(seen, GOLDEN.len());
-    for (case, kind) in [("tencent/whole.json", Kind::Tencent), ("doubao/json-error.json", Kind::Doubao)] {
+    for (case, kind) in [
+        ("tencent/whole.json", Provider::Of(&citetap::provider::tencent::PROVIDER)),
+        ("doubao/json-error.json", Provider::Of(&citetap::provider::doubao::PROVIDER)),
+    ] {
         let path = fixtures().join(case);
         let input = Bytes::from(fs::read(&path).unwrap());
         for (profile, extension) in
@@ -108,7 +111,7 @@ fn every_capture_is_told_alike_in_one_chunk_and_byte_by_byte() {
         ] {
             let manner = manner(profile, form);
             let whole = told(kind, manner, inject, vec![Bytes::from(input.clone())], end);
-            let single = told(Kind::Auto, manner, inject, bytewise(&input), end);
+            let single = told(Provider::AUTO, manner, inject, bytewise(&input), end);
             assert_eq!(single.out(), whole.out(), "{profile:?} {}", path.display());
             assert_eq!(single.record, whole.record, "{}", path.display());
         }
@@ -181,13 +184,13 @@ fn a_stream_in_an_unknown_format_is_an_error() {
     let frames: Vec<Bytes> = (0..100).map(|n| Bytes::from(format!("data: {{\"n\":{n}}}\n\n"))).collect();
     for frames in [frames[..3].to_vec(), frames] {
         for profile in PROFILES {
-            let passed = told(Kind::Auto, manner(profile, Form::Stream), Inject::Final, frames.clone(), End::Clean);
+            let passed = told(Provider::AUTO, manner(profile, Form::Stream), Inject::Final, frames.clone(), End::Clean);
             let got = client(profile, &passed.out());
             assert!(got.error.is_some_and(|error| error.contains("no format that citetap can read")), "{profile:?}");
             assert_eq!((got.text.as_str(), got.finishes, got.done), ("", 0, true), "{profile:?}");
             assert_eq!(passed.record, None);
         }
-        let whole = told(Kind::Auto, manner(Profile::OpenAi, Form::Whole), Inject::Final, frames, End::Clean).out();
+        let whole = told(Provider::AUTO, manner(Profile::OpenAi, Form::Whole), Inject::Final, frames, End::Clean).out();
         let json: Value = serde_json::from_slice(&whole).unwrap();
         assert_eq!(json["error"]["type"], "upstream_error");
     }
@@ -200,11 +203,16 @@ fn a_document_that_is_no_answer_passes_as_it_is() {
         [r#"{"models":[{"id":"a"}]}"#, r#"{"code":0,"request_id":"r1","data":{"session_id":"s"}}"#, "[1,2]", "{"]
     {
         for profile in [Profile::OpenAi, Profile::OpenWebUi] {
-            let out = document(Kind::Tencent, profile, bytewise(json.as_bytes())).out();
+            let out =
+                document(Provider::Of(&citetap::provider::tencent::PROVIDER), profile, bytewise(json.as_bytes())).out();
             assert_eq!(String::from_utf8(out).unwrap(), json);
         }
         // Where only a stream will do, it is one without an answer.
-        let got = client(Profile::AiSdk, &document(Kind::Tencent, Profile::AiSdk, bytewise(json.as_bytes())).out());
+        let got = client(
+            Profile::AiSdk,
+            &document(Provider::Of(&citetap::provider::tencent::PROVIDER), Profile::AiSdk, bytewise(json.as_bytes()))
+                .out(),
+        );
         assert_eq!((got.error.is_some(), got.text.as_str()), (!json.contains("request_id"), ""), "{json}");
     }
 }
@@ -220,7 +228,14 @@ fn an_answer_that_lacks_a_frame_ends_for_its_length() {
         for chunks in [vec![Bytes::from(input.clone())], bytewise(input.as_bytes())] {
             let settings =
                 Settings { frame_cap: cap, manner: manner(Profile::OpenAi, Form::Stream), ..settings(Inject::Final) };
-            let out = whole::pass(context(Kind::Tencent), settings, chunks, End::Clean, true).out();
+            let out = whole::pass(
+                context(Provider::Of(&citetap::provider::tencent::PROVIDER)),
+                settings,
+                chunks,
+                End::Clean,
+                true,
+            )
+            .out();
             let got = client(Profile::OpenAi, &out);
             assert_eq!(got.text.chars().count(), if whole { 1002 } else { 2 });
             assert_eq!(got.reason.as_deref(), Some(if whole { "stop" } else { "length" }));
@@ -236,7 +251,13 @@ fn a_document_over_the_cap_passes_as_it_is() {
         for chunks in [vec![Bytes::from(json.clone())], bytewise(&json)] {
             let manner = manner(Profile::OpenAi, Form::Whole);
             let settings = Settings { whole: true, frame_cap: cap, manner, ..settings(Inject::Final) };
-            let passed = whole::pass(context(Kind::Tencent), settings, chunks, End::Clean, true);
+            let passed = whole::pass(
+                context(Provider::Of(&citetap::provider::tencent::PROVIDER)),
+                settings,
+                chunks,
+                End::Clean,
+                true,
+            );
             assert_eq!(passed.out() != json, told);
             assert_eq!(passed.record.is_some(), told);
         }
@@ -252,13 +273,19 @@ fn live_events_carry_the_record_and_add_no_sources() {
         + &crate::net::tencent::finish("m");
     for profile in PROFILES {
         let chunks = bytewise(input.as_bytes());
-        let passed = told(Kind::Tencent, manner(profile, Form::Stream), Inject::Live, chunks, End::Clean);
+        let passed = told(
+            Provider::Of(&citetap::provider::tencent::PROVIDER),
+            manner(profile, Form::Stream),
+            Inject::Live,
+            chunks,
+            End::Clean,
+        );
         let got = client(profile, &passed.out());
         let lists: Vec<_> = got.records.iter().map(|record| (record.citations.len(), record.complete)).collect();
         assert_eq!(lists, [(1, false), (2, false), (2, true)], "{profile:?}");
         assert_eq!(got.sources.len(), 2, "{profile:?}");
         let passed = told(
-            Kind::Tencent,
+            Provider::Of(&citetap::provider::tencent::PROVIDER),
             manner(profile, Form::Stream),
             Inject::Off,
             vec![Bytes::from(input.clone())],
@@ -279,7 +306,13 @@ fn an_answer_that_comes_only_at_the_end_is_told() {
         let before = if pieces.is_empty() { String::new() } else { crate::net::tencent::text("m", pieces) };
         for profile in PROFILES {
             let chunks = vec![Bytes::from(before.clone() + finish)];
-            let passed = told(Kind::Tencent, manner(profile, Form::Stream), Inject::Final, chunks, End::Clean);
+            let passed = told(
+                Provider::Of(&citetap::provider::tencent::PROVIDER),
+                manner(profile, Form::Stream),
+                Inject::Final,
+                chunks,
+                End::Clean,
+            );
             let got = client(profile, &passed.out());
             assert_eq!((got.text.as_str(), got.finishes), (text, 1), "{profile:?}");
         }
@@ -294,7 +327,16 @@ fn an_answer_ends_once_though_the_stream_breaks_off() {
         + &crate::net::tencent::finish("m");
     for profile in PROFILES {
         let manner = Manner { markers: Style::Footnote, ..manner(profile, Form::Stream) };
-        let out = |end| told(Kind::Tencent, manner, Inject::Final, vec![Bytes::from(input.clone())], end).out();
+        let out = |end| {
+            told(
+                Provider::Of(&citetap::provider::tencent::PROVIDER),
+                manner,
+                Inject::Final,
+                vec![Bytes::from(input.clone())],
+                end,
+            )
+            .out()
+        };
         let got = client(profile, &out(End::Cut));
         assert_eq!((got.finishes, got.text.matches("[^1]: ").count()), (1, 1), "{profile:?}");
         assert_eq!([out(End::Cut), b"data: [DONE]\n\n".to_vec()].concat(), out(End::Clean), "{profile:?}");
@@ -308,7 +350,13 @@ fn an_upstreams_fault_is_cut_at_its_cap() {
         let frame =
             format!("event: STREAM_ERROR\ndata: {{\"error_code\":7,\"error_msg\":\"{}\"}}\n\n", "错".repeat(len));
         let chunks = vec![Bytes::from(frame)];
-        let passed = told(Kind::Doubao, manner(Profile::OpenAi, Form::Stream), Inject::Final, chunks, End::Clean);
+        let passed = told(
+            Provider::Of(&citetap::provider::doubao::PROVIDER),
+            manner(Profile::OpenAi, Form::Stream),
+            Inject::Final,
+            chunks,
+            End::Clean,
+        );
         let error = client(Profile::OpenAi, &passed.out()).error.unwrap();
         assert_eq!(error.chars().count(), told_len);
     }

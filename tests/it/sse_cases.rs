@@ -4,7 +4,7 @@ use base64::Engine as _;
 use bytes::Bytes;
 use citetap::{
     pipeline::{End, Inject},
-    provider::Kind,
+    provider::Provider,
     sse::{Cut, Event, Splitter},
 };
 use serde_json::Value;
@@ -88,7 +88,7 @@ fn every_case_in_every_chunking() {
             let lens: Vec<usize> = cutting.iter().map(Bytes::len).take(8).collect();
             assert_eq!(parse(&cutting), want, "{id} cut as {lens:?}…");
             for inject in [Inject::Final, Inject::Off] {
-                let passed = pass(Kind::Auto, inject, cutting.clone(), End::Clean);
+                let passed = pass(Provider::AUTO, inject, cutting.clone(), End::Clean);
                 assert!(passed.out() == whole, "{id} relayed, cut as {lens:?}…");
             }
         }
@@ -110,7 +110,7 @@ fn generated_cases_relay_exactly_and_the_next_event_is_tapped() {
         let input = Bytes::from(input);
         let size = make["chunk"].as_u64().map_or(input.len(), |n| usize::try_from(n).unwrap());
         let chunks = (0..input.len()).step_by(size).map(|at| input.slice(at..(at + size).min(input.len()))).collect();
-        let passed = pass(Kind::Doubao, Inject::Final, chunks, End::Clean);
+        let passed = pass(Provider::Of(&citetap::provider::doubao::PROVIDER), Inject::Final, chunks, End::Clean);
         assert!(passed.out() == input, "{}", case["id"]);
         assert!(passed.tally.finished, "{}: the events after it were tapped", case["id"]);
     }

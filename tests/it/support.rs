@@ -10,12 +10,12 @@ use citetap::{
         Budget, Context, End, Inject, Settings, Supplement,
         whole::{self, Passed},
     },
-    provider::Kind,
+    provider::Provider,
 };
 
 pub const NONCE: &str = "0011223344556677";
 
-pub fn context(provider: Kind) -> Context {
+pub fn context(provider: Provider) -> Context {
     Context {
         route: "test".to_owned(),
         provider,
@@ -40,13 +40,13 @@ pub fn settings(inject: Inject) -> Settings {
     }
 }
 
-pub fn pass(provider: Kind, inject: Inject, chunks: Vec<Bytes>, end: End) -> Passed {
+pub fn pass(provider: Provider, inject: Inject, chunks: Vec<Bytes>, end: End) -> Passed {
     whole::pass(context(provider), settings(inject), chunks, end, true)
 }
 
 /// On a route that asks for a search of our own, which gives this.
 pub fn pass_with(
-    provider: Kind,
+    provider: Provider,
     inject: Inject,
     chunks: Vec<Bytes>,
     end: End,

@@ -138,7 +138,7 @@ impl Call {
 /// Every `.route("…", get(…).put(…))` in the server's sources.
 fn routed() -> BTreeSet<(String, String)> {
     let mut sources = Vec::new();
-    read(&PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/server"), &mut sources);
+    read(&PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/api"), &mut sources);
     let all = sources.concat();
     let route = Regex::new(r#"\.route\(\s*(?:"([^"]+)"|([A-Z_]+)),\s*"#).unwrap();
     let method = Regex::new(r"\b(get|post|put|patch|delete|any)\(").unwrap();

@@ -7,7 +7,6 @@ import { recordLink } from './turn.js';
 
 const PAGE = 25;
 const FILTERS = /** @type {const} */ (['q', 'domain', 'provider', 'conversation', 'since', 'until']);
-const PROVIDERS = ['doubao', 'tencent', 'openai'];
 /** @typedef {Record<typeof FILTERS[number], string>} Filters */
 
 /** A day of the reader's, as the API's milliseconds. @param {string} day @param {number} plus days */
@@ -73,7 +72,7 @@ export function messagesPage(params) {
   const fields = {
     q: input('q', 'search'),
     domain: input('domain', 'text'),
-    provider: h('select', { id: 'filter-provider', name: 'provider', 'data-test': 'filter-provider' }, h('option', { value: '' }, () => t('messages.any')), ...PROVIDERS.map((name) => h('option', { value: name }, name))),
+    provider: h('select', { id: 'filter-provider', name: 'provider', 'data-test': 'filter-provider' }, h('option', { value: '' }, () => t('messages.any'))),
     conversation: input('conversation', 'text'),
     since: input('since', 'date'),
     until: input('until', 'date'),
@@ -109,10 +108,17 @@ export function messagesPage(params) {
   const filters = () => /** @type {Filters} */ (Object.fromEntries(FILTERS.map((name) => [name, fields[name].value.trim()])));
   const filtered = () => FILTERS.some((name) => fields[name].value.trim() !== '');
 
+  /** A provider to choose, once. @param {string} name */
+  function offer(name) {
+    const known = [...fields.provider.options].some((option) => option.value === name);
+    if (!known) fields.provider.append(h('option', { value: name }, name));
+  }
+  json('/console/routes').then((known) => known.providers.forEach(offer), () => {});
+
   /** @param {URLSearchParams} from */
   function set(from) {
     const provider = from.get('provider') ?? '';
-    if (provider && !PROVIDERS.includes(provider)) fields.provider.append(h('option', { value: provider }, provider));
+    if (provider) offer(provider);
     for (const name of FILTERS) fields[name].value = from.get(name) ?? '';
     if (FILTERS.slice(1).some((name) => fields[name].value)) narrow.open = true;
   }

@@ -60,7 +60,7 @@ fn every_default_is_the_documented_one() {
     assert_eq!(config.rules, default_rules());
 
     let route = &config.routes[0];
-    assert_eq!((route.provider, route.inject), (Provider::Auto, Inject::Final));
+    assert_eq!((route.provider, route.inject), (Provider::AUTO, Inject::Final));
     assert!(!route.emit_empty && route.link_base.is_none());
     assert!(route.request_headers.remove.is_empty() && route.response_headers.set.is_empty());
 }

@@ -10,7 +10,7 @@ fn an_upstream_alone_makes_a_route() {
     let [route] = &loaded.config.routes[..] else { panic!("one route") };
     assert_eq!((route.name.as_str(), route.prefix.as_str()), ("default", "/"));
     assert_eq!(route.upstream.as_str(), "https://www.doubao.com/");
-    assert_eq!((route.provider, route.inject), (Provider::Auto, Inject::Final));
+    assert_eq!((route.provider, route.inject), (Provider::AUTO, Inject::Final));
     assert_eq!(shown(&loaded, "routes.default.upstream").1, "env CITETAP_UPSTREAM");
     assert_eq!(shown(&loaded, "routes.default.prefix").1, "env CITETAP_UPSTREAM");
     assert_eq!(shown(&loaded, "routes.default.inject"), ("final".into(), "default".into()));
@@ -32,7 +32,10 @@ fn a_whole_sidecar() {
     let config = loaded.unwrap().config;
     assert_eq!((config.listen.tcp().unwrap().port(), config.store), (1, StoreUrl::Memory));
     let route = &config.routes[0];
-    assert_eq!((route.name.as_str(), route.provider, route.inject), ("tencent", Provider::Tencent, Inject::Live));
+    assert_eq!(
+        (route.name.as_str(), route.provider, route.inject),
+        ("tencent", Provider::Of(&crate::provider::tencent::PROVIDER), Inject::Live)
+    );
     assert_eq!(route.link_base.as_ref().unwrap().as_str(), "https://lexiangla.com/");
 }
 

@@ -5,7 +5,7 @@ fn sidecar() {
     let text = include_str!("../../../config/examples/sidecar.env");
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let loaded = vars(&lines.map(|line| line.split_once('=').unwrap()).collect::<Vec<_>>()).unwrap();
-    assert_eq!(loaded.config.routes[0].provider, Provider::Doubao);
+    assert_eq!(loaded.config.routes[0].provider, Provider::Of(&crate::provider::doubao::PROVIDER));
     assert_eq!(loaded.config.store, StoreUrl::Memory);
 }
 
@@ -14,7 +14,13 @@ fn doubao_and_tencent() {
     let text = include_str!("../../../config/examples/doubao-and-tencent.toml");
     let config = from_toml(text, "/".as_ref()).unwrap().config;
     assert_eq!(config.routes.len(), 2);
-    assert!(config.routes.iter().any(|route| route.provider == Provider::Tencent && route.link_base.is_some()));
+    assert!(
+        config
+            .routes
+            .iter()
+            .any(|route| route.provider == Provider::Of(&crate::provider::tencent::PROVIDER)
+                && route.link_base.is_some())
+    );
 }
 
 /// Its key comes from the environment.

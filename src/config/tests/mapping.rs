@@ -41,12 +41,12 @@ fn each_kind_has_its_path() {
 fn lexiang_is_read_as_tencents_unless_the_route_says_otherwise() {
     let provider = |route: &str| from_toml(route, "/".as_ref()).unwrap().config.routes[0].provider;
     let lexiang = route("a", "models = [\"m\"]\nrequest = \"lexiang\"");
-    assert_eq!(provider(&lexiang), Provider::Tencent);
+    assert_eq!(provider(&lexiang), Provider::Of(&crate::provider::tencent::PROVIDER));
     assert_eq!(
         provider(&lexiang.replace("[routes.openai]", "provider = \"doubao\"\n[routes.openai]")),
-        Provider::Doubao
+        Provider::Of(&crate::provider::doubao::PROVIDER)
     );
-    assert_eq!(provider(&route("a", "models = [\"m\"]")), Provider::Auto);
+    assert_eq!(provider(&route("a", "models = [\"m\"]")), Provider::AUTO);
 }
 
 #[test]
@@ -161,6 +161,6 @@ fn the_sidecars_route_can_have_models() {
     let route = loaded.unwrap().config.routes[0].clone();
     assert_eq!(
         (route.provider, route.mapping.unwrap().models),
-        (Provider::Tencent, vec!["lexiang".to_owned(), "kb".to_owned()])
+        (Provider::Of(&crate::provider::tencent::PROVIDER), vec!["lexiang".to_owned(), "kb".to_owned()])
     );
 }

@@ -1,7 +1,7 @@
 use std::{path::Path, time::Duration};
 
 use super::{super::*, errors_of, only, shown, vars};
-use crate::supplement::query::Pointer;
+use crate::config::pointer::Pointer;
 
 const KEY: &str = "[search]\nkey = \"test-key\"\n";
 const TYPES: &str = "[search.event_types]\nhack = [\"coin.example\"]\nany = []\n";

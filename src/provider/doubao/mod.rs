@@ -5,15 +5,66 @@ mod cards;
 mod samantha;
 mod web;
 
-pub use samantha::Samantha;
-pub use web::Web;
+use samantha::Samantha;
+use web::Web;
 
 use super::{
-    Signal, Sink,
-    json::{self, Node},
+    Build, Descriptor, Detect, Reads, Signal, Sink,
+    json::{self, MAX_NESTED, Node},
 };
 
-const PROVIDER: &str = "doubao";
+pub static PROVIDER: Descriptor = Descriptor {
+    name: "doubao",
+    label: "Doubao web chat (also Dola)",
+    docs: "https://www.doubao.com/chat/",
+    reads: Reads::Streams,
+    sniff,
+    // Which of both protocols it is, the frames tell.
+    build: || Box::new(Detect::among(BOTH)),
+};
+static BOTH: &[&Descriptor] = &[&PROVIDER];
+
+fn sniff(event: &str, data: &Node<'_>) -> Option<Build> {
+    const EVENTS: &[&str] = &[
+        "SSE_HEARTBEAT",
+        "SSE_ACK",
+        "FULL_MSG_NOTIFY",
+        "STREAM_MSG_NOTIFY",
+        "STREAM_CHUNK",
+        "CHUNK_DELTA",
+        "SSE_REPLY_END",
+        "STREAM_ERROR",
+        "STREAM_TIMEOUT_CONTROL",
+        "ASYNC_CHUNK_SNAPSHOT",
+        "gateway-error",
+    ];
+    if EVENTS.contains(&event) {
+        Some(|| Box::new(Web::default()))
+    } else if data.get("event_type").is_some() && data.get("event_data").is_some() {
+        Some(|| Box::new(Samantha))
+    } else if data.get("patch_op").is_some() || is_message(data) {
+        Some(|| Box::new(Web::default()))
+    } else {
+        None
+    }
+}
+
+/// A Doubao message, or what wraps one. Others have a `content_block` too, but no list of typed blocks in it.
+fn is_message(node: &Node<'_>) -> bool {
+    let has_blocks = |holder: &Node<'_>, left: u8| {
+        let blocks = holder.any(&["content_block", "contentBlock"]);
+        blocks.is_some_and(|blocks| {
+            blocks.opened(left, |blocks, _| {
+                blocks.list().iter().any(|block| block.any(&["block_type", "blockType"]).is_some())
+            })
+        })
+    };
+    has_blocks(node, MAX_NESTED)
+        || ["message", "content"]
+            .iter()
+            .filter_map(|key| node.get(key))
+            .any(|inner| inner.opened(MAX_NESTED, |inner, left| has_blocks(inner, left)))
+}
 
 /// An error event: `{"error_code":…,"error_msg":…}`, the gateway's `{"code":…,"message":…}`, or anything.
 fn fault(data: &str, sink: &mut dyn Sink) {

@@ -1,14 +1,14 @@
 //! The older protocol (`/samantha/chat/completion`): three JSON layers,
 //! frame > `event_data` > `message.content`.
 
-use std::sync::LazyLock;
+use serde::Serialize;
 
 use super::{PROVIDER, cards};
 use crate::{
+    citation::Record,
     provider::{
-        Adapter, Ends, Envelope, Reason, Signal, Sink, Trail, Unread,
+        Adapter, Envelope, JsonPath, ParseError, Payload, Reason, Signal, Sink,
         doubao::{fault, fault_of},
-        ends::{self, ESCAPE, NEVER, Sign, Signs},
         json::{self, MAX_NESTED, Node},
     },
     sse::Event,
@@ -18,14 +18,22 @@ const CHUNK: u64 = 2001;
 const END: u64 = 2003;
 const ERROR: u64 = 2005;
 
+/// An event of a type that clients do not know.
+#[derive(Serialize)]
+struct OwnFrame<'a> {
+    event_type: u32,
+    event_data: &'static str,
+    citations: &'a Record,
+}
+
 pub struct Samantha;
 
 impl Adapter for Samantha {
     fn provider(&self) -> Option<&'static str> {
-        Some(PROVIDER)
+        Some(PROVIDER.name)
     }
 
-    fn frame(&mut self, event: &Event<'_>, sink: &mut dyn Sink) -> Result<(), Unread> {
+    fn frame(&mut self, event: &Event<'_>, sink: &mut dyn Sink) -> Result<(), ParseError> {
         let Some(data) = event.data.as_deref() else { return Ok(()) };
         if event.name == "gateway-error" {
             fault(data, sink);
@@ -34,7 +42,7 @@ impl Adapter for Samantha {
         json::with_parsed(data, |node| match node.get("event_type").and_then(Node::number) {
             Some(CHUNK) => {
                 if let Some(inner) = node.get("event_data") {
-                    let at = Trail::ROOT.key("event_data");
+                    let at = JsonPath::ROOT.key("event_data");
                     inner.opened(MAX_NESTED, |inner, left| chunk(inner, left, &at, sink));
                 }
             }
@@ -47,37 +55,15 @@ impl Adapter for Samantha {
             None if node.get("code").is_some() && node.get("message").is_some() => fault_of(node, sink),
             _ => {}
         })
-        .ok_or(Unread)
+        .ok_or(ParseError)
     }
 
-    fn ends(&self) -> Ends {
-        Self::ends
-    }
-
-    fn epoch(&self) -> Option<u64> {
-        Some(0)
-    }
-
-    fn envelope(&self) -> Envelope<'_> {
-        Envelope::Samantha
+    fn envelope(&self, payload: &Payload<'_>) -> Envelope {
+        Envelope::of(&OwnFrame { event_type: 0, event_data: "{}", citations: payload.record })
     }
 }
 
-impl Samantha {
-    /// Anything but a chunk that says that it is not the last may.
-    pub fn ends(frames: &[u8]) -> bool {
-        const SIGNS: &[Sign] = &[
-            (b"event_type", |rest| ends::inner_value(rest).starts_with(b"2001")),
-            (b"is_finish", |rest| ends::inner_value(rest).starts_with(b"false")),
-            (b"\"code\"", NEVER),
-            ESCAPE,
-        ];
-        static TOGETHER: LazyLock<Signs> = LazyLock::new(|| Signs::new(SIGNS));
-        ends::named(frames, &[b"gateway-error"]) || TOGETHER.are_in(frames)
-    }
-}
-
-fn chunk(inner: &Node<'_>, left: u8, at: &Trail<'_>, sink: &mut dyn Sink) {
+fn chunk(inner: &Node<'_>, left: u8, at: &JsonPath<'_>, sink: &mut dyn Sink) {
     if let Some(id) = inner.id_here(&["conversation_id"]).filter(|id| id != "0") {
         sink.signal(Signal::Conversation(&id));
     }
@@ -91,7 +77,7 @@ fn chunk(inner: &Node<'_>, left: u8, at: &Trail<'_>, sink: &mut dyn Sink) {
     }
 }
 
-fn read_message(message: &Node<'_>, left: u8, at: &Trail<'_>, sink: &mut dyn Sink) {
+fn read_message(message: &Node<'_>, left: u8, at: &JsonPath<'_>, sink: &mut dyn Sink) {
     let id = message.id_here(&["id", "message_id"]);
     if let Some(id) = &id {
         sink.signal(Signal::Message(id));

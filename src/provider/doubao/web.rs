@@ -1,12 +1,14 @@
 //! The current protocol (`/chat/completion`), which Dola, its overseas twin, speaks too.
 //! Dispatched on the SSE event's name; `patch_type` means nothing reliable and is not looked at.
 
+use serde::Serialize;
+
 use super::{PROVIDER, cards};
 use crate::{
+    citation::Record,
     provider::{
-        Adapter, Ends, Envelope, Reason, Signal, Sink, Trail, Unread,
+        Adapter, Envelope, JsonPath, ParseError, Payload, Reason, Signal, Sink,
         doubao::fault,
-        ends,
         json::{self, MAX_NESTED, Node},
     },
     sse::Event,
@@ -23,6 +25,14 @@ const ASSISTANT: u64 = 2;
 /// Thinking blocks remembered per message; further ones count as answer text.
 const MAX_THINKING_BLOCKS: usize = 64;
 
+/// A patch that changes nothing.
+#[derive(Serialize)]
+struct OwnFrame<'a> {
+    message_id: &'a str,
+    patch_op: [(); 0],
+    citations: &'a Record,
+}
+
 #[derive(Default)]
 pub struct Web {
     /// Which channel a `CHUNK_DELTA`, which names none, goes on with.
@@ -32,10 +42,10 @@ pub struct Web {
 
 impl Adapter for Web {
     fn provider(&self) -> Option<&'static str> {
-        Some(PROVIDER)
+        Some(PROVIDER.name)
     }
 
-    fn frame(&mut self, event: &Event<'_>, sink: &mut dyn Sink) -> Result<(), Unread> {
+    fn frame(&mut self, event: &Event<'_>, sink: &mut dyn Sink) -> Result<(), ParseError> {
         let Some(data) = event.data.as_deref() else { return Ok(()) };
         let read = match &*event.name {
             "SSE_HEARTBEAT" | "STREAM_TIMEOUT_CONTROL" => return Ok(()),
@@ -56,25 +66,18 @@ impl Adapter for Web {
             "SSE_ACK" => json::with_parsed(data, |node| ack(node, sink)),
             "CHUNK_DELTA" => json::with_parsed(data, |node| {
                 if let Some(text) = node.get("text").and_then(Node::str) {
-                    self.text(text, &Trail::ROOT.key("text"), sink);
+                    self.text(text, &JsonPath::ROOT.key("text"), sink);
                 }
             }),
             "FULL_MSG_NOTIFY" => json::with_parsed(data, |node| self.full_message(node, sink)),
             _ => json::with_parsed(data, |node| self.chunk(node, sink)),
         };
-        read.ok_or(Unread)
+        read.ok_or(ParseError)
     }
 
-    fn ends(&self) -> Ends {
-        Self::ends
-    }
-
-    fn epoch(&self) -> Option<u64> {
-        Some((self.thinking_blocks.len() as u64) << 1 | u64::from(self.thinking))
-    }
-
-    fn envelope(&self) -> Envelope<'_> {
-        Envelope::DoubaoWeb
+    fn envelope(&self, payload: &Payload<'_>) -> Envelope {
+        let record = payload.record;
+        Envelope::of(&OwnFrame { message_id: &record.message_id, patch_op: [], citations: record })
     }
 }
 
@@ -99,12 +102,7 @@ fn user_type(node: &Node<'_>) -> Option<u64> {
 }
 
 impl Web {
-    /// Its events alone say so.
-    pub fn ends(frames: &[u8]) -> bool {
-        ends::named(frames, &[b"SSE_REPLY_END", b"STREAM_ERROR", b"gateway-error"])
-    }
-
-    fn text(&self, text: &str, at: &Trail<'_>, sink: &mut dyn Sink) {
+    fn text(&self, text: &str, at: &JsonPath<'_>, sink: &mut dyn Sink) {
         sink.signal(if self.thinking { Signal::Thinking(text) } else { Signal::Text(text, *at) });
     }
 
@@ -115,7 +113,7 @@ impl Web {
         message.opened(MAX_NESTED, |message, left| {
             if user_type(message) == Some(ASSISTANT) {
                 let mut references_only = ReferencesOnly(sink);
-                self.message(message, left, &Trail::ROOT, &mut references_only);
+                self.message(message, left, &JsonPath::ROOT, &mut references_only);
             }
         });
     }
@@ -124,7 +122,7 @@ impl Web {
     fn chunk(&mut self, node: &Node<'_>, sink: &mut dyn Sink) {
         // The message itself, as it is kept outside streams.
         if node.any(&["content_block", "contentBlock"]).is_some() {
-            return self.message(node, MAX_NESTED, &Trail::ROOT, sink);
+            return self.message(node, MAX_NESTED, &JsonPath::ROOT, sink);
         }
         if let Some(meta) = node.get("meta") {
             if user_type(meta) == Some(USER) {
@@ -134,15 +132,15 @@ impl Web {
         }
         self.ids(node, sink);
         if let Some(content) = node.get("content") {
-            let at = Trail::ROOT.key("content");
+            let at = JsonPath::ROOT.key("content");
             content.opened(MAX_NESTED, |content, left| self.blocks_of(content, left, &at, sink));
         }
         if let Some(message) = node.get("message") {
-            let at = Trail::ROOT.key("message");
+            let at = JsonPath::ROOT.key("message");
             message.opened(MAX_NESTED, |message, left| self.message(message, left, &at, sink));
         }
         if let Some(ops) = node.get("patch_op") {
-            let at = Trail::ROOT.key("patch_op");
+            let at = JsonPath::ROOT.key("patch_op");
             ops.opened(MAX_NESTED, |ops, left| {
                 for (index, op) in ops.list().iter().enumerate() {
                     self.patch(op, left, &at.index(index), sink);
@@ -158,7 +156,7 @@ impl Web {
         conversation(node, sink);
     }
 
-    fn message(&mut self, message: &Node<'_>, left: u8, at: &Trail<'_>, sink: &mut dyn Sink) {
+    fn message(&mut self, message: &Node<'_>, left: u8, at: &JsonPath<'_>, sink: &mut dyn Sink) {
         if user_type(message) == Some(USER) {
             return;
         }
@@ -170,7 +168,7 @@ impl Web {
         }
     }
 
-    fn patch(&mut self, op: &Node<'_>, left: u8, at: &Trail<'_>, sink: &mut dyn Sink) {
+    fn patch(&mut self, op: &Node<'_>, left: u8, at: &JsonPath<'_>, sink: &mut dyn Sink) {
         let Some(value) = op.get("patch_value") else { return };
         let at = at.key("patch_value");
         match op.get("patch_object").and_then(Node::number) {
@@ -187,7 +185,7 @@ impl Web {
     }
 
     /// `content` is a JSON string `{"text":…}`, or the text itself.
-    fn legacy_text(&mut self, value: &Node<'_>, left: u8, at: &Trail<'_>, sink: &mut dyn Sink) {
+    fn legacy_text(&mut self, value: &Node<'_>, left: u8, at: &JsonPath<'_>, sink: &mut dyn Sink) {
         let Some(content) = value.get("content") else { return };
         let at = at.key("content");
         let opened = content.opened(left, |content, _| {
@@ -203,7 +201,7 @@ impl Web {
     }
 
     /// `holder` is a list of blocks, or has one in `content_block`.
-    fn blocks_of(&mut self, holder: &Node<'_>, left: u8, at: &Trail<'_>, sink: &mut dyn Sink) {
+    fn blocks_of(&mut self, holder: &Node<'_>, left: u8, at: &JsonPath<'_>, sink: &mut dyn Sink) {
         let named = holder.any_of(&["content_block", "contentBlock"]);
         let (blocks, at) = named.map_or((holder, *at), |(key, blocks)| (blocks, at.key(key)));
         blocks.opened(left, |blocks, left| {
@@ -218,7 +216,7 @@ impl Web {
         self.thinking_blocks.iter().any(|known| known == id)
     }
 
-    fn block(&mut self, block: &Node<'_>, left: u8, at: &Trail<'_>, sink: &mut dyn Sink) {
+    fn block(&mut self, block: &Node<'_>, left: u8, at: &JsonPath<'_>, sink: &mut dyn Sink) {
         let kind = block.any(&["block_type", "blockType"]).and_then(Node::number);
         let id = block.id_here(&["block_id", "blockId"]).unwrap_or_default();
         if kind == Some(THINKING) {

@@ -2,19 +2,28 @@
 //! DashScope's compatible mode, RAGFlow and whoever else speaks chunks with `choices`. They agree on the text and
 //! on nothing about references, so every known place is looked at in every chunk.
 
+mod envelope;
 mod fault;
 mod item;
+pub mod shapes;
 mod sources;
 
-use std::sync::LazyLock;
-
 use super::{
-    Adapter, Ends, Envelope, Reason, Signal, Sink, Trail, Unread, Usage,
-    ends::{self, ESCAPE, NEVER, Sign, Signs},
+    Adapter, Descriptor, Envelope, JsonPath, ParseError, Payload, Reads, Reason, Signal, Sink, Usage,
     json::{self, Node},
 };
 use crate::{citation::text, sse::Event};
+pub use envelope::Head;
 use sources::Sources;
+
+pub static PROVIDER: Descriptor = Descriptor {
+    name: "openai",
+    label: "OpenAI-like chat completions",
+    docs: "https://platform.openai.com/docs/api-reference/chat-streaming",
+    reads: Reads::Streams,
+    sniff: |_, data| is_chat(data).then_some(PROVIDER.build),
+    build: || Box::new(Chat::default()),
+};
 
 /// Bytes of the stream's own id and model that our frame repeats; longer ones are cut.
 const MAX_NAME: usize = 256;
@@ -41,10 +50,10 @@ enum As {
 
 impl Adapter for Chat {
     fn provider(&self) -> Option<&'static str> {
-        Some("openai")
+        Some(PROVIDER.name)
     }
 
-    fn frame(&mut self, event: &Event<'_>, sink: &mut dyn Sink) -> Result<(), Unread> {
+    fn frame(&mut self, event: &Event<'_>, sink: &mut dyn Sink) -> Result<(), ParseError> {
         let data = event.data.as_deref().map(str::trim).unwrap_or_default();
         if data.is_empty() {
             return Ok(());
@@ -59,30 +68,17 @@ impl Adapter for Chat {
         if read.is_none() && is_error {
             sink.signal(Signal::Fault { code: None, message: None });
         }
-        read.ok_or(Unread)
+        read.ok_or(ParseError)
     }
 
-    fn ends(&self) -> Ends {
-        Self::ends
-    }
-
-    fn epoch(&self) -> Option<u64> {
-        let known = [!self.id.is_empty(), !self.model.is_empty(), self.created != 0, self.texted, self.thought];
-        Some(known.into_iter().fold(self.sources.epoch(), |epoch, known| epoch << 1 | u64::from(known)))
-    }
-
-    fn envelope(&self) -> Envelope<'_> {
-        Envelope::OpenAi {
-            id: &self.id,
-            model: &self.model,
-            created: self.created,
-            annotated: self.sources.annotated(),
-        }
+    fn envelope(&self, payload: &Payload<'_>) -> Envelope {
+        let head = Head { id: &self.id, model: &self.model, created: self.created };
+        head.envelope(payload, self.sources.annotated())
     }
 }
 
 /// Is it one of ours? Told by its `object`, or by choices that have what choices have.
-pub fn is_chat(node: &Node<'_>) -> bool {
+fn is_chat(node: &Node<'_>) -> bool {
     const OBJECTS: &[&str] =
         &["chat.completion.chunk", "chat.completion.done", "chat.completion", "chat.reasoning", "chat.reasoning.done"];
     let choices = node.get("choices").map(Node::list).unwrap_or_default();
@@ -94,23 +90,6 @@ pub fn is_chat(node: &Node<'_>) -> bool {
 }
 
 impl Chat {
-    /// What [`finish`] and [`fault`] look at says that there is none.
-    pub fn ends(frames: &[u8]) -> bool {
-        const SIGNS: &[Sign] = &[
-            (b"[DONE]", NEVER),
-            (b"finish_reason\"", |rest| {
-                [&b"null"[..], b"\"null\"", b"\"\""].iter().any(|no| ends::value(rest).starts_with(no))
-            }),
-            (b"chat.completion", |rest| rest.starts_with(b".chunk\"")),
-            (b"\"error\"", |rest| ends::value(rest).starts_with(b"null")),
-            // Also that of `base_resp`.
-            (b"code\"", |rest| matches!(ends::value(rest), [b'0', b',' | b'}', ..] | [b'n', b'u', b'l', b'l', ..])),
-            ESCAPE,
-        ];
-        static TOGETHER: LazyLock<Signs> = LazyLock::new(|| Signs::new(SIGNS));
-        ends::named(frames, &[b"error"]) || TOGETHER.are_in(frames)
-    }
-
     fn chunk(&mut self, node: &Node<'_>, is_error: bool, sink: &mut dyn Sink) {
         let fault = fault::of(node, is_error);
         if !matches!(node.get("choices"), Some(Node::List(_))) && fault.is_some() {
@@ -160,7 +139,7 @@ impl Chat {
             return (object == "chat.completion.done").then_some(Signal::Finish(Reason::Stop));
         };
         let delta = choice.get("delta").filter(|delta| delta.is_map());
-        let at = Trail::ROOT.key("choices");
+        let at = JsonPath::ROOT.key("choices");
         let at = at.index(place);
         // What a server-side search did stands in the stream as turns of their own, with a finish of their own.
         let finish = finish(choice, object, delta).filter(|finish| {
@@ -194,7 +173,7 @@ impl Chat {
     }
 
     /// A message that is not a piece of one. Beside a delta it grows with every chunk: only its last state is read.
-    fn whole(&mut self, message: &Node<'_>, at: &Trail<'_>, is_last: bool, sink: &mut dyn Sink) {
+    fn whole(&mut self, message: &Node<'_>, at: &JsonPath<'_>, is_last: bool, sink: &mut dyn Sink) {
         self.sources.message(message, sink);
         if !is_last {
             return;
@@ -216,7 +195,7 @@ impl Chat {
     }
 
     /// `content` is a string, or a list of parts.
-    fn text(&mut self, holder: &Node<'_>, at: &Trail<'_>, how: As, sink: &mut dyn Sink) {
+    fn text(&mut self, holder: &Node<'_>, at: &JsonPath<'_>, how: As, sink: &mut dyn Sink) {
         let at = at.key("content");
         match holder.get("content") {
             Some(Node::Str(text)) => self.say(text, at, how, sink),
@@ -245,7 +224,7 @@ impl Chat {
         }
     }
 
-    fn say(&mut self, text: &str, at: Trail<'_>, how: As, sink: &mut dyn Sink) {
+    fn say(&mut self, text: &str, at: JsonPath<'_>, how: As, sink: &mut dyn Sink) {
         if text.is_empty() {
             return;
         }

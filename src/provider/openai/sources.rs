@@ -22,8 +22,6 @@ const MAX_READ: usize = 16;
 #[derive(Default)]
 pub struct Sources {
     read: Vec<u64>,
-    /// How many there were.
-    reads: u64,
     annotated: bool,
     /// Where in `citations` a page stands, by canonical URL. Beyond the cap of citations it has no place.
     places: HashMap<String, u32>,
@@ -33,11 +31,6 @@ impl Sources {
     /// Did a delta have annotations?
     pub fn annotated(&self) -> bool {
         self.annotated
-    }
-
-    /// Another one whenever a list could be read otherwise than before.
-    pub fn epoch(&self) -> u64 {
-        self.reads << 1 | u64::from(self.annotated)
     }
 
     /// What stands beside the choices of a chunk.
@@ -174,7 +167,6 @@ impl Sources {
             self.read.remove(0);
         }
         self.read.push(digest);
-        self.reads += 1;
         true
     }
 }

@@ -82,7 +82,7 @@ impl Index {
 
     /// Cursors go with the last record of their task.
     fn left(&mut self, gone: &Held) {
-        if self.of_task(&gone.entry.tenant, &gone.task, None).next().is_none() {
+        if !self.has_task(&gone.entry.tenant, &gone.task) {
             self.readers.forget(&gone.entry.tenant, &gone.task);
         }
     }
@@ -105,8 +105,25 @@ impl Index {
             .filter(move |held| provider.is_none_or(|provider| held.entry.record.provider == provider))
     }
 
+    pub(super) fn has_task(&self, tenant: &str, task: &str) -> bool {
+        self.of_task(tenant, task, None).next().is_some()
+    }
+
+    /// The records of a tenant in the order of the filter and after its cursor, and only those of its task.
+    pub(super) fn list<'a>(
+        &'a self,
+        tenant: &'a str,
+        filter: &'a Filter,
+    ) -> Box<dyn Iterator<Item = &'a Arc<Held>> + 'a> {
+        let cursor = filter.cursor.as_ref();
+        match &filter.task {
+            Some(task) => Box::new(self.of_task(tenant, task, cursor)),
+            None => Box::new(self.newest(tenant, cursor)),
+        }
+    }
+
     /// Oldest first.
-    pub(super) fn of_task(&self, tenant: &str, task: &str, after: Option<&Cursor>) -> impl Iterator<Item = &Held> {
+    fn of_task(&self, tenant: &str, task: &str, after: Option<&Cursor>) -> impl Iterator<Item = &Arc<Held>> {
         let step = |ms, provider: &str, id: &str| -> Step {
             (tenant.into(), task.into(), ms, Arc::from(provider), Arc::from(id))
         };
@@ -114,22 +131,18 @@ impl Index {
             Some(after) => Bound::Excluded(step(after.created_ms, &after.provider, &after.id)),
             None => Bound::Included(step(i64::MIN, "", "")),
         };
-        self.by_task
-            .range((start, Bound::Unbounded))
-            .map(|(_, held)| &**held)
-            .take_while(move |held| held.entry.tenant == tenant && *held.task == *task)
+        let found = self.by_task.range((start, Bound::Unbounded)).map(|(_, held)| held);
+        found.take_while(move |held| held.entry.tenant == tenant && *held.task == *task)
     }
 
-    pub(super) fn newest(&self, tenant: &str, filter: &Filter) -> impl Iterator<Item = &Arc<Held>> {
+    fn newest(&self, tenant: &str, after: Option<&Cursor>) -> impl Iterator<Item = &Arc<Held>> {
         let place = |ms, provider: &str, id: &str| (Arc::from(tenant), Reverse(ms), Arc::from(provider), Arc::from(id));
-        let start: Bound<Place> = match &filter.cursor {
-            Some(cursor) => Bound::Excluded(place(cursor.created_ms, &cursor.provider, &cursor.id)),
+        let start: Bound<Place> = match after {
+            Some(after) => Bound::Excluded(place(after.created_ms, &after.provider, &after.id)),
             None => Bound::Included(place(i64::MAX, "", "")),
         };
-        self.newest_first
-            .range((start, Bound::Unbounded))
-            .map(|(_, held)| held)
-            .take_while(move |held| held.entry.tenant == tenant)
+        let found = self.newest_first.range((start, Bound::Unbounded)).map(|(_, held)| held);
+        found.take_while(move |held| held.entry.tenant == tenant)
     }
 }
 
@@ -143,7 +156,7 @@ impl Held {
     }
 
     pub(super) fn is(&self, wanted: &Wanted<'_>) -> bool {
-        wanted.matches(&self.entry, || Cow::Borrowed(&self.domains), || Cow::Borrowed(&self.search))
+        wanted.matches_terms(&self.entry, || Cow::Borrowed(&self.domains), || Cow::Borrowed(&self.search))
     }
 
     pub(super) fn age(&self) -> Age {

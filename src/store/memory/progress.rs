@@ -1,11 +1,8 @@
 //! How far consumers have read, by tenant, task and consumer.
 
-use std::{
-    collections::{BTreeMap, HashSet, VecDeque},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
-use crate::store::task::{Advance, Advanced, CONSUMED_MAX, CONSUMERS_MAX, Position, Progress};
+use crate::store::task::{Advance, Advanced, CONSUMERS_MAX, Consumed, Progress};
 
 /// Sources remembered of all consumers together. Beyond it whoever has not committed for longest starts over.
 pub(super) const MAX_SOURCES: usize = 1_000_000;
@@ -14,29 +11,18 @@ type Key = (Arc<str>, Arc<str>, Arc<str>);
 
 #[derive(Default)]
 pub(super) struct Readers {
-    by_key: BTreeMap<Key, Held>,
+    by_key: BTreeMap<Key, Consumed>,
     sources: usize,
 }
 
-#[derive(Default)]
-struct Held {
-    position: Position,
-    consumed: HashSet<Arc<str>>,
-    first_to_last: VecDeque<Arc<str>>,
-}
-
-impl Held {
-    /// One that has consumed nothing takes room as well.
-    fn weight(&self) -> usize {
-        self.consumed.len() + 1
-    }
+/// A consumer that has consumed nothing takes room as well.
+fn weight(consumed: &Consumed) -> usize {
+    consumed.len() + 1
 }
 
 impl Readers {
     pub(super) fn get(&self, tenant: &str, task: &str, consumer: &str) -> Option<Progress> {
-        let held = self.by_key.get(&(tenant.into(), task.into(), consumer.into()))?;
-        let consumed = held.consumed.iter().map(|source| source.to_string()).collect();
-        Some(Progress { position: held.position.clone(), consumed })
+        Some(self.by_key.get(&(tenant.into(), task.into(), consumer.into()))?.progress())
     }
 
     /// The task is known to have a record.
@@ -47,30 +33,14 @@ impl Readers {
             if self.of_task(tenant, task).count() >= CONSUMERS_MAX {
                 return Advanced::TooMany;
             }
-            self.sources += Held::default().weight();
+            self.sources += weight(&Consumed::default());
         }
-        let held = self.by_key.entry(key).or_default();
-        let before = held.weight();
-        let mut new = Vec::new();
-        for source in &advance.sources {
-            let source: Arc<str> = source.as_str().into();
-            if held.consumed.insert(Arc::clone(&source)) {
-                held.first_to_last.push_back(Arc::clone(&source));
-                new.push(source);
-            }
-        }
-        if new.is_empty() {
-            return advance.stays(held.position.clone());
-        }
-        held.position = advance.moves(&held.position, new.iter().map(|source| &**source));
-        while held.consumed.len() > CONSUMED_MAX {
-            let Some(first) = held.first_to_last.pop_front() else { break };
-            held.consumed.remove(&first);
-        }
-        let moved = Advanced::Moved(held.position.clone());
-        self.sources = self.sources + held.weight() - before;
+        let consumed = self.by_key.entry(key).or_default();
+        let before = weight(consumed);
+        let advanced = consumed.advance(advance);
+        self.sources = self.sources + weight(consumed) - before;
         self.evict(max_sources);
-        moved
+        advanced
     }
 
     /// The task has no record any more.
@@ -89,15 +59,15 @@ impl Readers {
 
     fn evict(&mut self, max_sources: usize) {
         while self.sources > max_sources && self.by_key.len() > 1 {
-            let idle = self.by_key.iter().min_by_key(|(_, held)| held.position.updated_ms);
+            let idle = self.by_key.iter().min_by_key(|(_, consumed)| consumed.position.updated_ms);
             let Some(idle) = idle.map(|(key, _)| key.clone()) else { return };
             self.remove(&idle);
         }
     }
 
     fn remove(&mut self, key: &Key) {
-        if let Some(held) = self.by_key.remove(key) {
-            self.sources -= held.weight();
+        if let Some(consumed) = self.by_key.remove(key) {
+            self.sources -= weight(&consumed);
         }
     }
 }

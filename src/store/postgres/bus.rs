@@ -11,10 +11,10 @@ use tokio::{sync::mpsc, time::timeout};
 
 use super::{
     error::{Fault, said},
-    link::{CONNECT_WAIT, Link, Use, in_time},
+    link::{CONNECT_WAIT, Link, Use},
     text::{escape, unescape},
 };
-use crate::store::{Bus, Ear, Fut, StoreError};
+use crate::store::{Bus, Ear, Result, StoreError, StoreFut};
 
 /// Of a notification, with its mark.
 const SHORT_MAX: usize = 7_900;
@@ -31,7 +31,7 @@ pub(super) struct PostgresBus {
 }
 
 impl Bus for PostgresBus {
-    fn say<'a>(&'a self, word: &'a str) -> Fut<'a, Result<(), StoreError>> {
+    fn say<'a>(&'a self, word: &'a str) -> StoreFut<'a, ()> {
         Box::pin(async move {
             let channel = self.link.place().await?.channel();
             let word = escape(word);
@@ -51,17 +51,15 @@ impl Bus for PostgresBus {
                 .bind(LONG.to_string())
                 .bind(word.into_owned())
             };
-            in_time(async {
-                let mut reading = self.link.reading().await?;
-                query.execute(&mut reading.conn).await?;
-                reading.done();
+            let said = self.link.read(async |conn| {
+                query.execute(conn).await?;
                 Ok(())
-            })
-            .await
+            });
+            said.await
         })
     }
 
-    fn listen(&self) -> Fut<'_, Result<Box<dyn Ear>, StoreError>> {
+    fn listen(&self) -> StoreFut<'_, Box<dyn Ear>> {
         Box::pin(async move {
             let channel = self.link.place().await?.channel();
             let open = async {
@@ -113,14 +111,8 @@ async fn listening(mut listener: PgListener, link: Arc<Link>, heard: mpsc::Sende
 }
 
 async fn fetch(link: &Link, n: i64) -> Option<String> {
-    let fetched = in_time(async {
-        let mut reading = link.reading().await?;
-        let query = sqlx::query_scalar("SELECT word FROM citetap_word WHERE n = $1").bind(n);
-        let word = query.fetch_optional(&mut reading.conn).await?;
-        reading.done();
-        Ok(word)
-    });
-    fetched.await.ok().flatten()
+    let query = sqlx::query_scalar("SELECT word FROM citetap_word WHERE n = $1").bind(n);
+    link.read(async |conn| Ok(query.fetch_optional(conn).await?)).await.ok().flatten()
 }
 
 struct PostgresEar {
@@ -129,7 +121,7 @@ struct PostgresEar {
 }
 
 impl Ear for PostgresEar {
-    fn hear(&mut self) -> Fut<'_, Result<String, StoreError>> {
+    fn hear(&mut self) -> StoreFut<'_, String> {
         Box::pin(async move {
             match self.words.recv().await {
                 Some(word) => Ok(word),
@@ -142,7 +134,7 @@ impl Ear for PostgresEar {
 
 impl Link {
     /// Known once there was a connection.
-    async fn place(&self) -> Result<super::schema::Place, StoreError> {
+    async fn place(&self) -> Result<super::schema::Place> {
         if self.is_closed() {
             return Err(StoreError::Closed);
         }

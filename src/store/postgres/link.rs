@@ -167,6 +167,20 @@ impl Link {
         Ok((conn, place))
     }
 
+    /// Reads, within the time that a read may take.
+    pub(super) async fn read<T>(
+        &self,
+        work: impl AsyncFnOnce(&mut PgConnection) -> Result<T, Fault>,
+    ) -> Result<T, StoreError> {
+        let read = async {
+            let mut reading = self.reading().await?;
+            let value = work(&mut reading.conn).await?;
+            reading.done();
+            Ok(value)
+        };
+        Ok(timeout(READ_WAIT, read).await.unwrap_or(Err(Fault::Silent(READ_WAIT)))?)
+    }
+
     /// A connection to read by, when it is our turn. One that was idle may have been ended since.
     pub(super) async fn reading(&self) -> Result<Reading<'_>, Fault> {
         let turn = self.turns.acquire().await.map_err(|_| StoreError::Closed)?;
@@ -206,11 +220,6 @@ impl Reading<'_> {
             self.link.free().push(Idle::new(self.conn));
         }
     }
-}
-
-/// Within the time that a read may take.
-pub(super) async fn in_time<T>(read: impl Future<Output = Result<T, Fault>>) -> Result<T, StoreError> {
-    Ok(timeout(READ_WAIT, read).await.unwrap_or(Err(Fault::Silent(READ_WAIT)))?)
 }
 
 /// What a session cannot do without, told once.

@@ -5,15 +5,40 @@
 
 use sqlx::{Postgres, QueryBuilder, Row as _, postgres::PgRow};
 
-use super::error::Fault;
-use super::text::{escape, key};
-use crate::store::{Cursor, Entry, Filter, packed::unpack, page::PAGE_BYTES, sums::count, terms};
+use super::{
+    error::Fault,
+    text::{escape, key},
+};
+use crate::store::{
+    Entry, Filter,
+    packed::unpack,
+    page::PAGE_BYTES,
+    sql::{self, Dialect, Tables},
+    sums::count,
+};
 
-/// The tables of records, those of their domains, and which of them the horizon is for.
-const TABLES: [(&str, &str, bool); 2] =
-    [("citetap_record", "citetap_domain", true), ("citetap_record_apart", "citetap_domain_apart", false)];
+const DIALECT: Dialect = Dialect {
+    key: |text| key(text).into_owned(),
+    text: |text| escape(text).into_owned(),
+    find: "strpos",
+    provider: "r.provider",
+};
 
-const HORIZON: &str = "(SELECT horizon_ms FROM citetap_meta)";
+/// Those of the days, for which the horizon is, and those apart.
+const TABLES: [Tables; 2] = [
+    Tables {
+        records: "citetap_record",
+        domains: "citetap_domain",
+        join: "JOIN citetap_record r ON r.n = d.n AND r.created_ms = d.created_ms",
+        only: " AND {created} >= (SELECT horizon_ms FROM citetap_meta)",
+    },
+    Tables {
+        records: "citetap_record_apart",
+        domains: "citetap_domain_apart",
+        join: "JOIN citetap_record_apart r ON r.n = d.n AND r.created_ms = d.created_ms",
+        only: "",
+    },
+];
 
 macro_rules! of_id {
     ($table:literal, $of_days:literal) => {
@@ -35,85 +60,18 @@ pub(super) const GET: &str = concat!(
     ") AS found ORDER BY created_ms DESC, provider LIMIT 1"
 );
 
+/// The first rows of both kinds of tables. Beyond the weight of a page bodies are left out: whoever reads has no room for
+/// them, and all that is answered is sent.
 pub(super) fn list(tenant: &str, filter: &Filter, rows: usize) -> QueryBuilder<Postgres> {
-    page("created_ms DESC, provider, id", rows, |query, (records, domains, of_days)| {
-        query.push("SELECT r.created_ms, r.provider, r.id, r.body FROM ");
-        // The column that the driving index orders by.
-        let created = if let Some(domain) = &filter.domain {
-            query.push(format_args!(
-                "{domains} d JOIN {records} r ON r.n = d.n AND r.created_ms = d.created_ms WHERE d.tenant = "
-            ));
-            query.push_bind(key(tenant).into_owned());
-            query.push(" AND d.domain = ").push_bind(escape(&terms::asked_domain(domain)).into_owned());
-            "d.created_ms"
-        } else {
-            query.push(format_args!("{records} r WHERE r.tenant = ")).push_bind(key(tenant).into_owned());
-            "r.created_ms"
-        };
-        if of_days {
-            query.push(format_args!(" AND {created} >= {HORIZON}"));
-        }
-        if let Some(conversation) = &filter.conversation {
-            query.push(" AND r.conversation = ").push_bind(key(conversation).into_owned());
-        }
-        if let Some(provider) = &filter.provider {
-            query.push(" AND r.provider = ").push_bind(key(provider).into_owned());
-        }
-        if let Some(since) = filter.since_ms {
-            query.push(format_args!(" AND {created} >= ")).push_bind(since);
-        }
-        if let Some(until) = filter.until_ms {
-            query.push(format_args!(" AND {created} < ")).push_bind(until);
-        }
-        if let Some(cursor) = &filter.cursor {
-            query.push(format_args!(" AND {created} <= ")).push_bind(cursor.created_ms);
-            query.push(format_args!(" AND ({created} < ")).push_bind(cursor.created_ms);
-            query.push(" OR (r.provider, r.id) > (").push_bind(key(&cursor.provider).into_owned());
-            query.push(", ").push_bind(key(&cursor.id).into_owned()).push("))");
-        }
-        if let Some(q) = &filter.q {
-            query.push(" AND strpos(r.search, ").push_bind(escape(&q.to_lowercase()).into_owned()).push(") > 0");
-        }
-        query.push(format_args!(" ORDER BY {created} DESC, r.provider, r.id LIMIT "));
-    })
-}
-
-pub(super) fn task(tenant: &str, task: &str, after: Option<&Cursor>, rows: usize) -> QueryBuilder<Postgres> {
-    page("created_ms, provider, id", rows, |query, (records, _, of_days)| {
-        query.push(format_args!("SELECT created_ms, provider, id, body FROM {records} WHERE tenant = "));
-        query.push_bind(key(tenant).into_owned());
-        query.push(" AND task = ").push_bind(key(task).into_owned());
-        if of_days {
-            query.push(format_args!(" AND created_ms >= {HORIZON}"));
-        }
-        if let Some(after) = after {
-            // The first alone tells which days can be left out.
-            query.push(" AND created_ms >= ").push_bind(after.created_ms);
-            query.push(" AND (created_ms, provider, id) > (").push_bind(after.created_ms);
-            query.push(", ").push_bind(key(&after.provider).into_owned());
-            query.push(", ").push_bind(key(&after.id).into_owned()).push(")");
-        }
-        query.push(" ORDER BY created_ms, provider, id LIMIT ");
-    })
-}
-
-/// The first rows of both kinds of tables, of which `each` writes the query but for its limit. Beyond the weight of a page
-/// bodies are left out: whoever reads has no room for them, and all that is answered is sent.
-fn page(
-    order: &'static str,
-    rows: usize,
-    each: impl Fn(&mut QueryBuilder<Postgres>, (&'static str, &'static str, bool)),
-) -> QueryBuilder<Postgres> {
+    let order = if filter.task.is_some() { "created_ms, provider, id" } else { "created_ms DESC, provider, id" };
     let mut query = QueryBuilder::new(format!(
         "SELECT created_ms, provider, id, CASE WHEN before < {PAGE_BYTES} THEN body END AS body
          FROM (SELECT *, sum(octet_length(body)) OVER (ORDER BY {order} ROWS UNBOUNDED PRECEDING) - octet_length(body)
          AS before FROM (("
     ));
-    for (at, tables) in TABLES.into_iter().enumerate() {
-        if at > 0 {
-            query.push(") UNION ALL (");
-        }
-        each(&mut query, tables);
+    for (at, tables) in TABLES.iter().enumerate() {
+        query.push(if at == 0 { "" } else { ") UNION ALL (" });
+        sql::list(&mut query, &DIALECT, tables, tenant, filter);
         query.push_bind(count(rows));
     }
     query.push(format_args!(")) AS found) AS weighed ORDER BY {order} LIMIT ")).push_bind(count(rows));

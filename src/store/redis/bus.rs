@@ -23,7 +23,7 @@ use super::{
     error::{engine, late},
     link::Link,
 };
-use crate::store::{Bus, Ear, Fut, StoreError};
+use crate::store::{Bus, Ear, StoreError, StoreFut};
 
 const SAY: Duration = Duration::from_secs(5);
 const LISTEN: Duration = Duration::from_secs(3);
@@ -40,7 +40,7 @@ pub(super) struct RedisBus {
 }
 
 impl Bus for RedisBus {
-    fn say<'a>(&'a self, word: &'a str) -> Fut<'a, Result<(), StoreError>> {
+    fn say<'a>(&'a self, word: &'a str) -> StoreFut<'a, ()> {
         Box::pin(async move {
             let said = self
                 .link
@@ -49,7 +49,7 @@ impl Bus for RedisBus {
         })
     }
 
-    fn listen(&self) -> Fut<'_, Result<Box<dyn Ear>, StoreError>> {
+    fn listen(&self) -> StoreFut<'_, Box<dyn Ear>> {
         Box::pin(async move {
             let subscribed = timeout(LISTEN, async {
                 let (mut sink, stream) = self.client.get_async_pubsub().await?.split();
@@ -71,7 +71,7 @@ struct RedisEar {
 }
 
 impl Ear for RedisEar {
-    fn hear(&mut self) -> Fut<'_, Result<String, StoreError>> {
+    fn hear(&mut self) -> StoreFut<'_, String> {
         Box::pin(async move {
             let word = self.heard.recv().await;
             let word = word.ok_or_else(|| StoreError::Engine("redis: the connection was lost".to_owned()))?;

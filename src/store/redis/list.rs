@@ -1,9 +1,6 @@
 //! Pages of records: read in steps that the server and we can bear, matched here.
 
-use std::{
-    borrow::Cow,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 
@@ -14,10 +11,7 @@ use super::{
     script::PAGE,
     value,
 };
-use crate::{
-    citation::bundle::task_id,
-    store::{Cursor, Entry, Filter, Page, StoreError, page::Pager, terms, wanted::Wanted},
-};
+use crate::store::{Cursor, Entry, Filter, Page, StoreError, page::Pager, terms, wanted::Wanted};
 
 /// Records that one step looks at, and bytes that it takes, about.
 const STEP: usize = 512;
@@ -38,42 +32,36 @@ pub(super) struct Stretch {
 }
 
 impl Stretch {
-    /// The records of a list, newest first. `live` is when the oldest that may be read was created.
-    pub(super) fn of_list(keys: &Keys, filter: &Filter, live: Option<i64>) -> Option<Self> {
+    /// The records of a list. `live` is when the oldest that may be read was created. `None`: there can be none.
+    pub(super) fn new(keys: &Keys, filter: &Filter, live: Option<i64>) -> Option<Self> {
         // The index with the fewest of others; what it does not tell is matched in the record.
-        let key = match (&filter.conversation, &filter.domain) {
-            (Some(conversation), _) => keys.of("v:", conversation),
-            (None, Some(domain)) => keys.of("d:", &terms::asked_domain(domain)),
-            (None, None) => keys.newest(),
+        let key = match (&filter.task, &filter.conversation, &filter.domain) {
+            (Some(task), ..) => keys.task(task),
+            (None, Some(conversation), _) => keys.of("v:", conversation),
+            (None, None, Some(domain)) => keys.of("d:", &terms::asked_domain(domain)),
+            (None, None, None) => keys.newest(),
         };
-        let mut from = "-".to_owned();
-        if let Some(until) = filter.until_ms {
-            from = format!("[{}", keys::down(until.checked_sub(1)?));
-        }
-        if let Some(cursor) = &filter.cursor {
-            let after = format!("({}{}", keys::down(cursor.created_ms), keys::name(&cursor.provider, &cursor.id));
+        let is_up = filter.task.is_some();
+        let (since, until) = (filter.since_ms.max(live), filter.until_ms);
+        let (mut from, to) = if is_up {
+            (first_of_task(since), until.map_or_else(|| "+".to_owned(), |until| format!("({}", keys::up(until))))
+        } else {
+            let from = match until {
+                Some(until) => format!("[{}", keys::down(until.checked_sub(1)?)),
+                None => "-".to_owned(),
+            };
+            let before = since.and_then(|since| since.checked_sub(1));
+            (from, before.map_or_else(|| "+".to_owned(), |before| format!("({}", keys::down(before))))
+        };
+        if let Some(Cursor { created_ms, provider, id }) = &filter.cursor {
+            let time = if is_up { keys::up(*created_ms) } else { keys::down(*created_ms) };
+            let after = format!("({time}{}", keys::name(provider, id));
             // Whichever of the two is further.
             if from == "-" || after.get(1..) >= from.get(1..) {
                 from = after;
             }
         }
-        let to = match filter.since_ms.max(live).map(|since| since.checked_sub(1)) {
-            Some(Some(before)) => format!("({}", keys::down(before)),
-            _ => "+".to_owned(),
-        };
-        Some(Self { key, from, to, begin: keys::beginning(filter.provider.as_deref()), is_up: false })
-    }
-
-    /// The records of a task, oldest first.
-    pub(super) fn of_task(keys: &Keys, task: &str, after: Option<&Cursor>, live: Option<i64>) -> Self {
-        let mut from = first_of_task(live);
-        if let Some(cursor) = after {
-            let after = format!("({}{}", keys::up(cursor.created_ms), keys::name(&cursor.provider, &cursor.id));
-            if from == "-" || after.get(1..) >= from.get(1..) {
-                from = after;
-            }
-        }
-        Self { key: keys.task(task), from, to: "+".to_owned(), begin: String::new(), is_up: true }
+        Some(Self { key, from, to, begin: keys::beginning(filter.provider.as_deref()), is_up })
     }
 
     /// The page of those that match.
@@ -81,9 +69,9 @@ impl Stretch {
         mut self,
         conn: &mut MultiplexedConnection,
         (keys, tenant): (&Keys, &str),
-        mut pager: Pager,
-        matches: impl Fn(&Entry) -> Result<bool, StoreError>,
+        filter: &Filter,
     ) -> Result<Page, Trouble> {
+        let (wanted, mut pager) = (Wanted::new(filter), Pager::new(filter));
         let (began, mut read) = (Instant::now(), 0);
         // Most pages are small: no more than one beyond it is read, unless some do not match.
         let mut step = pager.wanted().min(STEP);
@@ -95,7 +83,8 @@ impl Stretch {
                 let [place, body] = pair else { continue };
                 let entry = self.checked(tenant, place, body)?;
                 read += body.len();
-                if !matches(&entry)? {
+                filter.check_task(&entry)?;
+                if !wanted.matches(&entry) {
                     continue;
                 }
                 if pager.is_over() {
@@ -127,15 +116,4 @@ impl Stretch {
 /// Where the places of a task begin that are not past their time.
 pub(super) fn first_of_task(live: Option<i64>) -> String {
     live.map_or_else(|| "-".to_owned(), |live| format!("[{}", keys::up(live)))
-}
-
-pub(super) fn wanted(wanted: &Wanted<'_>, entry: &Entry) -> bool {
-    let domains = || Cow::Owned(terms::domains(&entry.record));
-    let search = || Cow::Owned(terms::search_text(&entry.record));
-    wanted.matches(entry, domains, search)
-}
-
-/// As everywhere: never what was not asked for.
-pub(super) fn is_of_task(entry: &Entry, task: &str) -> Result<bool, StoreError> {
-    if task_id(&entry.record) == task { Ok(true) } else { Err(StoreError::Mismatch) }
 }

@@ -1,6 +1,6 @@
-//! The sums in the file: those of older files, the first sites, the plans, and what a million records take.
+//! The sums in the file: those of older files, the first sites, and the plans.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::collections::BTreeMap;
 
 use sqlx::{ConnectOptions as _, Row as _};
 
@@ -133,11 +133,11 @@ async fn the_first_sites_found_by_the_index_are_the_first_of_all() {
         let filter = StatsFilter { top, ..all() };
         let mut tx = store.readers().begin().await.unwrap();
         let mut reader = Reader { conn: &mut tx, tenant: "t", filter: &filter };
-        if let Some(candidates) = reader.candidates(top, 10).await.unwrap() {
+        if let Some(candidates) = sums::candidates(&mut reader, &filter, top, 10).await.unwrap() {
             assert!(candidates.len() >= top && candidates.len() < 200, "{top}: {}", candidates.len());
             by_index += 1;
         }
-        let found = reader.report().await.unwrap().sites;
+        let found = sums::report(&mut reader, &filter).await.unwrap().sites;
         let found: Vec<_> = found.into_iter().map(|one| (one.domain, one.site.citations)).collect();
         assert_eq!(found, expected[..top.min(expected.len())], "{top}");
     }
@@ -155,7 +155,7 @@ async fn plan(store: &SqliteStore, sql: &str) -> String {
 async fn sums_are_found_by_their_keys() {
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(&folder.path().join("s.db")).await.unwrap();
-    for sql in [report::SLOTS, report::LEAST, report::CANDIDATES, report::FIRST_OF, report::FIRST, report::BY_SLOT] {
+    for sql in [report::DAYS, report::LEAST, report::CANDIDATES, report::FIRST_OF, report::FIRST, report::BY_DAY] {
         let plan = plan(&store, sql).await;
         let scans = plan.lines().filter(|line| line.contains("SCAN") && !line.contains("SCAN c VIRTUAL TABLE"));
         assert_eq!(scans.count(), 0, "{sql}\n{plan}");
@@ -164,112 +164,4 @@ async fn sums_are_found_by_their_keys() {
             "{sql}\n{plan}"
         );
     }
-}
-
-/// How the store wrote a record before there were sums.
-async fn put_without_sums(store: &SqliteStore, entries: &[Entry]) {
-    let rows: Vec<_> = entries.iter().map(|entry| Packed::new("sqlite", entry).unwrap()).collect();
-    store
-        .write(async |tx: &mut Transaction<'_, Sqlite>| {
-            for row in rows {
-                row::upsert(row, tx, true).await.map_err(engine)?;
-            }
-            Ok(())
-        })
-        .await
-        .unwrap();
-}
-
-/// Writes with and without sums, in turns on two files, in batches as the writer makes them.
-/// `cargo test --lib -- --ignored --nocapture writes_with_and_without_sums`
-#[tokio::test]
-#[ignore = "a measurement of minutes"]
-async fn writes_with_and_without_sums() {
-    let folder = tempfile::tempdir().unwrap();
-    let with = SqliteStore::open(&folder.path().join("with.db")).await.unwrap();
-    let without = SqliteStore::open(&folder.path().join("without.db")).await.unwrap();
-    let mut dice = Dice(3);
-    let mut n = 0;
-    for (batch, batches) in [(1, 1000), (16, 500), (256, 100)] {
-        let mut took = [Vec::new(), Vec::new()];
-        for turn in 0..batches {
-            let entries: Vec<_> = (n..n + batch).map(|n| message(&mut dice, n, n as i64 / 20_000, 30_000.0)).collect();
-            n += batch;
-            for which in [turn % 2, (turn + 1) % 2] {
-                let began = Instant::now();
-                if which == 0 {
-                    with.put(&entries).await.unwrap();
-                } else {
-                    put_without_sums(&without, &entries).await;
-                }
-                took[which].push(began.elapsed().as_secs_f64());
-            }
-        }
-        // The median: another process's hiccup is not ours.
-        let [with, without] = took.map(|mut took| {
-            took.sort_by(f64::total_cmp);
-            batch as f64 / took[took.len() / 2]
-        });
-        println!("batches of {batch}: {with:.0}/s with sums, {without:.0}/s without: {:.2}", with / without);
-    }
-}
-
-/// A million records (or CITETAP_RECORDS) over 30 days: plans, and the time of `stats` beside that of adding up records.
-/// `cargo test --lib -- --ignored --nocapture stats_over_a_million_records`
-#[tokio::test]
-#[ignore = "takes minutes and gigabytes"]
-async fn stats_over_a_million_records() {
-    let records = std::env::var("CITETAP_RECORDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1_000_000_usize);
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("s.db");
-    let store = SqliteStore::open(&path).await.unwrap();
-    let mut dice = Dice(4);
-    let began = Instant::now();
-    for from in (0..records).step_by(1000) {
-        let to = (from + 1000).min(records);
-        let entries: Vec<_> = (from..to).map(|n| message(&mut dice, n, (n * 30 / records) as i64, 30_000.0)).collect();
-        store.put(&entries).await.unwrap();
-    }
-    let size = std::fs::metadata(&path).unwrap().len() >> 20;
-    println!("{records} records, {size} MiB, written in {:.0} s", began.elapsed().as_secs_f64());
-    let sites = rows(&store, "SELECT count(*) FROM daily_site").await;
-    println!("{} rows in daily, {sites} in daily_site", rows(&store, "SELECT count(*) FROM daily").await);
-    for sql in [report::SLOTS, report::LEAST, report::CANDIDATES, report::FIRST_OF, report::BY_SLOT] {
-        println!("{sql}\n  {}", plan(&store, sql).await.replace('\n', "\n  "));
-    }
-    let mut shown = Vec::new();
-    for (name, filter) in [
-        ("30 days, 10 sites", all()),
-        ("30 days, 100 sites", StatsFilter { top: 100, ..all() }),
-        ("7 days, 10 sites", StatsFilter { days: 20..27, ..all() }),
-        ("one provider", StatsFilter { provider: Some("doubao".to_owned()), ..all() }),
-        ("one site", StatsFilter { domain: Some("site-500.com".to_owned()), ..all() }),
-        ("all sites, no index", StatsFilter { top: 10_000, by_day: false, ..all() }),
-    ] {
-        let took = time(3, async || drop(store.stats("t", &filter).await.unwrap())).await;
-        println!("stats, {name}: {:.1} ms", took * 1000.0);
-        shown.push(took);
-    }
-    let sums = "SELECT created_ms / 86400000, provider, count(*), sum(json_array_length(body, '$.record.citations')),
-                sum(body ->> '$.record.stats.dedupCount') FROM record WHERE tenant = 't' GROUP BY 1, 2";
-    let sites = "SELECT c.value ->> 'hostname' AS host, count(*) AS n, sum(c.value ->> 'cited')
-                 FROM record, json_each(body, '$.record.citations') c WHERE tenant = 't' GROUP BY 1 ORDER BY n DESC LIMIT 10";
-    let full = time(1, async || {
-        for sql in [sums, sites] {
-            sqlx::query(sql).fetch_all(&store.readers()).await.unwrap();
-        }
-    })
-    .await;
-    println!("adding up the records: {:.1} s, {:.0} times as long as the 30 days", full, full / shown[0]);
-}
-
-/// The fastest of so many.
-async fn time(times: usize, work: impl AsyncFn()) -> f64 {
-    let mut best = f64::MAX;
-    for _ in 0..times {
-        let began = Instant::now();
-        work().await;
-        best = best.min(began.elapsed().as_secs_f64());
-    }
-    best
 }

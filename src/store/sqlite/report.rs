@@ -1,12 +1,10 @@
 //! The sums of a period, read without its records. How its first sites are found: [`crate::store::sums`].
 
-use std::collections::HashMap;
-
-use sqlx::{Row as _, SqliteConnection};
+use sqlx::{Sqlite, SqliteConnection, sqlite::SqliteRow};
 
 use crate::store::{
-    stats::{self, STATS_TOP_MAX, StatsFilter, StatsReport},
-    sums::{CANDIDATES_MAX, count, day, floor, site},
+    stats::{self, StatsFilter},
+    sums::{Answers, Question, count},
 };
 
 /// The slots of a filter: `?1` is the tenant, `?2` and `?3` the days, `?4` the provider or NULL.
@@ -16,7 +14,8 @@ macro_rules! of_slots {
     };
 }
 
-pub(super) const SLOTS: &str = concat!("SELECT d.* FROM daily d WHERE ", of_slots!(), " ORDER BY d.day, d.provider");
+pub(super) const DAYS: &str =
+    concat!("SELECT d.*, 1 AS shards FROM daily d WHERE ", of_slots!(), " ORDER BY d.day, d.provider");
 
 /// What the `?5`th site has at least, by the `?5` first of each slot.
 pub(super) const LEAST: &str = concat!(
@@ -51,9 +50,9 @@ pub(super) const FIRST: &str = concat!(
     " GROUP BY s.domain ORDER BY sum(s.citations) DESC, s.domain LIMIT ?5"
 );
 
-/// The sites in `?5`, slot by slot.
-pub(super) const BY_SLOT: &str = concat!(
-    "SELECT d.n, s.domain, s.messages, s.citations, s.cited
+/// The sites in `?5`, day by day.
+pub(super) const BY_DAY: &str = concat!(
+    "SELECT d.day, d.provider, s.domain, s.messages, s.citations, s.cited
      FROM json_each(?5) c CROSS JOIN daily d CROSS JOIN daily_site s ON s.slot = d.n AND s.domain = c.value WHERE ",
     of_slots!()
 );
@@ -65,64 +64,27 @@ pub(super) struct Reader<'a> {
     pub(super) filter: &'a StatsFilter,
 }
 
-impl Reader<'_> {
-    pub(super) async fn report(mut self) -> Result<StatsReport, sqlx::Error> {
-        let rows = self.asking(SLOTS).fetch_all(&mut *self.conn).await?;
-        let slots = (0..).zip(&rows).map(|(at, row)| Ok((row.try_get("n")?, at)));
-        let slots = slots.collect::<Result<HashMap<i64, usize>, sqlx::Error>>()?;
-        let mut days = rows.iter().map(day).collect::<Result<Vec<_>, _>>()?;
-        let top = self.filter.top.min(STATS_TOP_MAX);
-        if days.is_empty() || top == 0 {
-            return Ok(StatsReport { days, sites: Vec::new() });
-        }
-        let rows = match self.candidates(top, days.len()).await? {
-            Some(candidates) => {
-                let candidates = serde_json::to_string(&candidates).unwrap_or_default();
-                self.asking(FIRST_OF).bind(candidates).bind(count(top)).fetch_all(&mut *self.conn).await?
-            }
-            None => self.asking(FIRST).bind(count(top)).fetch_all(&mut *self.conn).await?,
-        };
-        let sites = rows.iter().map(site).collect::<Result<Vec<_>, _>>()?;
-        if self.filter.by_day {
-            let listed: Vec<&str> = sites.iter().map(|one| one.domain.as_str()).collect();
-            let listed = serde_json::to_string(&listed).unwrap_or_default();
-            for row in &self.asking(BY_SLOT).bind(listed).fetch_all(&mut *self.conn).await? {
-                let n: i64 = row.try_get("n")?;
-                if let Some(day) = slots.get(&n).and_then(|at| days.get_mut(*at)) {
-                    day.sites.push(site(row)?);
-                }
-            }
-            for day in &mut days {
-                day.sites = stats::ranked(std::mem::take(&mut day.sites));
-            }
-        }
-        Ok(StatsReport { days, sites })
-    }
+impl Answers for Reader<'_> {
+    type Db = Sqlite;
 
-    /// The sites that can be among the first; `None`: any.
-    pub(super) async fn candidates(&mut self, top: usize, slots: usize) -> Result<Option<Vec<String>>, sqlx::Error> {
-        if let Some(domain) = &self.filter.domain {
-            return Ok(Some(vec![stats::asked_site(domain)]));
-        }
-        if top > CANDIDATES_MAX {
-            return Ok(None);
-        }
-        let least = self.asking(LEAST).bind(count(top)).fetch_optional(&mut *self.conn).await?;
-        let Some(least) = least else { return Ok(None) };
-        let least: i64 = least.try_get("least")?;
-        let Some(floor) = floor(least, slots) else { return Ok(None) };
-        let query = self.asking(CANDIDATES).bind(floor).bind(count(CANDIDATES_MAX + 1));
-        let found = query.fetch_all(&mut *self.conn).await?;
-        let found = found.iter().map(|row| row.try_get("domain")).collect::<Result<Vec<String>, _>>()?;
-        Ok((found.len() <= CANDIDATES_MAX).then_some(found))
-    }
-
-    fn asking<'q>(&self, query: &'static str) -> sqlx::query::Query<'q, sqlx::Sqlite, sqlx::sqlite::SqliteArguments> {
+    async fn ask(&mut self, question: Question<'_>) -> Result<Vec<SqliteRow>, sqlx::Error> {
         let days = stats::days(self.filter);
-        sqlx::query(query)
-            .bind(self.tenant.to_owned())
-            .bind(days.start)
-            .bind(days.end)
-            .bind(self.filter.provider.clone())
+        let asking = |query| {
+            let query = sqlx::query::<Sqlite>(query).bind(self.tenant.to_owned()).bind(days.start).bind(days.end);
+            query.bind(self.filter.provider.clone())
+        };
+        let query = match question {
+            Question::Days => asking(DAYS),
+            Question::Least { rank } => asking(LEAST).bind(count(rank)),
+            Question::Candidates { floor, limit } => asking(CANDIDATES).bind(floor).bind(count(limit)),
+            Question::First { of: Some(sites), limit } => asking(FIRST_OF).bind(json(sites)).bind(count(limit)),
+            Question::First { of: None, limit } => asking(FIRST).bind(count(limit)),
+            Question::ByDay { sites } => asking(BY_DAY).bind(json(sites)),
+        };
+        query.fetch_all(&mut *self.conn).await
     }
+}
+
+fn json(sites: &[String]) -> String {
+    serde_json::to_string(sites).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! A task's records, oldest first, and how far its consumers have read.
+//! How far the consumers of a task have read.
 
 use std::collections::HashSet;
 
@@ -9,18 +9,9 @@ use sqlx::{
 
 use super::error::engine;
 use crate::store::{
-    Cursor, StoreError,
+    StoreError,
     task::{Advance, Advanced, CONSUMED_MAX, CONSUMERS_MAX, Position, Progress},
 };
-
-pub(super) const OF_TASK: &str = "SELECT created_ms, provider, id, body FROM record
-     WHERE tenant = ?1 AND task = ?2 AND (created_ms, provider, id) > (?3, ?4, ?5)
-     ORDER BY created_ms, provider, id LIMIT ?6";
-
-/// Before every record: no id is empty.
-pub(super) fn start() -> Cursor {
-    Cursor { created_ms: i64::MIN, provider: String::new(), id: String::new() }
-}
 
 pub(super) async fn progress(
     readers: &SqlitePool,

@@ -3,7 +3,10 @@ use std::fs;
 use sqlx::{ConnectOptions as _, Row as _};
 
 use super::*;
-use crate::store::{Cursor, task::Position, tests::entry};
+use crate::{
+    citation::bundle::task_id,
+    store::{Cursor, task::Position, tests::entry},
+};
 
 async fn filled(path: &Path) -> SqliteStore {
     let store = SqliteStore::open(path).await.unwrap();
@@ -260,6 +263,7 @@ async fn every_list_walks_an_index_newest_first() {
     for bits in 0..64 {
         let on = |bit: u32| bits & (1 << bit) != 0;
         let filter = Filter {
+            task: None,
             conversation: on(0).then(text).flatten(),
             provider: on(1).then(text).flatten(),
             domain: on(2).then(text).flatten(),
@@ -284,10 +288,14 @@ async fn every_list_walks_an_index_newest_first() {
 async fn a_task_walks_an_index_oldest_first() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(&folder.path().join("s.db")).await;
-    let plan = sqlx::query(sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {}", tasks::OF_TASK)));
-    let plan = plan.fetch_all(&store.readers()).await.unwrap();
-    let plan = plan.iter().map(|row| row.get::<String, _>("detail")).collect::<Vec<_>>().join("\n");
-    assert!(plan.contains("record_of_task") && !plan.contains("SCAN") && !plan.contains("B-TREE"), "{plan}");
+    for cursor in [None, Some(Cursor { created_ms: 5, provider: "p".to_owned(), id: "5".to_owned() })] {
+        let filter = Filter { task: Some("7".to_owned()), cursor, ..Filter::default() };
+        let sql = query::list("t", &filter, 10).into_string();
+        let plan = sqlx::query(sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}")));
+        let plan = plan.fetch_all(&store.readers()).await.unwrap();
+        let plan = plan.iter().map(|row| row.get::<String, _>("detail")).collect::<Vec<_>>().join("\n");
+        assert!(plan.contains("record_of_task") && !plan.contains("SCAN") && !plan.contains("B-TREE"), "{plan}");
+    }
 }
 
 fn commit(source: &str, now_ms: i64) -> Advance {

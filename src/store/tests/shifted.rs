@@ -3,7 +3,8 @@
 
 use super::server;
 use crate::store::{
-    Bus, Cursor, Entry, Filter, Fut, Page, PostgresStore, StatsFilter, StatsReport, Store, StoreError, day_of,
+    Bus, Cursor, Entry, Filter, Fut, Page, PostgresStore, RecordStore, StatsFilter, StatsReport, Store, StoreFut,
+    day_of,
     task::{Advance, Advanced, Progress},
 };
 
@@ -40,28 +41,23 @@ impl Shifted {
     }
 }
 
-impl Store for Shifted {
+impl RecordStore for Shifted {
     fn name(&self) -> &'static str {
         self.inner.name()
     }
 
-    fn put<'a>(&'a self, entries: &'a [Entry]) -> Fut<'a, Result<(), StoreError>> {
+    fn put<'a>(&'a self, entries: &'a [Entry]) -> StoreFut<'a, ()> {
         Box::pin(async move {
             let there = |entry: &Entry| Entry { created_ms: self.there(entry.created_ms), ..entry.clone() };
             self.inner.put(&entries.iter().map(there).collect::<Vec<_>>()).await
         })
     }
 
-    fn get<'a>(
-        &'a self,
-        tenant: &'a str,
-        id: &'a str,
-        provider: Option<&'a str>,
-    ) -> Fut<'a, Result<Option<Entry>, StoreError>> {
+    fn get<'a>(&'a self, tenant: &'a str, id: &'a str, provider: Option<&'a str>) -> StoreFut<'a, Option<Entry>> {
         Box::pin(async move { Ok(self.inner.get(tenant, id, provider).await?.map(|entry| self.back(entry))) })
     }
 
-    fn list<'a>(&'a self, tenant: &'a str, filter: &'a Filter) -> Fut<'a, Result<Page, StoreError>> {
+    fn list<'a>(&'a self, tenant: &'a str, filter: &'a Filter) -> StoreFut<'a, Page> {
         Box::pin(async move {
             let there = Filter {
                 since_ms: filter.since_ms.map(|ms| self.there(ms)),
@@ -73,7 +69,7 @@ impl Store for Shifted {
         })
     }
 
-    fn stats<'a>(&'a self, tenant: &'a str, filter: &'a StatsFilter) -> Fut<'a, Result<StatsReport, StoreError>> {
+    fn stats<'a>(&'a self, tenant: &'a str, filter: &'a StatsFilter) -> StoreFut<'a, StatsReport> {
         Box::pin(async move {
             let days = filter.days.start.saturating_add(self.days)..filter.days.end.saturating_add(self.days);
             let mut report = self.inner.stats(tenant, &StatsFilter { days, ..filter.clone() }).await?;
@@ -84,46 +80,15 @@ impl Store for Shifted {
         })
     }
 
-    fn delete<'a>(
-        &'a self,
-        tenant: &'a str,
-        id: &'a str,
-        provider: Option<&'a str>,
-    ) -> Fut<'a, Result<u64, StoreError>> {
+    fn delete<'a>(&'a self, tenant: &'a str, id: &'a str, provider: Option<&'a str>) -> StoreFut<'a, u64> {
         self.inner.delete(tenant, id, provider)
     }
 
-    fn task<'a>(
-        &'a self,
-        tenant: &'a str,
-        task: &'a str,
-        after: Option<&'a Cursor>,
-        limit: usize,
-    ) -> Fut<'a, Result<Page, StoreError>> {
-        Box::pin(async move {
-            let after = after.map(|after| self.cursor_there(after));
-            Ok(self.page(self.inner.task(tenant, task, after.as_ref(), limit).await?))
-        })
-    }
-
-    fn progress<'a>(
-        &'a self,
-        tenant: &'a str,
-        task: &'a str,
-        consumer: &'a str,
-    ) -> Fut<'a, Result<Option<Progress>, StoreError>> {
-        self.inner.progress(tenant, task, consumer)
-    }
-
-    fn advance<'a>(&'a self, advance: &'a Advance) -> Fut<'a, Result<Advanced, StoreError>> {
-        self.inner.advance(advance)
-    }
-
-    fn sweep(&self, before_ms: i64) -> Fut<'_, Result<u64, StoreError>> {
+    fn sweep(&self, before_ms: i64) -> StoreFut<'_, u64> {
         self.inner.sweep(self.there(before_ms))
     }
 
-    fn ping(&self) -> Fut<'_, Result<(), StoreError>> {
+    fn ping(&self) -> StoreFut<'_, ()> {
         self.inner.ping()
     }
 
@@ -133,5 +98,15 @@ impl Store for Shifted {
 
     fn close(&self) -> Fut<'_, ()> {
         self.inner.close()
+    }
+}
+
+impl Store for Shifted {
+    fn progress<'a>(&'a self, tenant: &'a str, task: &'a str, consumer: &'a str) -> StoreFut<'a, Option<Progress>> {
+        self.inner.progress(tenant, task, consumer)
+    }
+
+    fn advance<'a>(&'a self, advance: &'a Advance) -> StoreFut<'a, Advanced> {
+        self.inner.advance(advance)
     }
 }

@@ -4,12 +4,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use proptest::{collection::vec, prelude::*};
 
-use super::{entry, redis_store, server, shifted::Shifted};
+use super::{entry, redis_store, server, shifted::Shifted, toy};
 use crate::{
     citation::record::{Origin, Status},
     store::{
-        Counts, DayStats, Entry, MemoryStore, STATS_DAYS_MAX, Site, SiteStats, SqliteStore, StatsFilter, StatsReport,
-        Store,
+        Counts, DayStats, Entry, MemoryStore, RecordStore, STATS_DAYS_MAX, Site, SiteStats, SqliteStore, StatsFilter,
+        StatsReport, Store,
     },
 };
 
@@ -191,6 +191,11 @@ proptest! {
     #[test]
     fn sums_in_memory_are_those_of_the_records(ops in vec(op(), 1..12)) {
         runtime().block_on(agrees_after_each(&MemoryStore::new(), &ops))?;
+    }
+
+    #[test]
+    fn sums_read_from_records_are_those_of_the_records(ops in vec(op(), 1..12)) {
+        runtime().block_on(agrees_after_each(&toy(), &ops))?;
     }
 
     #[test]

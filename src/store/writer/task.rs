@@ -23,7 +23,7 @@ use super::{
     retry::{Kept, Retry},
 };
 use crate::store::{
-    Entry, Fut, Store, StoreError,
+    Entry, Store, StoreError, StoreFut,
     task::{Advance, Advanced},
     terms,
 };
@@ -285,7 +285,7 @@ impl Task {
     }
 }
 
-async fn in_time<T>(call: Fut<'_, Result<T, StoreError>>) -> Result<T, StoreError> {
+async fn in_time<T>(call: StoreFut<'_, T>) -> Result<T, StoreError> {
     timeout(ENGINE_TIMEOUT, call)
         .await
         .unwrap_or_else(|_| Err(StoreError::Engine("the engine does not answer".to_owned())))

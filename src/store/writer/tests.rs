@@ -7,7 +7,7 @@ use tokio::{
 
 use super::*;
 use crate::store::{
-    Cursor, Filter, Fut, MemoryStore, Page, StatsFilter, StatsReport,
+    Filter, Fut, MemoryStore, Page, RecordStore, StoreFut,
     task::{Position, Progress},
     tests::entry,
 };
@@ -52,12 +52,12 @@ impl Faulty {
     }
 }
 
-impl Store for Faulty {
+impl RecordStore for Faulty {
     fn name(&self) -> &'static str {
         "faulty"
     }
 
-    fn put<'a>(&'a self, entries: &'a [Entry]) -> Fut<'a, Result<(), StoreError>> {
+    fn put<'a>(&'a self, entries: &'a [Entry]) -> StoreFut<'a, ()> {
         Box::pin(async move {
             self.puts.fetch_add(1, SeqCst);
             let _open = self.gate.acquire().await.unwrap();
@@ -73,73 +73,46 @@ impl Store for Faulty {
         })
     }
 
-    fn get<'a>(
-        &'a self,
-        tenant: &'a str,
-        id: &'a str,
-        provider: Option<&'a str>,
-    ) -> Fut<'a, Result<Option<Entry>, StoreError>> {
+    fn get<'a>(&'a self, tenant: &'a str, id: &'a str, provider: Option<&'a str>) -> StoreFut<'a, Option<Entry>> {
         self.inner.get(tenant, id, provider)
     }
 
-    fn list<'a>(&'a self, tenant: &'a str, filter: &'a Filter) -> Fut<'a, Result<Page, StoreError>> {
+    fn list<'a>(&'a self, tenant: &'a str, filter: &'a Filter) -> StoreFut<'a, Page> {
         self.inner.list(tenant, filter)
     }
 
-    fn stats<'a>(&'a self, tenant: &'a str, filter: &'a StatsFilter) -> Fut<'a, Result<StatsReport, StoreError>> {
-        self.inner.stats(tenant, filter)
-    }
-
-    fn delete<'a>(
-        &'a self,
-        tenant: &'a str,
-        id: &'a str,
-        provider: Option<&'a str>,
-    ) -> Fut<'a, Result<u64, StoreError>> {
+    fn delete<'a>(&'a self, tenant: &'a str, id: &'a str, provider: Option<&'a str>) -> StoreFut<'a, u64> {
         Box::pin(async move {
             self.check()?;
             self.inner.delete(tenant, id, provider).await
         })
     }
 
-    fn task<'a>(
-        &'a self,
-        tenant: &'a str,
-        task: &'a str,
-        after: Option<&'a Cursor>,
-        limit: usize,
-    ) -> Fut<'a, Result<Page, StoreError>> {
-        self.inner.task(tenant, task, after, limit)
-    }
-
-    fn progress<'a>(
-        &'a self,
-        tenant: &'a str,
-        task: &'a str,
-        consumer: &'a str,
-    ) -> Fut<'a, Result<Option<Progress>, StoreError>> {
-        self.inner.progress(tenant, task, consumer)
-    }
-
-    fn advance<'a>(&'a self, advance: &'a Advance) -> Fut<'a, Result<Advanced, StoreError>> {
-        Box::pin(async move {
-            let _open = self.gate.acquire().await.unwrap();
-            self.check()?;
-            self.inner.advance(advance).await
-        })
-    }
-
-    fn sweep(&self, before_ms: i64) -> Fut<'_, Result<u64, StoreError>> {
+    fn sweep(&self, before_ms: i64) -> StoreFut<'_, u64> {
         self.inner.sweep(before_ms)
     }
 
-    fn ping(&self) -> Fut<'_, Result<(), StoreError>> {
+    fn ping(&self) -> StoreFut<'_, ()> {
         Box::pin(async move { self.check() })
     }
 
     /// Leaves the memory open, so that a test can look at it afterwards.
     fn close(&self) -> Fut<'_, ()> {
         Box::pin(async {})
+    }
+}
+
+impl Store for Faulty {
+    fn progress<'a>(&'a self, tenant: &'a str, task: &'a str, consumer: &'a str) -> StoreFut<'a, Option<Progress>> {
+        self.inner.progress(tenant, task, consumer)
+    }
+
+    fn advance<'a>(&'a self, advance: &'a Advance) -> StoreFut<'a, Advanced> {
+        Box::pin(async move {
+            let _open = self.gate.acquire().await.unwrap();
+            self.check()?;
+            self.inner.advance(advance).await
+        })
     }
 }
 

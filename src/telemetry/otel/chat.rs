@@ -16,7 +16,7 @@ use opentelemetry_sdk::trace::Span;
 use super::Otel;
 use crate::{
     pipeline::tap::Tap,
-    provider::{Kind, Reason},
+    provider::{Provider, Reason},
 };
 
 pub const OPERATION: &str = "chat";
@@ -26,7 +26,7 @@ const GONE: &str = "client_gone";
 /// What is known of a request when it is sent on.
 pub struct Asked {
     pub route: String,
-    pub provider: Kind,
+    pub provider: Provider,
     pub method: Method,
     /// The upstream's.
     pub host: String,
@@ -145,7 +145,7 @@ impl Chat {
 
     /// Requests for other things go through as well.
     fn is_chat(&self) -> bool {
-        let asks = self.asked.method == Method::POST && self.asked.provider != Kind::Auto;
+        let asks = self.asked.method == Method::POST && self.asked.provider != Provider::AUTO;
         self.tapped.is_some() || self.model.get().is_some() || asks
     }
 

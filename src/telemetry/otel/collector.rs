@@ -1,21 +1,19 @@
-//! The way to the collector: the HTTP client that upstreams are asked with, on our own runtime.
+//! The way to the collector: HTTP on our own runtime.
 
 use std::{
     fmt,
     future::Future,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::Duration,
 };
 
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Limited};
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
+use reqwest::Client;
 use tokio::{runtime::Handle, time::timeout};
 
-use crate::upstream::Client;
+use crate::transport::service_client;
 
 const CONNECT: Duration = Duration::from_secs(5);
 /// Of an answer nobody needs more.
@@ -24,7 +22,7 @@ const MAX_ANSWER: usize = 64 * 1024;
 pub struct Collector {
     /// Of what it takes.
     signal: &'static str,
-    client: Arc<Client<Full<Bytes>>>,
+    client: Client,
     runtime: Handle,
     timeout: Duration,
     /// The last request failed: an outage is two lines in the log, however long it lasts.
@@ -38,9 +36,9 @@ impl fmt::Debug for Collector {
 }
 
 impl Collector {
-    pub fn new(signal: &'static str, runtime: Handle, timeout: Duration) -> Self {
-        let client = Arc::new(Client::new(CONNECT.min(timeout)));
-        Self { signal, client, runtime, timeout, failing: AtomicBool::new(false) }
+    pub fn new(signal: &'static str, runtime: Handle, timeout: Duration) -> reqwest::Result<Self> {
+        let client = service_client::builder(CONNECT.min(timeout)).build()?;
+        Ok(Self { signal, client, runtime, timeout, failing: AtomicBool::new(false) })
     }
 
     fn note(&self, answer: &Result<Response<Bytes>, String>) {
@@ -67,9 +65,10 @@ impl Collector {
     }
 }
 
-async fn send(client: &Client<Full<Bytes>>, request: Request<Bytes>) -> Result<Response<Bytes>, String> {
-    let answer = client.send(request.map(Full::new)).await.map_err(|fault| fault.to_string())?;
-    let (head, body) = answer.into_parts();
+async fn send(client: Client, request: Request<Bytes>) -> Result<Response<Bytes>, String> {
+    let answer = async { client.execute(request.try_into()?).await };
+    let answer = answer.await.map_err(|error| service_client::why(&error))?;
+    let (head, body) = Response::<reqwest::Body>::from(answer).into_parts();
     let body = Limited::new(body, MAX_ANSWER).collect().await;
     let body = body.map_err(|_| "its answer broke off, or is no answer to this".to_owned())?;
     Ok(Response::from_parts(head, body.to_bytes()))
@@ -85,9 +84,9 @@ impl HttpClient for Collector {
         's: 'a,
         Self: 'a,
     {
-        let (client, limit) = (Arc::clone(&self.client), self.timeout);
+        let (client, limit) = (self.client.clone(), self.timeout);
         let sent = self.runtime.spawn(async move {
-            let answer = timeout(limit, send(&client, request)).await;
+            let answer = timeout(limit, send(client, request)).await;
             answer.unwrap_or_else(|_| Err("no answer in time".to_owned()))
         });
         Box::pin(async move {

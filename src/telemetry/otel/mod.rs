@@ -138,9 +138,9 @@ fn wanted<T>(
     let runtime = Handle::try_current().ok()?;
     let made = match settings.wants(signal) {
         Ok(false) => return None,
-        Ok(true) => {
-            make(Collector::new(signal.name, runtime, settings.timeout(signal))).map_err(|error| error.to_string())
-        }
+        Ok(true) => Collector::new(signal.name, runtime, settings.timeout(signal))
+            .map_err(|error| error.to_string())
+            .and_then(|collector| make(collector).map_err(|error| error.to_string())),
         Err(why) => Err(why),
     };
     made.inspect_err(|why| tracing::warn!(signal = signal.name, why, "telemetry is not exported")).ok()

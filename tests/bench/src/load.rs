@@ -1,15 +1,17 @@
-//! The clients. Three kinds of load, each told as one line of JSON:
+//! The clients. Four kinds of load, each told as one line of JSON:
 //! `hold` opens streams one after the other and keeps them all until the window is over,
-//! `finishes` asks for short ones over and over, `ttfb` asks for one at a time and measures the first byte.
+//! `finishes` asks for short ones over and over, `ttfb` asks for one at a time and measures the first byte,
+//! `crowd` asks for all at the same instant, from several threads, and reads them to their common end.
 
 use std::cell::RefCell;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
+use std::thread;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{sleep, timeout};
 
@@ -17,6 +19,7 @@ use crate::clock::now_ns;
 use crate::dialect::{NAMES, REFERENCES};
 use crate::options::Options;
 use crate::reader::Reader;
+use crate::tally::Tally;
 
 /// How long streams go on after the window, so that none ends within it.
 const MARGIN_NS: u64 = 150_000_000;
@@ -28,37 +31,31 @@ const BODY: &str = r#"{"stream":true,"messages":[{"role":"user","content":"å¸¸å·
 #[derive(Clone)]
 struct Plan {
     target: SocketAddr,
+    /// The address that every client socket is bound to.
+    client: IpAddr,
+    mode: String,
+    streams: u64,
+    ramp: Duration,
+    /// The dialect of all streams; otherwise they take turns.
+    dialect: Option<usize>,
     from_ns: u64,
     to_ns: u64,
     every_us: u64,
     batch: usize,
     references: usize,
     lead: u32,
+    /// Events of each stream of a `crowd`.
+    events: u32,
+    /// All but the first frame of a `crowd`'s streams comes so much later.
+    rest_ms: u64,
+    /// When all streams of a `crowd` get their finish.
+    finish_ns: u64,
     /// A stream is open when its first byte has come, or with this when an event beyond the lead has.
     past_lead: bool,
     lags: bool,
 }
 
-#[derive(Default)]
-struct Tally {
-    started: u64,
-    finished: u64,
-    failed: u64,
-    error: Option<String>,
-    events: u64,
-    window_events: u64,
-    window_finishes: u64,
-    window_stored: u64,
-    bytes: u64,
-    cited: u64,
-    stored: u64,
-    /// Streams that were open when the window began.
-    open: u64,
-    lags_ns: Vec<u32>,
-    first_ns: Vec<u32>,
-}
-
-/// All is in one thread; so is the buffer that every stream reads into.
+/// One per thread, as is the buffer that every stream of the thread reads into.
 struct Shared {
     plan: Plan,
     tally: RefCell<Tally>,
@@ -66,34 +63,83 @@ struct Shared {
 }
 
 pub fn run(options: &Options) -> Result<(), String> {
+    let dialect: String = options.or("dialect", String::new())?;
     let plan = Plan {
         target: options.get("target")?,
+        client: options.or("client", Ipv4Addr::LOCALHOST.into())?,
+        mode: options.get("mode")?,
+        streams: options.get("streams")?,
+        ramp: Duration::from_millis(options.or("ramp-ms", 0)?),
+        dialect: NAMES.iter().position(|name| *name == dialect),
         from_ns: options.or("from-ns", 0)?,
         to_ns: options.or("to-ns", u64::MAX)?,
         every_us: options.or("every-us", 0)?,
         batch: options.or("batch", 0)?,
         references: options.or("references", REFERENCES)?,
         lead: options.or("lead", 0)?,
+        events: options.or("events", 0)?,
+        rest_ms: options.or("rest-ms", 0)?,
+        finish_ns: options.or("finish-ns", 0)?,
         past_lead: options.or("past-lead", false)?,
         lags: options.or("lags", false)?,
     };
-    let count: u64 = options.get("streams")?;
-    let ramp = Duration::from_millis(options.or("ramp-ms", 0)?);
-    let mode: String = options.get("mode")?;
+    if plan.dialect.is_none() && !dialect.is_empty() {
+        return Err(format!("no such dialect: {dialect}"));
+    }
+    let threads: u64 = options.or("threads", 1)?;
+    if threads > 1 && plan.mode != "crowd" {
+        return Err("only a crowd has several threads".to_owned());
+    }
+    let others: Vec<_> = (1..threads)
+        .map(|thread| {
+            let plan = plan.clone();
+            thread::spawn(move || clients(plan, thread, threads))
+        })
+        .collect();
+    let mut tally = clients(plan, 0, threads)?;
+    for other in others {
+        tally.add(other.join().map_err(|_| "a client thread panicked")??);
+    }
+    println!("{}", tally.json());
+    Ok(())
+}
+
+/// The load of one of the threads.
+fn clients(plan: Plan, thread: u64, threads: u64) -> Result<Tally, String> {
     let shared = Rc::new(Shared { plan, tally: RefCell::default(), buffer: RefCell::new(vec![0; 256 << 10]) });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
     let all = async {
-        match mode.as_str() {
-            "hold" => hold(&shared, count, ramp).await,
-            "finishes" => finishes(&shared, count).await,
-            "ttfb" => first_bytes(&shared, count).await,
-            _ => return Err(format!("no such load: {mode}")),
+        let Plan { streams, ramp, .. } = shared.plan;
+        match shared.plan.mode.as_str() {
+            "hold" => hold(&shared, streams, ramp).await,
+            "finishes" => finishes(&shared, streams).await,
+            "ttfb" => first_bytes(&shared, streams).await,
+            "crowd" => crowd(&shared, (thread..streams).step_by(threads as usize)).await,
+            mode => return Err(format!("no such load: {mode}")),
         }
         Ok(())
     };
     LocalSet::new().block_on(&runtime, all)?;
-    println!("{}", shared.tally.borrow_mut().json());
-    Ok(())
+    Ok(shared.tally.take())
+}
+
+/// Every stream is asked for at the same instant; none waits for another.
+async fn crowd(shared: &Rc<Shared>, streams: impl Iterator<Item = u64>) {
+    let Plan { from_ns, every_us, references, events, rest_ms, finish_ns, .. } = shared.plan;
+    let query = Rc::new(format!(
+        "events={events}&every_us={every_us}&rest_ms={rest_ms}&finish_ns={finish_ns}&references={references}"
+    ));
+    let rest = Duration::from_nanos(finish_ns.saturating_sub(now_ns())) + PATIENCE;
+    sleep(Duration::from_nanos(from_ns.saturating_sub(now_ns()))).await;
+    let mut clients = JoinSet::new();
+    for i in streams {
+        let (shared, query) = (Rc::clone(shared), Rc::clone(&query));
+        clients.spawn_local(async move {
+            let asked = timeout(rest, one(&shared, i, &query, None)).await;
+            shared.tally.borrow_mut().end(asked.unwrap_or_else(|_| Err("no end in sight".to_owned())).map(drop));
+        });
+    }
+    while clients.join_next().await.is_some() {}
 }
 
 async fn hold(shared: &Rc<Shared>, count: u64, ramp: Duration) {
@@ -157,12 +203,12 @@ async fn first_bytes(shared: &Rc<Shared>, count: u64) {
 async fn one(shared: &Shared, i: u64, query: &str, kept: Option<TcpStream>) -> Result<TcpStream, String> {
     shared.tally.borrow_mut().started += 1;
     let plan = &shared.plan;
+    let began_ns = now_ns();
     let mut socket = match kept {
         Some(socket) => socket,
-        None => TcpStream::connect(plan.target).await.map_err(|e| e.to_string())?,
+        None => connect(plan).await.map_err(|e| e.to_string())?,
     };
-    socket.set_nodelay(true).map_err(|e| e.to_string())?;
-    let dialect = i as usize % NAMES.len();
+    let dialect = plan.dialect.unwrap_or(i as usize % NAMES.len());
     let request = format!(
         "POST {}?dialect={}&{query} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\naccept: text/event-stream\r\ncontent-length: {}\r\n\r\n{BODY}",
         PATHS[dialect],
@@ -170,8 +216,14 @@ async fn one(shared: &Shared, i: u64, query: &str, kept: Option<TcpStream>) -> R
         plan.target,
         BODY.len()
     );
-    let asked_ns = now_ns();
+    // A crowd waits for its connections as well.
+    let crowd = plan.mode == "crowd";
+    let asked_ns = if crowd { began_ns } else { now_ns() };
     socket.write_all(request.as_bytes()).await.map_err(|e| e.to_string())?;
+    if crowd {
+        let mut tally = shared.tally.borrow_mut();
+        tally.last_sent_ns = tally.last_sent_ns.max(now_ns().saturating_sub(plan.from_ns));
+    }
     let mut reader = Reader::new();
     loop {
         socket.readable().await.map_err(|e| e.to_string())?;
@@ -194,7 +246,8 @@ async fn one(shared: &Shared, i: u64, query: &str, kept: Option<TcpStream>) -> R
         tally.events += events;
         tally.bytes += reader.bytes - before.1;
         if before.1 == 0 && reader.bytes > 0 {
-            tally.first_ns.push(u32::try_from(now - asked_ns).unwrap_or(u32::MAX));
+            tally.first_ns.push(now - asked_ns);
+            tally.last_first_ns = tally.last_first_ns.max(now.saturating_sub(plan.from_ns));
         }
         let open = |seen: u32, bytes: u64| if plan.past_lead { seen > plan.lead } else { bytes > 0 };
         if !open(before.0, before.1) && open(reader.seen, reader.bytes) {
@@ -217,45 +270,11 @@ async fn one(shared: &Shared, i: u64, query: &str, kept: Option<TcpStream>) -> R
     Ok(socket)
 }
 
-impl Tally {
-    fn end(&mut self, result: Result<(), String>) {
-        match result {
-            Ok(()) => self.finished += 1,
-            Err(error) => {
-                self.failed += 1;
-                self.error.get_or_insert(error);
-            }
-        }
-    }
-
-    fn json(&mut self) -> String {
-        let error = self.error.as_ref().map_or("null".to_owned(), |error| format!("{error:?}"));
-        format!(
-            "{{\"started\":{},\"finished\":{},\"failed\":{},\"error\":{error},\"events\":{},\"bytes\":{},\"cited\":{},\"stored\":{},\
-             \"open\":{},\"window_events\":{},\"window_finishes\":{},\"window_stored\":{},\"lag_us\":{},\"first_us\":{}}}",
-            self.started,
-            self.finished,
-            self.failed,
-            self.events,
-            self.bytes,
-            self.cited,
-            self.stored,
-            self.open,
-            self.window_events,
-            self.window_finishes,
-            self.window_stored,
-            quantiles(&mut self.lags_ns),
-            quantiles(&mut self.first_ns),
-        )
-    }
-}
-
-/// In microseconds.
-fn quantiles(values: &mut [u32]) -> String {
-    values.sort_unstable();
-    let at = |share: f64| {
-        let index = ((values.len() as f64 * share) as usize).min(values.len().saturating_sub(1));
-        f64::from(values.get(index).copied().unwrap_or(0)) / 1000.0
-    };
-    format!("{{\"p50\":{:.1},\"p99\":{:.1},\"p999\":{:.1},\"max\":{:.1}}}", at(0.5), at(0.99), at(0.999), at(1.0))
+/// A connection from the client address. Ports of connections that are closed may be taken again at once.
+async fn connect(plan: &Plan) -> io::Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_nodelay(true)?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(SocketAddr::new(plan.client, 0))?;
+    socket.connect(plan.target).await
 }

@@ -1,5 +1,6 @@
 //! Both ends of the comparison: `upstream` sends stamped streams, `load` receives and counts them.
-//! Each is a process of its own with one runtime thread, so that the proxy between them has a core to itself.
+//! Each is a process of its own with one runtime thread, so that the proxy between them has a core to itself; only a crowd
+//! of clients that arrive at once has several.
 //! `tests/bench/compare` starts them.
 
 mod clock;
@@ -9,6 +10,7 @@ mod load;
 mod options;
 mod pacer;
 mod reader;
+mod tally;
 mod upstream;
 
 use std::process::ExitCode;

@@ -22,6 +22,11 @@ pub struct Paced {
     dialect: Arc<Dialect>,
     values: Values,
     every_ns: u64,
+    /// The number of the last event, if there is one. Without it the stream goes on until `end_ns`.
+    most: u32,
+    /// What is put off: for how long, and how many frames of the preface are sent already.
+    rest: Option<(u64, usize)>,
+    /// No finish before it.
     end_ns: u64,
     /// What the socket did not take yet.
     unsent: Vec<u8>,
@@ -30,15 +35,46 @@ pub struct Paced {
 }
 
 impl Paced {
-    pub fn new(socket: TcpStream, dialect: Arc<Dialect>, values: Values, every_ns: u64, end_ns: u64) -> Self {
-        Self { socket, dialect, values, every_ns, end_ns, unsent: Vec::new(), ended: false, back: None }
+    pub fn new(
+        socket: TcpStream,
+        dialect: Arc<Dialect>,
+        values: Values,
+        every_ns: u64,
+        most: u32,
+        end_ns: u64,
+    ) -> Self {
+        Self {
+            socket,
+            dialect,
+            values,
+            every_ns,
+            most,
+            rest: None,
+            end_ns,
+            unsent: Vec::new(),
+            ended: false,
+            back: None,
+        }
     }
 
-    /// Sends what is due. True: there is more to come.
-    fn step(&mut self, now: u64) -> io::Result<bool> {
+    /// So many frames of the preface are sent; the others come after so long, in one write.
+    pub fn put_off(&mut self, ns: u64, sent: usize) {
+        self.rest = Some((ns, sent));
+    }
+
+    /// Sends what was due at `when`. Gives when there is more to send.
+    fn step(&mut self, when: u64, now: u64) -> io::Result<Option<u64>> {
+        let all_sent = self.values.number >= self.most;
         if self.unsent.is_empty() && !self.ended {
+            if all_sent && now < self.end_ns {
+                return Ok(Some(self.end_ns));
+            }
             self.values.at_ns = now_ns();
-            if now >= self.end_ns {
+            if let Some((_, sent)) = self.rest.take() {
+                for frame in &self.dialect.preface[sent..] {
+                    chunk(&mut self.unsent, frame, self.values);
+                }
+            } else if all_sent || self.most == u32::MAX && now >= self.end_ns {
                 finish(&mut self.unsent, &self.dialect, self.values);
                 self.ended = true;
             } else {
@@ -52,7 +88,7 @@ impl Paced {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }
-        Ok(!(self.ended && self.unsent.is_empty()))
+        Ok((!(self.ended && self.unsent.is_empty())).then_some(when + self.every_ns))
     }
 }
 
@@ -103,7 +139,7 @@ fn pace(incoming: &Receiver<Paced>) {
             count += 1;
             let phase = ((count.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) * paced.every_ns) >> 32;
             let at = free.pop().unwrap_or(streams.len());
-            due.push(Reverse((now_ns() + phase, at)));
+            due.push(Reverse((now_ns() + phase + paced.rest.map_or(0, |(ns, _)| ns), at)));
             if at == streams.len() { streams.push(Some(paced)) } else { streams[at] = Some(paced) }
         }
         while let Some(&Reverse((when, at))) = due.peek() {
@@ -115,9 +151,9 @@ fn pace(incoming: &Receiver<Paced>) {
             }
             due.pop();
             let Some(paced) = &mut streams[at] else { continue };
-            match paced.step(now) {
-                Ok(true) => due.push(Reverse((when + paced.every_ns, at))),
-                Ok(false) => {
+            match paced.step(when, now) {
+                Ok(Some(next)) => due.push(Reverse((next, at))),
+                Ok(None) => {
                     if let Some(Paced { socket, back: Some(back), .. }) = streams[at].take() {
                         back.send(socket).ok();
                     }
@@ -129,5 +165,37 @@ fn pace(incoming: &Receiver<Paced>) {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::dialect;
+    use crate::http;
+    use crate::reader::Reader;
+
+    #[test]
+    fn counted_events_wait_for_the_common_finish() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let server = listener.accept().unwrap().0;
+        let [doubao, ..] = dialect::all(dialect::REFERENCES);
+        let values = Values { id: 7, number: 0, at_ns: 0 };
+        let mut paced = Paced::new(server, Arc::new(doubao), values, 10, 3, 1000);
+        paced.put_off(5, 1);
+        // The rest of the preface, three events, nothing before the finish is due, the finish.
+        let next = [5, 15, 25, 35, 45, 1000].map(|when| paced.step(when, when).unwrap());
+        assert_eq!(next, [Some(15), Some(25), Some(35), Some(45), Some(1000), None]);
+        drop(paced);
+        let mut answer = http::RESPONSE.to_vec();
+        client.read_to_end(&mut answer).unwrap();
+        let mut reader = Reader::new();
+        reader.feed(&answer, drop).unwrap();
+        reader.verdict().unwrap();
+        assert_eq!(reader.seen, 3);
     }
 }

@@ -13,7 +13,7 @@ use std::{
 use citetap::{
     citation::Record,
     config,
-    store::{self, Entry, Filter, Store},
+    store::{self, Entry, Filter, StatsFilter, Store, day_of},
 };
 use serde_json::json;
 
@@ -35,6 +35,7 @@ struct Round {
     one_by_one: f64,
     gets: f64,
     pages: f64,
+    stats: f64,
 }
 
 struct Engine {
@@ -157,7 +158,21 @@ async fn measure(engine: &Engine, model: &Record, time: Duration) -> Result<Roun
             })
         })
         .await?,
+        stats: read(engine, time, |store, _| {
+            Box::pin(async move {
+                let today = day_of(now_ms());
+                let filter =
+                    StatsFilter { days: today - 29..today + 1, top: 100, by_day: true, ..StatsFilter::default() };
+                store.stats("default", &filter).await.map(|report| !report.days.is_empty())
+            })
+        })
+        .await?,
     })
+}
+
+fn now_ms() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as i64)
 }
 
 fn id(n: u64) -> String {
@@ -168,15 +183,14 @@ async fn put(engine: &Engine, model: &Record, batch: usize, time: Duration) -> R
     let (began, mut written) = (Instant::now(), 0);
     while began.elapsed() < time {
         // As they come: the memory store forgets the oldest first.
-        let now =
-            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_millis());
+        let now = now_ms();
         let entries: Vec<Entry> = (0..batch)
             .map(|_| {
                 let n = engine.count.fetch_add(1, Relaxed);
                 let mut record = model.clone();
                 record.message_id = id(n);
                 record.conversation_id = Some(format!("c{}", n / OF_A_CONVERSATION));
-                Entry { tenant: "default".to_owned(), created_ms: now as i64, record }
+                Entry { tenant: "default".to_owned(), created_ms: now, record }
             })
             .collect();
         engine.store.put(&entries).await.map_err(|error| format!("{}: {error}", engine.name))?;
@@ -229,5 +243,6 @@ fn told(engine: &Engine) -> serde_json::Value {
         "engine": engine.name, "records": count, "bytes_per_record": bytes,
         "writes_in_batches": median(|round| round.batched), "writes_one_by_one": median(|round| round.one_by_one),
         "reads": median(|round| round.gets), "pages": median(|round| round.pages),
+        "stats": median(|round| round.stats),
     })
 }

@@ -1,5 +1,7 @@
 //! The scripted upstream. The request's query says what it sends:
 //! `dialect`, then either `events=N` at once, or `ms=N` of events: one every `every_us`, or (0) as fast as they are taken.
+//! `events=N` with `every_us` are paced as well; their finish comes at `finish_ns` of the shared clock, or after the last of them.
+//! With `rest_ms=N` a paced stream begins with one frame, in one write with the head; all else comes so much later.
 //! With `batch=BYTES` so many go into one write, else each event has its own. `references=N` come before the text (10), and
 //! `lead=N` events of it at once.
 
@@ -71,17 +73,30 @@ async fn connection(mut socket: TcpStream, shared: &Shared) -> io::Result<()> {
         let dialect = &shared.dialect(&ask);
         let mut values = Values { id, number: 0, at_ns: 0 };
         let end_ns = now_ns() + ask.ms * 1_000_000;
-        socket.write_all(http::RESPONSE).await?;
-        for frame in &dialect.preface {
-            write_one(&mut socket, &mut buffer, frame, values).await?;
+        let (first, rest) = dialect.preface.split_at(if ask.rest_ms > 0 { 1 } else { 0 });
+        buffer.clear();
+        buffer.extend_from_slice(http::RESPONSE);
+        for frame in first {
+            chunk(&mut buffer, frame, values);
+        }
+        socket.write_all(&buffer).await?;
+        if ask.rest_ms == 0 {
+            for frame in rest {
+                write_one(&mut socket, &mut buffer, frame, values).await?;
+            }
         }
         while values.number < ask.lead {
             values.at_ns = now_ns();
             batch(&mut buffer, dialect, &mut values, LEAD_BATCH, ask.lead);
             socket.write_all(&buffer).await?;
         }
-        if ask.events == 0 && ask.every_us > 0 {
-            let paced = Paced::new(socket.into_std()?, Arc::clone(dialect), values, ask.every_us * 1000, end_ns);
+        if ask.every_us > 0 {
+            let (most, end_ns) = if ask.events > 0 { (ask.events, ask.finish_ns) } else { (u32::MAX, end_ns) };
+            let every_ns = ask.every_us * 1000;
+            let mut paced = Paced::new(socket.into_std()?, Arc::clone(dialect), values, every_ns, most, end_ns);
+            if ask.rest_ms > 0 {
+                paced.put_off(ask.rest_ms * 1_000_000, first.len());
+            }
             let Some(back) = shared.pacer.send(paced).await else { return Ok(()) };
             socket = TcpStream::from_std(back)?;
             continue;
@@ -154,26 +169,39 @@ async fn write_one(socket: &mut TcpStream, buffer: &mut Vec<u8>, frame: &Frame, 
 struct Ask {
     dialect: usize,
     events: u32,
+    finish_ns: u64,
     ms: u64,
     every_us: u64,
     batch: usize,
     references: usize,
+    rest_ms: u64,
     lead: u32,
 }
 
 impl Ask {
     fn parse(target: &str) -> Self {
-        let mut ask =
-            Self { dialect: 0, events: 0, ms: 0, every_us: 0, batch: 0, references: dialect::REFERENCES, lead: 0 };
+        let mut ask = Self {
+            dialect: 0,
+            events: 0,
+            finish_ns: 0,
+            ms: 0,
+            every_us: 0,
+            batch: 0,
+            references: dialect::REFERENCES,
+            rest_ms: 0,
+            lead: 0,
+        };
         let query = target.split_once('?').map_or("", |(_, query)| query);
         for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
             match name {
                 "dialect" => ask.dialect = dialect::NAMES.iter().position(|n| *n == value).unwrap_or(0),
                 "events" => ask.events = value.parse().unwrap_or(0),
+                "finish_ns" => ask.finish_ns = value.parse().unwrap_or(0),
                 "ms" => ask.ms = value.parse().unwrap_or(0),
                 "every_us" => ask.every_us = value.parse().unwrap_or(0),
                 "batch" => ask.batch = value.parse().unwrap_or(0),
                 "references" => ask.references = value.parse().unwrap_or(0),
+                "rest_ms" => ask.rest_ms = value.parse().unwrap_or(0),
                 "lead" => ask.lead = value.parse().unwrap_or(0),
                 _ => {}
             }

@@ -27,7 +27,7 @@ function tell(what, { longest, tasks, gap, frames }) {
   console.log(`${what}: longest main-thread task ${longest ? `${Math.round(longest)} ms (${tasks} of 50 ms or more)` : 'under 50 ms'}, longest time between frames ${gap} ms, ${frames} frames`);
 }
 
-const MOST_TRIES = 8;
+const MOST_TRIES = 3;
 
 /** Measures once, and again if it was too slow: on a busy machine somebody else may have been. Gives the best. */
 export async function smoothly(what, limit, run) {

@@ -9,7 +9,7 @@ use citetap::{
     marker::Style,
     pipeline::{Budget, End, Inject, Settings, whole, whole::Passed},
     profile::{Form, Manner, Profile, native::MAX_LINE},
-    provider::Kind,
+    provider::Provider,
     replay::{self, Reading},
 };
 use serde_json::Value;
@@ -27,7 +27,7 @@ const STYLES: &[Style] = &[Style::Keep, Style::Keep, Style::Link, Style::Sup, St
 const INJECTS: &[Inject] = &[Inject::Final, Inject::Live, Inject::Off];
 const ENDS: &[End] = &[End::Clean, End::Clean, End::Cut];
 
-fn pass(kind: Kind, settings: Settings, chunks: impl IntoIterator<Item = Bytes>, end: End) -> Passed {
+fn pass(kind: Provider, settings: Settings, chunks: impl IntoIterator<Item = Bytes>, end: End) -> Passed {
     let budget = Arc::clone(&settings.budget);
     let passed = whole::pass(context(kind), settings, chunks, end, true);
     assert_eq!(budget.used(), 0, "what was held is given back");
@@ -36,7 +36,7 @@ fn pass(kind: Kind, settings: Settings, chunks: impl IntoIterator<Item = Bytes>,
 }
 
 /// A stream of one provider.
-pub fn run(kind: Kind, data: &[u8]) {
+pub fn run(kind: Provider, data: &[u8]) {
     let Some((head, stream)) = split(data) else { return };
     let [a, b, _, seed] = head;
     let (profile, form) = (choose(PROFILES, a), choose(FORMS, a >> 2));
@@ -119,7 +119,14 @@ fn document(end: End, markers: Style, out: &[u8], said: &Said) {
     }
 }
 
-const HANDED: &[Kind] = &[Kind::Tavily, Kind::Mcp, Kind::Auto, Kind::OpenAi, Kind::Tencent, Kind::Doubao];
+const HANDED: &[Provider] = &[
+    Provider::Of(&citetap::provider::tavily::PROVIDER),
+    Provider::Of(&citetap::provider::mcp::PROVIDER),
+    Provider::AUTO,
+    Provider::Of(&citetap::provider::openai::PROVIDER),
+    Provider::Of(&citetap::provider::tencent::PROVIDER),
+    Provider::Of(&citetap::provider::doubao::PROVIDER),
+];
 
 /// What somebody hands in: a JSON body, a capture, or anything else.
 pub fn handed(data: &[u8]) {

@@ -2,9 +2,9 @@
 
 use citetap::provider::{
     json::{self, MAX_DEPTH, MAX_NESTED, MAX_NODES, Node},
+    json_path::Step,
     refusal::refusal,
     splice,
-    trail::Step,
 };
 use serde_json::Value;
 

@@ -11,7 +11,7 @@ use citetap::{
         whole::{self, Passed},
     },
     profile::{Manner, native::MAX_LINE},
-    provider::Kind,
+    provider::Provider,
     sse::Event,
 };
 use serde_json::Value;
@@ -22,7 +22,12 @@ use crate::{
     stream::{FRAME_CAP, NONCE, Said, context, one, pieces, settings},
 };
 
-const KINDS: &[Kind] = &[Kind::Doubao, Kind::Tencent, Kind::OpenAi, Kind::Auto];
+const KINDS: &[Provider] = &[
+    Provider::Of(&citetap::provider::doubao::PROVIDER),
+    Provider::Of(&citetap::provider::tencent::PROVIDER),
+    Provider::Of(&citetap::provider::openai::PROVIDER),
+    Provider::AUTO,
+];
 const INJECTS: &[Inject] = &[Inject::Final, Inject::Live, Inject::Off];
 const ENDS: &[End] = &[End::Clean, End::Cut, End::Shutdown];
 /// The upstream's bytes as they are in one of two cases.
@@ -36,11 +41,11 @@ static FOUND: LazyLock<Arc<Record>> = LazyLock::new(|| {
     let json = r#"{"query":"asked in private","results":[
         {"title":"S","url":"https://s.example.com/","content":"c","score":0.9},
         {"title":"A","url":"https://a.example.com/","content":"c","score":0.8},{}]}"#;
-    Arc::new(*whole::document(context(Kind::Tavily), Bytes::from(json)).unwrap())
+    Arc::new(*whole::document(context(Provider::Of(&citetap::provider::tavily::PROVIDER)), Bytes::from(json)).unwrap())
 });
 
 struct Case {
-    kind: Kind,
+    kind: Provider,
     inject: Inject,
     end: End,
     style: Style,

@@ -11,7 +11,7 @@ use citetap::{
         growing::{Growing, growing},
         html::html,
     },
-    provider::Kind,
+    provider::Provider,
 };
 use serde_json::{Value, json};
 
@@ -79,7 +79,10 @@ fn exports(text: &str, options: u8) {
     let results: Vec<Value> =
         (0..parts.len().min(4)).map(result).chain([json!({"title": text, "url": part(0)})]).collect();
     let document = json!({"query": part(1), "answer": part(2), "results": results}).to_string();
-    let Some(kept) = whole::document(context(Kind::Tavily), document.into()) else { return };
+    let Some(kept) = whole::document(context(Provider::Of(&citetap::provider::tavily::PROVIDER)), document.into())
+    else {
+        return;
+    };
     crate::record::check(&kept);
     let mut raw = kept.clone();
     raw.summary = Some(text.to_owned());

@@ -7,14 +7,14 @@ use citetap::{
     marker::Scanner,
     pipeline::{Budget, Context, Inject, Settings, Supplement},
     profile::Manner,
-    provider::{self, Kind, Signal, Sink, json},
+    provider::{Provider, Signal, Sink, json},
     sse::{Cut, Event, Splitter},
 };
 
 pub const NONCE: &str = "0011223344556677";
 pub const FRAME_CAP: usize = 4 << 20;
 
-pub fn context(provider: Kind) -> Context {
+pub fn context(provider: Provider) -> Context {
     Context {
         route: "test".to_owned(),
         provider,
@@ -106,9 +106,9 @@ impl Sink for Said {
 
 impl Said {
     /// `clean`: a last frame without its blank line counts.
-    pub fn read(kind: Kind, stream: &[u8], clean: bool, frame_cap: usize) -> Self {
+    pub fn read(kind: Provider, stream: &[u8], clean: bool, frame_cap: usize) -> Self {
         let mut said = Self::default();
-        let mut adapter = provider::adapter(kind);
+        let mut adapter = kind.adapter();
         let (mut splitter, mut at) = (Splitter::default(), 0);
         while at < stream.len() {
             let cut = splitter.advance(&stream[at..]);

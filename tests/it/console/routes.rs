@@ -25,7 +25,7 @@ async fn what_a_route_is_and_what_to_ask_it_but_not_where_it_leads() {
     let told = answer.json().await;
     assert_eq!(
         told,
-        json!({"tenant": "default", "keys": false, "routes": [
+        json!({"tenant": "default", "keys": false, "providers": ["doubao", "tencent", "openai"], "routes": [
             {"name": "plain", "prefix": "/plain", "provider": "auto", "profile": "ai-sdk", "markers": "link",
              "inject": "final", "models": [], "questions": []},
             {"name": "kb", "prefix": "/kb", "provider": "tencent", "profile": "native", "markers": "keep",

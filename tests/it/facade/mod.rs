@@ -19,8 +19,7 @@ use crate::net::{Answer, Client, Proxy, Whole, frames, request};
 async fn facade(scripts: Vec<(&str, Script)>, toml: &str) -> (Upstream, Proxy) {
     let scripts = scripts.into_iter().map(|(path, script)| Scripted::new(path, script)).collect();
     let upstream = Upstream::bind(scripts).await.unwrap();
-    let patient = if toml.contains("[timeouts]") { "" } else { "[timeouts]\ncommit = \"10s\"\n" };
-    let toml = format!("{toml}\n{patient}{}", routes(&upstream.url()));
+    let toml = format!("{toml}\n{}", routes(&upstream.url()));
     (upstream, Proxy::start(&toml).await)
 }
 

@@ -44,9 +44,7 @@ impl Bench {
         let scripts = streams.into_iter().enumerate();
         let scripts = scripts.map(|(n, pieces)| Scripted::new(format!("/{n}"), script(pieces))).collect();
         let upstream = Upstream::bind(scripts).await.unwrap();
-        // A busy machine does not make an event say that it is not stored.
-        let patient = if toml.contains("[timeouts]") { "" } else { "[timeouts]\ncommit = \"10s\"\n" };
-        let toml = format!("{toml}\n{patient}{}provider = \"{provider}\"\n", route("chat", &upstream.url()));
+        let toml = format!("{toml}\n{}provider = \"{provider}\"\n", route("chat", &upstream.url()));
         let proxy = Proxy::start(&toml).await;
         let client = Client::h1(proxy.addr).await;
         Self { _upstream: upstream, proxy, client, inputs }

@@ -110,7 +110,8 @@ async fn stop_ends_at_once_also_while_draining() {
         let began = Instant::now();
         proxy.signals.stop.cancel();
         proxy.ended().await;
-        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        // The stream would go on for 60 s, and a drain for 25 s.
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     }
 }
 

@@ -1,6 +1,7 @@
 //! The relay over sockets: a client, the server, a scripted upstream.
 
-mod carried;
+mod connections;
+mod cuts;
 mod dialect_faults;
 mod dialects;
 mod drain;
@@ -10,13 +11,13 @@ mod inject;
 mod limits;
 mod markers;
 pub mod memory;
-mod plain;
 mod rates;
 mod refused;
 mod requests;
 pub mod responses;
 mod sending;
 mod slow_store;
+mod smuggling;
 mod streams;
 pub mod timeouts;
 pub mod tls;

@@ -125,7 +125,7 @@ async fn an_answer_without_a_type_is_tapped_where_the_route_names_its_provider()
     assert_eq!(relayed(bare()).await.1.split().1.len(), 1);
     let (_upstream, proxy) = chat_with(bare(), "", "").await;
     let mut routes = proxy.app.config.routes.clone();
-    routes[0].provider = citetap::config::Provider::Auto;
+    routes[0].provider = citetap::config::Provider::AUTO;
     proxy.app.set_routes(routes);
     assert_eq!(proxy.post("/chat", "{}").await.whole().await.split().1.len(), 0);
 }

@@ -6,7 +6,7 @@ use citetap::{
     replay::{Script, Scripted, Step, Upstream},
     server::App,
     store::MemoryStore,
-    upstream::Client as UpstreamClient,
+    transport::client::Client as UpstreamClient,
 };
 use http::Version;
 use rcgen::{Certificate, CertifiedKey, KeyPair, generate_simple_self_signed};

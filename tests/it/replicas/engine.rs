@@ -50,12 +50,13 @@ impl Engine {
         let port = dead_port();
         let first = match (kind, disk) {
             (Kind::Redis, _) => String::new(),
-            (Kind::Postgres, _) => format!("{} {}; ", as_postgres(), initdb(&data)),
+            (Kind::Postgres, _) => format!("{} {}; ", as_postgres(disk), initdb(&data)),
         };
         let mount = match disk {
             Disk::Plain => String::new(),
             Disk::Small => {
-                format!("mount -t tmpfs -o size=96m,mode=700,uid=\"$(id -u postgres)\" tmpfs '{}'; ", data.display())
+                let owner = if is_root() { format!(",uid={}", id(&["-u", "postgres"])) } else { String::new() };
+                format!("mount -t tmpfs -o size=96m,mode=700{owner} tmpfs '{}'; ", data.display())
             }
         };
         let child = spawn(kind, &data, port, disk, &(mount + &first));
@@ -185,7 +186,7 @@ fn spawn(kind: Kind, data: &Path, port: u16, disk: Disk, first: &str) -> Child {
         Kind::Postgres => format!(
             "{} {} -D '{}' -p {port} -k '' -c listen_addresses=127.0.0.1 -c shared_buffers=16MB -c max_wal_size=32MB \
              -c min_wal_size=2MB",
-            as_postgres(),
+            as_postgres(disk),
             program("postgres").display(),
             data.display()
         ),
@@ -206,7 +207,8 @@ fn spawn(kind: Kind, data: &Path, port: u16, disk: Disk, first: &str) -> Child {
         Disk::Plain => Command::new("sh"),
         Disk::Small => {
             let mut unshared = Command::new("unshare");
-            unshared.args(["--mount", "sh"]);
+            // Another user than root may mount where they are root, in a namespace of their own.
+            unshared.args(if is_root() { &["--mount", "sh"][..] } else { &["--map-root-user", "--mount", "sh"] });
             unshared
         }
     };
@@ -224,12 +226,22 @@ fn initdb(data: &Path) -> String {
 }
 
 /// PostgreSQL refuses to run as root.
-fn as_postgres() -> &'static str {
-    if is_root() { "setpriv --reuid=postgres --regid=postgres --clear-groups" } else { "" }
+fn as_postgres(disk: Disk) -> String {
+    match disk {
+        _ if is_root() => "setpriv --reuid=postgres --regid=postgres --clear-groups".to_owned(),
+        // In the namespace of the mount we are root.
+        Disk::Small => format!("unshare --map-user={} --map-group={}", id(&["-u"]), id(&["-g"])),
+        Disk::Plain => String::new(),
+    }
 }
 
-pub fn is_root() -> bool {
-    Command::new("id").arg("-u").output().unwrap().stdout == b"0\n"
+fn is_root() -> bool {
+    id(&["-u"]) == "0"
+}
+
+fn id(what: &[&str]) -> String {
+    let asked = Command::new("id").args(what).output().unwrap();
+    String::from_utf8(asked.stdout).unwrap().trim().to_owned()
 }
 
 /// Debian keeps PostgreSQL's programs by version, beside the path.

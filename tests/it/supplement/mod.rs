@@ -37,10 +37,9 @@ struct Chat {
 async fn chat(script: Script, tavily: Script, of_route: &str, more: &str) -> Chat {
     let upstream = Upstream::bind(vec![Scripted::new("/", script)]).await.unwrap();
     let tavily = Upstream::bind(vec![Scripted::new("/", tavily)]).await.unwrap();
-    let patient = if more.contains("[timeouts]") { "" } else { "[timeouts]\ncommit = \"10s\"\n" };
     let search = if more.contains("[search]") { "" } else { "[search]\n" };
     let toml = format!(
-        "{more}\n{search}key = \"test-key\"\nbase_url = \"{}\"\n{patient}{}provider = \"tencent\"\n{of_route}\n",
+        "{more}\n{search}key = \"test-key\"\nbase_url = \"{}\"\n{}provider = \"tencent\"\n{of_route}\n",
         tavily.url(),
         route("chat", &upstream.url()),
     );

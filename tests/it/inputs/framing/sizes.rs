@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use citetap::{
     pipeline::{End, Inject},
-    provider::Kind,
+    provider::Provider,
     replay::{Script, Step},
 };
 use tokio::io::AsyncWriteExt;
@@ -55,7 +55,16 @@ async fn f04_single_bytes_are_relayed_in_linear_time() {
     rig.is_flat();
 
     let whole = |n: usize| bytewise((tencent::text("m", &"字".repeat(n)) + &tencent::finish("m")).as_bytes());
-    is_linear(|n| assert!(pass(Kind::Tencent, Inject::Final, whole(n), End::Clean).tally.finished), 10_000);
+    is_linear(
+        |n| {
+            assert!(
+                pass(Provider::Of(&citetap::provider::tencent::PROVIDER), Inject::Final, whole(n), End::Clean)
+                    .tally
+                    .finished
+            )
+        },
+        10_000,
+    );
 }
 
 #[tokio::test]
@@ -100,7 +109,16 @@ async fn f09_an_event_of_100_000_data_lines_is_relayed_and_the_next_one_tapped()
     rig.grew_at_most(8 * MIB);
 
     let event = |n: usize| Bytes::from("data:\n".repeat(n) + "\n" + &tencent::finish("m"));
-    is_linear(|n| assert!(pass(Kind::Tencent, Inject::Final, vec![event(n)], End::Clean).tally.finished), LINES / 4);
+    is_linear(
+        |n| {
+            assert!(
+                pass(Provider::Of(&citetap::provider::tencent::PROVIDER), Inject::Final, vec![event(n)], End::Clean)
+                    .tally
+                    .finished
+            )
+        },
+        LINES / 4,
+    );
 }
 
 #[tokio::test]
@@ -114,7 +132,16 @@ async fn f10_tiny_events_leave_nothing_behind() {
     rig.grew_at_most(8 * MIB);
 
     let stream = |n: usize| Bytes::from(tiny.repeat(n) + &tencent::finish("m"));
-    is_linear(|n| assert!(pass(Kind::Tencent, Inject::Final, vec![stream(n)], End::Clean).tally.finished), EVENTS / 40);
+    is_linear(
+        |n| {
+            assert!(
+                pass(Provider::Of(&citetap::provider::tencent::PROVIDER), Inject::Final, vec![stream(n)], End::Clean)
+                    .tally
+                    .finished
+            )
+        },
+        EVENTS / 40,
+    );
 }
 
 /// An hour of it, in a second and a half: each silence is shorter than the limit, all together are longer.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use citetap::{
     pipeline::{End, Inject},
-    provider::Kind,
+    provider::Provider,
 };
 
 use super::super::{Bench, doubao, openai};
@@ -359,8 +359,13 @@ async fn j71_odd_documents_are_relayed_and_harm_nothing() {
             frame(format!("{{\"choices\":[{{\"index\":0,\"delta\":{text}}}],\"citations\":{text}}}").as_bytes()),
         ];
         for holder in holders {
-            for kind in [Kind::Tencent, Kind::Doubao, Kind::OpenAi, Kind::Auto] {
-                if document.len() > 4096 && kind != Kind::Auto {
+            for kind in [
+                Provider::Of(&citetap::provider::tencent::PROVIDER),
+                Provider::Of(&citetap::provider::doubao::PROVIDER),
+                Provider::Of(&citetap::provider::openai::PROVIDER),
+                Provider::AUTO,
+            ] {
+                if document.len() > 4096 && kind != Provider::AUTO {
                     continue;
                 }
                 let passed = pass(kind, Inject::Final, vec![Bytes::from(holder.clone())], End::Clean);

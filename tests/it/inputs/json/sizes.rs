@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use citetap::{
     pipeline::{End, Inject},
-    provider::Kind,
+    provider::Provider,
 };
 use serde_json::{Value, json};
 
@@ -78,7 +78,16 @@ async fn j66_json_in_strings_is_opened_three_times() {
         let stream = format!("data: {}\n\n{end}", json!({"event_type": 2001, "event_data": inner.to_string()}));
         vec![Bytes::from(stream)]
     };
-    is_linear(|n| assert!(pass(Kind::Doubao, Inject::Final, stuffed(n), End::Clean).tally.finished), 20_000);
+    is_linear(
+        |n| {
+            assert!(
+                pass(Provider::Of(&citetap::provider::doubao::PROVIDER), Inject::Final, stuffed(n), End::Clean)
+                    .tally
+                    .finished
+            )
+        },
+        20_000,
+    );
 }
 
 fn documents(count: usize) -> String {
@@ -99,7 +108,18 @@ async fn j68_of_ten_thousand_references_the_first_thousand_are_kept() {
         assert!(told.truncated, "our line is short, and says so: {}", told.citations.len());
     }
     is_linear(
-        |n| assert!(pass(Kind::Tencent, Inject::Off, vec![Bytes::from(documents(n))], End::Clean).tally.finished),
+        |n| {
+            assert!(
+                pass(
+                    Provider::Of(&citetap::provider::tencent::PROVIDER),
+                    Inject::Off,
+                    vec![Bytes::from(documents(n))],
+                    End::Clean
+                )
+                .tally
+                .finished
+            )
+        },
         2500,
     );
 }
@@ -164,7 +184,12 @@ async fn j70_keys_without_number_are_linear() {
     let stream = |n: usize| format!("data:{{\"completion_id\":\"m\",{}}}\n\n{}", colliding(n), tencent::answer("m"));
     is_linear(
         |n| {
-            let passed = pass(Kind::Tencent, Inject::Final, vec![Bytes::from(stream(n))], End::Clean);
+            let passed = pass(
+                Provider::Of(&citetap::provider::tencent::PROVIDER),
+                Inject::Final,
+                vec![Bytes::from(stream(n))],
+                End::Clean,
+            );
             assert!(passed.tally.finished && passed.ours().len() == 1);
         },
         10_000,
@@ -176,5 +201,10 @@ async fn j70_keys_without_number_are_linear() {
     for n in 0..2 {
         assert_eq!(bench.one(n).await.citations.len(), 2, "the next event is tapped");
     }
-    assert_eq!(pass(Kind::Tencent, Inject::Final, bytewise(b"data:{}\n\n"), End::Clean).tally.unread, 0);
+    assert_eq!(
+        pass(Provider::Of(&citetap::provider::tencent::PROVIDER), Inject::Final, bytewise(b"data:{}\n\n"), End::Clean)
+            .tally
+            .unread,
+        0
+    );
 }

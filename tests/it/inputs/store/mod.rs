@@ -24,9 +24,8 @@ async fn keeping(dir: &Path, ids: &[&str], toml: &str) -> (Upstream, Proxy) {
     (upstream, proxy)
 }
 
-/// The proxy on a file in this folder. Its commits have all the time that they need.
+/// The proxy on a file in this folder.
 async fn on_file(dir: &Path, upstream: &Upstream, toml: &str) -> Proxy {
-    let patient = if toml.contains("[timeouts]") { "" } else { "[timeouts]\ncommit = \"10s\"\n" };
     let store = format!("store = 'sqlite:{}'\n", dir.join("c.db").display());
-    Proxy::start(&format!("{store}{toml}\n{patient}{}provider = \"tencent\"\n", route("chat", &upstream.url()))).await
+    Proxy::start(&format!("{store}{toml}\n{}provider = \"tencent\"\n", route("chat", &upstream.url()))).await
 }

@@ -1,0 +1,159 @@
+//! `POST /normalize`: a capture, or one JSON body, as a record, and a HAR file as all of its records. Nothing is kept.
+
+use std::sync::Arc;
+
+use axum::{
+    body::Body,
+    extract::{Query, State, rejection::QueryRejection},
+    response::Response,
+};
+use bytes::Bytes;
+use http::StatusCode;
+use http_body_util::BodyExt;
+use serde::Deserialize;
+use tokio::time::Instant;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{
+    citations::{plain_json, read},
+    openapi::only,
+};
+use crate::{
+    app::{
+        App,
+        problem::{Json, Problem},
+    },
+    citation::Record,
+    config,
+    pipeline::{Inject, hold::Hold},
+    profile::Manner,
+    provider::{Provider, REGISTRY},
+    replay::{self, MAX_CAPTURE, Reading, Records},
+};
+
+const ACCEPTED: &str = "accepted are a capture of a stream (raw SSE, `curl -N` output, one JSON payload per line, HAR) \
+                        or one JSON body: a Doubao frame or message (patch_op, content_block), a Tencent Lexiang \
+                        frame or answer, an OpenAI-like chunk or completion (choices), a Tavily response (query, results), an MCP tool response \
+                        (response.webSearchResult.results, response.results)";
+
+pub fn router() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(only(routes!(normalize)))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct Asked {
+    /// Whose it is; told by what it holds otherwise.
+    provider: Option<String>,
+    /// What relative links are relative to.
+    link_base: Option<String>,
+    /// Of a HAR file only this stream, from 1.
+    entry: Option<usize>,
+}
+
+/// A record, or of a HAR file all of its records
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "it describes what is written one by one")]
+enum Normalized {
+    Record(Box<Record>),
+    Records {
+        records: Vec<Record>,
+        /// Event streams in which there is no message.
+        skipped: usize,
+    },
+}
+
+/// A capture, or one JSON body, as a record
+///
+/// Raw SSE, `curl -N` output, one JSON payload per line, HAR, or one JSON body of a service that is known. Nothing is kept.
+#[utoipa::path(
+    post, path = "/normalize", tag = "tools", params(Asked),
+    request_body(content((Object = "application/json"), (String = "text/event-stream"), (String = "text/plain"), (Vec<u8> = "application/octet-stream"))),
+    responses(
+        (status = 200, description = "What it rests on", body = Normalized),
+        (status = 413, description = "The body is too large", body = Json, content_type = "application/problem+json"),
+        (status = 422, description = "Nothing in it is a message", body = Json, content_type = "application/problem+json"),
+    ),
+)]
+async fn normalize(
+    State(app): State<Arc<App>>,
+    query: Result<Query<Asked>, QueryRejection>,
+    body: Body,
+) -> Result<Response, Problem> {
+    let query = read(query)?;
+    let kind = match query.provider.as_deref() {
+        None => Provider::AUTO,
+        Some(name) => REGISTRY.of_capture(name).ok_or_else(|| {
+            Problem::bad_request(format!("provider is one of {}", REGISTRY.capture_names().join(", ")))
+        })?,
+    };
+    let link_base = query.link_base.as_deref().map(config::plain_url).transpose();
+    let link_base = link_base.map_err(|why| Problem::bad_request(format!("link_base: {why}")))?;
+    let mut held = collect(&app, body, MAX_CAPTURE as u64).await?;
+    // What waits for its turn stays within the budget of held bytes.
+    let turn = app.normalizing.acquire().await.map_err(|_| Problem::draining())?;
+    let bytes = held.take();
+    let reading = Reading {
+        route: "normalize",
+        kind,
+        link_base,
+        inject: Inject::Off,
+        manner: Manner::default(),
+        frame_cap: bytes.len(),
+        rules: Arc::clone(&app.config.rules),
+    };
+    let worked = tokio::task::spawn_blocking(move || answer(&bytes, &reading, query.entry)).await;
+    drop(turn);
+    let body = worked.unwrap_or_else(|_| Err(unreadable("something that could not be read")))?;
+    Ok(plain_json(StatusCode::OK, body))
+}
+
+fn unreadable(seen: impl std::fmt::Display) -> Problem {
+    Problem::unreadable(format!("seen: {seen}; {ACCEPTED}"))
+}
+
+/// A record; of a HAR file a list, unless one of its streams was asked for.
+fn answer(bytes: &[u8], reading: &Reading, entry: Option<usize>) -> Result<Vec<u8>, Problem> {
+    let mut captured = replay::read(bytes).map_err(|error| unreadable(error.seen()))?;
+    if let Some(entry) = entry {
+        captured = captured.only(entry).map_err(|which| Problem::bad_request(format!("entry is {which}")))?;
+    }
+    let list = captured.is_har() && entry.is_none();
+    let passed = reading.pass(captured).map_err(unreadable)?;
+    let found = Records::of(&passed);
+    let Some(first) = found.records.first() else { return Err(unreadable(reading.no_message(&passed))) };
+    let json = if list { serde_json::to_vec(&found) } else { serde_json::to_vec(first) };
+    Ok(json.unwrap_or_default())
+}
+
+/// The body, up to `limit` and the limit of all bodies, and within the bytes that citetap holds altogether. It comes
+/// without long silences, and as a whole within the time that a relayed one has to be answered in.
+pub async fn collect<B>(app: &App, mut body: B, limit: u64) -> Result<Hold, Problem>
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+{
+    let cap = usize::try_from(app.config.limits.request_body.min(limit)).unwrap_or(MAX_CAPTURE);
+    let too_large = || Problem::body_too_large(cap as u64);
+    if body.size_hint().lower() > cap as u64 {
+        return Err(too_large());
+    }
+    let end = Instant::now() + app.config.timeouts.first_byte;
+    let mut held = Hold::new(Arc::clone(&app.budget), cap);
+    loop {
+        let until = end.min(Instant::now() + app.config.timeouts.client_stall);
+        let piece = tokio::time::timeout_at(until, body.frame()).await;
+        let piece = piece.map_err(|_| Problem::bad_request("the body did not come"))?;
+        let Some(piece) = piece else { return Ok(held) };
+        let piece = piece.map_err(|_| Problem::bad_request("the body broke off"))?;
+        let Some(data) = piece.data_ref() else { continue };
+        if held.len() + data.len() > cap {
+            return Err(too_large());
+        }
+        if !held.add(data) {
+            return Err(Problem::busy("too many bytes are held already (limits.held_total)"));
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! `/openapi.json`: what can be asked here, as the handlers say it themselves. Anybody may read it, as anybody may read our
+//! sources; it knows nothing of an installation.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, LazyLock},
+};
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use utoipa::{
+    OpenApi,
+    openapi::{
+        self, ContentBuilder, Ref, RefOr, ResponseBuilder,
+        path::{Operation, PathItem},
+        security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
+    },
+};
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
+
+use super::{citations, console, normalize, render, search, stats, tasks};
+use crate::{
+    app::{App, negotiate, problem::Problem},
+    citation::url::source_id,
+    ops,
+};
+
+pub const PATH: &str = "/openapi.json";
+
+const KEY: &str = "key";
+const BEARER: &str = "bearer";
+
+/// Without a key of their own.
+const OPEN: [&str; 2] = ["operators", "console"];
+/// Of the console's, what it asks as a tenant.
+const ASKED: &str = "/console/";
+
+/// What any request of a tenant's may be answered with, besides what its handler says.
+const COMMON: [(&str, &str); 4] = [
+    ("400", "Something in the request is not as it should be"),
+    ("401", "A key is needed"),
+    ("429", "More requests than the tenant may make; see retry-after"),
+    ("503", "Draining, crowded, or the store does not answer; see retry-after"),
+];
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "citetap",
+        description = "What the answers of AI chats rest on. Relayed requests are not described here: they are the upstream's.",
+        license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
+    ),
+    servers((url = "/")),
+    paths(document),
+    tags(
+        (name = "citations", description = "Records of messages"),
+        (name = "tasks", description = "The evidence of all messages of a task"),
+        (name = "tools", description = "Nothing is kept"),
+        (name = "console", description = "The console and the component"),
+        (name = "operators", description = "No key is needed; with `admin_listen` only there, but for /healthz and /readyz"),
+    ),
+)]
+struct Base;
+
+/// All that tenants ask, and its description.
+pub fn router() -> OpenApiRouter<Arc<App>> {
+    citations::router()
+        .merge(console::status_api::router())
+        .merge(normalize::router())
+        .merge(render::router())
+        .merge(search::router())
+        .merge(stats::router())
+        .merge(tasks::router())
+}
+
+/// Handlers that tell other methods how it is.
+pub fn only<S>((schemas, paths, methods): UtoipaMethodRouter<S>) -> UtoipaMethodRouter<S>
+where
+    S: Clone + Send + Sync + 'static,
+{
+    (schemas, paths, methods.fallback(|| async { Problem::method_not_allowed() }))
+}
+
+/// The document, as it is served.
+pub static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
+    let json = described().to_pretty_json().unwrap_or_default();
+    // The library's spelling of formats that the OpenAPI registry has as uint32 and the like.
+    json.replace("\"format\": \"u-int", "\"format\": \"uint") + "\n"
+});
+
+fn described() -> openapi::OpenApi {
+    let mut api = Base::openapi();
+    for part in [router().into_openapi(), ops::described(), console::described()] {
+        api.merge(part);
+    }
+    let components = api.components.get_or_insert_default();
+    let key = SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::new("x-citetap-key")));
+    let bearer = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
+    components.add_security_scheme(KEY, key);
+    components.add_security_scheme(BEARER, bearer);
+    for (path, item) in &mut api.paths.paths {
+        for operation in operations(item) {
+            let open = operation.tags.iter().flatten().any(|tag| OPEN.contains(&tag.as_str()));
+            if !open || path.starts_with(ASKED) {
+                complete(operation);
+            }
+        }
+    }
+    api
+}
+
+fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    [&mut item.get, &mut item.put, &mut item.post, &mut item.delete].into_iter().flatten()
+}
+
+fn complete(operation: &mut Operation) {
+    operation.security = Some([KEY, BEARER].map(|name| SecurityRequirement::new(name, [""; 0])).to_vec());
+    let known: BTreeSet<String> = operation.responses.responses.keys().cloned().collect();
+    for (status, what) in COMMON.iter().filter(|(status, _)| !known.contains(*status)) {
+        let problem = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
+        let response = ResponseBuilder::new().description(*what).content("application/problem+json", problem);
+        operation.responses.responses.insert((*status).to_owned(), RefOr::T(response.build()));
+    }
+}
+
+/// This document
+#[utoipa::path(
+    get, path = "/openapi.json", tag = "operators",
+    responses(
+        (status = 200, description = "OpenAPI 3.1", body = Object),
+        (status = 304, description = "As the etag says"),
+    ),
+)]
+fn document() -> &'static str {
+    &DOCUMENT
+}
+
+/// Answers the path of the document; `None` for any other.
+pub fn answer<B>(request: &Request<B>) -> Option<Response<Body>> {
+    if request.uri().path() != PATH {
+        return None;
+    }
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let mut refused: Response<Body> = Problem::method_not_allowed().response();
+        refused.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET,HEAD"));
+        return Some(refused);
+    }
+    static TAG: LazyLock<String> = LazyLock::new(|| format!("\"{}\"", source_id(document())));
+    let known = negotiate::is_known(request.headers(), &TAG);
+    let body = if known { Bytes::new() } else { Bytes::from_static(document().as_bytes()) };
+    let mut response = Response::new(Body::from(body));
+    let headers = response.headers_mut();
+    if let Ok(tag) = HeaderValue::from_str(&TAG) {
+        headers.insert(header::ETAG, tag);
+    }
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if known {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+    } else {
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    }
+    Some(response)
+}

@@ -1,0 +1,326 @@
+//! Errors as RFC 9457 problem documents: what is wrong, and how to mend it. The one place where
+//! a fault becomes a status.
+
+use axum::body::Body;
+use http::{HeaderValue, Response, StatusCode, header};
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use crate::{citation::reading::SearchReadCursor, config::Rate, mapping::Refusal, pipeline::Outcome, profile::openai};
+
+#[derive(Debug)]
+pub struct Problem {
+    pub status: StatusCode,
+    /// The stable end of `type`.
+    kind: &'static str,
+    title: &'static str,
+    detail: String,
+    retry_after: Option<u32>,
+    /// What follows on the connection cannot be trusted.
+    closes: bool,
+    /// Where a consumer stands, for one that is elsewhere.
+    current: Option<Value>,
+    /// The key of a request that it is about.
+    param: Option<&'static str>,
+}
+
+/// Goes with an answer that is a problem, for those who note them.
+#[derive(Debug, Clone, Copy)]
+pub struct Kind(pub &'static str);
+
+/// RFC 9457
+#[derive(Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub struct Json<'a> {
+    /// Stable: `urn:citetap:problem:` and a word.
+    #[schema(pattern = "^urn:citetap:problem:[a-z-]+$")]
+    r#type: String,
+    title: &'a str,
+    status: u16,
+    /// What is wrong, and how to mend it.
+    detail: &'a str,
+    /// Where a consumer stands, in a conflict of cursors; null where it has committed nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<SearchReadCursor>)]
+    current: Option<&'a Value>,
+}
+
+impl Problem {
+    fn new(status: StatusCode, kind: &'static str, title: &'static str, detail: impl Into<String>) -> Self {
+        Self {
+            status,
+            kind,
+            title,
+            detail: detail.into(),
+            retry_after: None,
+            closes: false,
+            current: None,
+            param: None,
+        }
+    }
+
+    pub fn no_route(path_hint: &str) -> Self {
+        let detail = format!("no route has a prefix of this path; routes: {path_hint}");
+        Self::new(StatusCode::NOT_FOUND, "no-route", "No route", detail)
+    }
+
+    pub fn not_found() -> Self {
+        let detail = "there is no record of this message; it may be unknown, expired or forgotten";
+        Self::new(StatusCode::NOT_FOUND, "unknown-message", "Unknown message", detail)
+    }
+
+    pub fn no_such_endpoint() -> Self {
+        let detail = "see the API section of the README for what can be asked here";
+        Self::new(StatusCode::NOT_FOUND, "no-such-endpoint", "No such endpoint", detail)
+    }
+
+    pub fn unknown_model(asked: &str, known: &str) -> Self {
+        let detail = format!("there is no model {asked:?}; models: {known}");
+        let problem = Self::new(StatusCode::NOT_FOUND, "model-not-found", "Unknown model", detail);
+        Self { param: Some("model"), ..problem }
+    }
+
+    pub fn no_models() -> Self {
+        let detail = "no route answers OpenAI requests; give one a table [routes.openai] with models = [\"…\"]";
+        Self::new(StatusCode::NOT_FOUND, "no-models", "No models", detail)
+    }
+
+    pub fn not_of_the_facade() -> Self {
+        let detail = "OpenAI requests are answered at POST /v1/chat/completions and GET /v1/models; \
+                      others go on to a route with prefix \"/\", and there is none";
+        Self::new(StatusCode::NOT_FOUND, "no-such-endpoint", "No such endpoint", detail)
+    }
+
+    pub fn bad_ask(refusal: Refusal) -> Self {
+        let problem = Self::bad_request(refusal.message);
+        Self { param: refusal.param, ..problem }
+    }
+
+    pub fn encoded() -> Self {
+        let detail = "send the body without content-encoding";
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "encoded-body", "Encoded body", detail)
+    }
+
+    pub fn method_not_allowed() -> Self {
+        let detail = "this endpoint does not take this method";
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "Method not allowed", detail)
+    }
+
+    pub fn bad_request(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "bad-request", "Bad request", detail)
+    }
+
+    pub fn bad_id() -> Self {
+        let detail = "a message id is 1 to 128 characters of A-Z a-z 0-9 . _ : -";
+        Self::new(StatusCode::BAD_REQUEST, "bad-id", "Not a message id", detail)
+    }
+
+    /// As [`bad_id`](Self::bad_id), of something else.
+    pub fn bad_path_id(what: &str) -> Self {
+        let detail = format!("a {what} id is 1 to 128 characters of A-Z a-z 0-9 . _ : -");
+        Self::new(StatusCode::BAD_REQUEST, "bad-id", "Not an id", detail)
+    }
+
+    pub fn unknown_task() -> Self {
+        let detail = "there is no record of this task; it may be unknown, expired or forgotten";
+        Self::new(StatusCode::NOT_FOUND, "unknown-task", "Unknown task", detail)
+    }
+
+    pub fn unknown_cursor() -> Self {
+        let detail = "this consumer has committed nothing of this task";
+        Self::new(StatusCode::NOT_FOUND, "unknown-cursor", "No cursor yet", detail)
+    }
+
+    /// Says where the consumer stands: `null` where it has committed nothing.
+    pub fn cursor_conflict(detail: &str, current: Option<&SearchReadCursor>) -> Self {
+        let problem = Self::new(StatusCode::CONFLICT, "cursor-conflict", "The cursor is elsewhere", detail);
+        Self { current: Some(serde_json::to_value(current).unwrap_or_default()), ..problem }
+    }
+
+    pub fn too_many_consumers(limit: usize) -> Self {
+        let detail = format!("{limit} consumers have a cursor in this task already");
+        Self::new(StatusCode::CONFLICT, "too-many-consumers", "Too many consumers", detail)
+    }
+
+    pub fn refused(what: &str) -> Self {
+        let detail = format!("{what} is not relayed");
+        Self::new(StatusCode::NOT_IMPLEMENTED, "not-relayed", "Not relayed", detail)
+    }
+
+    pub fn unauthorized() -> Self {
+        let detail = "send a configured key as x-citetap-key, or as Authorization: Bearer";
+        Self::new(StatusCode::UNAUTHORIZED, "unauthorized", "A key is needed", detail)
+    }
+
+    pub fn body_too_large(limit: u64) -> Self {
+        let detail = format!("the request body is over {limit} bytes (limits.request_body)");
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", "Request body too large", detail)
+    }
+
+    pub fn too_many_requests(limit: Rate, after: u32) -> Self {
+        let detail = format!("more requests than {limit} (limits.requests, or requests of the tenant)");
+        let problem = Self::new(StatusCode::TOO_MANY_REQUESTS, "too-many-requests", "Too many requests", detail);
+        Self { retry_after: Some(after), ..problem }
+    }
+
+    pub fn overloaded(limit: usize) -> Self {
+        let detail = format!("{limit} streams are open already (limits.streams)");
+        let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", "Too many streams", detail);
+        Self { retry_after: Some(1), ..problem }
+    }
+
+    pub fn crowded() -> Self {
+        let detail = "nearly all files that citetap may have open are in use (ulimit -n)";
+        let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", "Too many connections", detail);
+        Self { retry_after: Some(1), ..problem }
+    }
+
+    pub fn busy(detail: impl Into<String>) -> Self {
+        let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "Busy", detail);
+        Self { retry_after: Some(1), ..problem }
+    }
+
+    pub fn search_not_configured() -> Self {
+        let detail = crate::search::NO_KEY;
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "search-not-configured", "No search configured", detail)
+    }
+
+    /// A search that failed, whoever's fault it is.
+    pub fn search(status: StatusCode, kind: &'static str, detail: impl Into<String>) -> Self {
+        Self::new(status, kind, "Search failed", detail)
+    }
+
+    pub fn retry_after(self, seconds: u32) -> Self {
+        Self { retry_after: Some(seconds), ..self }
+    }
+
+    pub fn closing(self) -> Self {
+        Self { closes: true, ..self }
+    }
+
+    pub fn unreadable(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "unreadable", "Not readable as citations", detail)
+    }
+
+    pub fn draining() -> Self {
+        let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "draining", "Shutting down", "ask another replica");
+        Self { retry_after: Some(5), ..problem }
+    }
+
+    pub fn store(detail: impl Into<String>) -> Self {
+        let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "store-unavailable", "Store unavailable", detail);
+        Self { retry_after: Some(1), ..problem }
+    }
+
+    pub fn upstream_unreachable(host: &str, why: impl std::fmt::Display) -> Self {
+        let detail = format!("upstream {host}: {why}");
+        Self::new(StatusCode::BAD_GATEWAY, "upstream-unreachable", "Upstream unreachable", detail)
+    }
+
+    pub fn upstream_timeout(host: &str, after: std::time::Duration) -> Self {
+        let detail = format!("upstream {host} sent nothing within {} s (timeouts.first_byte)", after.as_secs_f64());
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "upstream-timeout", "Upstream timed out", detail)
+    }
+
+    /// It answered, and nothing in it is an answer.
+    pub fn upstream_answer(host: &str, what: &str) -> Self {
+        let detail = format!("upstream {host} answered with {what}");
+        Self::new(StatusCode::BAD_GATEWAY, "upstream-answer", "Not an answer", detail)
+    }
+
+    /// It began to answer, and did not get to the end.
+    pub fn upstream_ended(host: &str, outcome: Outcome) -> Self {
+        let (status, what) = match outcome {
+            Outcome::Shutdown => return Self::draining(),
+            Outcome::UpstreamIdle => (StatusCode::GATEWAY_TIMEOUT, "fell silent (timeouts.upstream_idle)"),
+            Outcome::TotalTimeout => (StatusCode::GATEWAY_TIMEOUT, "took too long (timeouts.total)"),
+            Outcome::UpstreamCut | Outcome::Complete | Outcome::ClientGone => {
+                (StatusCode::BAD_GATEWAY, "broke off in the midst of its answer")
+            }
+        };
+        Self::new(status, "upstream-ended", "Upstream did not finish", format!("upstream {host} {what}"))
+    }
+
+    pub fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    pub fn response(self) -> Response<Body> {
+        let json = Json {
+            r#type: format!("urn:citetap:problem:{}", self.kind),
+            title: self.title,
+            status: self.status.as_u16(),
+            detail: &self.detail,
+            current: self.current.as_ref(),
+        };
+        let json = serde_json::to_vec(&json).unwrap_or_default();
+        self.dressed("application/problem+json", json)
+    }
+
+    /// The same to a client that speaks OpenAI's dialect.
+    pub fn openai(self) -> Response<Body> {
+        let code = match self.kind {
+            "unauthorized" => "invalid_api_key".to_owned(),
+            "too-many-requests" => "rate_limit_exceeded".to_owned(),
+            kind => kind.replace('-', "_"),
+        };
+        let kind = match self.status.as_u16() {
+            429 => "requests",
+            ..500 => "invalid_request_error",
+            502 | 504 => openai::UPSTREAM_ERROR,
+            _ => "server_error",
+        };
+        let json = openai::refusal(kind, self.param, Some(&code), &self.detail);
+        let json = serde_json::to_vec(&json).unwrap_or_default();
+        self.dressed("application/json", json)
+    }
+
+    fn dressed(self, kind: &'static str, body: Vec<u8>) -> Response<Body> {
+        let mut response = Response::new(Body::from(body));
+        *response.status_mut() = self.status;
+        response.extensions_mut().insert(Kind(self.kind));
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Some(seconds) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.closes {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+/// What a parser says of a request's body, but for the values that it repeats: an error holds nobody's words.
+pub fn unquoted(error: &serde_json::Error) -> String {
+    let said = error.to_string();
+    for (before, end, instead) in [
+        ("invalid type: string ", ", expected ", "invalid type: a string"),
+        ("invalid value: string ", ", expected ", "invalid value: a string"),
+        ("unknown variant ", ", expected ", "unknown variant"),
+    ] {
+        // The value may hold these words as well; the last ones are the parser's.
+        if said.starts_with(before)
+            && let Some(at) = said.rfind(end)
+        {
+            return format!("{instead}{}", &said[at..]);
+        }
+    }
+    said
+}
+
+impl axum::response::IntoResponse for Problem {
+    fn into_response(self) -> axum::response::Response {
+        self.response()
+    }
+}

@@ -1,0 +1,36 @@
+//! A Tavily search response.
+
+use super::{
+    Descriptor, JsonPath, Reads, Signal, Sink,
+    json::Node,
+    results::{Results, has_results, results},
+};
+
+pub static PROVIDER: Descriptor = Descriptor {
+    name: "tavily",
+    label: "Tavily search",
+    docs: "https://docs.tavily.com/documentation/api-reference/endpoint/search",
+    reads: Reads::Documents,
+    sniff: |_, data| is_tavily(data).then_some(PROVIDER.build),
+    build: || Box::new(Results { provider: PROVIDER.name, read }),
+};
+
+/// `{"query":…,"results":[…],"response_time":…,"request_id":…}`
+fn is_tavily(node: &Node<'_>) -> bool {
+    const OF_TAVILY: &[&str] = &["query", "response_time", "request_id", "follow_up_questions"];
+    has_results(node) && OF_TAVILY.iter().any(|key| node.get(key).is_some())
+}
+
+fn read(node: &Node<'_>, sink: &mut dyn Sink) -> bool {
+    if !has_results(node) {
+        return false;
+    }
+    if let Some(id) = node.id(&["request_id"]) {
+        sink.signal(Signal::Message(&id));
+    }
+    if let Some(answer) = node.text(&["answer"]) {
+        sink.signal(Signal::Text(answer, JsonPath::ROOT.key("answer")));
+    }
+    results(node, node.text(&["query"]), &["content", "snippet"], sink);
+    true
+}

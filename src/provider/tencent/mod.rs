@@ -1,0 +1,241 @@
+//! Tencent Lexiang AI Q&A (`/cgi-bin/v1/ai/qa`).
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{
+    Adapter, Descriptor, Envelope, JsonPath, ParseError, Payload, Reads, Reason, Signal, Sink, code,
+    json::{self, Node},
+    published,
+};
+use crate::{
+    citation::{Record, ledger::Reference, record::CitationType, text},
+    sse::Event,
+};
+
+pub static PROVIDER: Descriptor = Descriptor {
+    name: "tencent",
+    label: "Tencent Lexiang AI Q&A",
+    docs: "https://lexiang.tencent.com/wiki/api/",
+    reads: Reads::Streams,
+    sniff: |_, data| is_lexiang(data).then_some(PROVIDER.build),
+    build: || Box::new(Lexiang::default()),
+};
+
+/// A frame, or an answer that was not streamed.
+fn is_lexiang(node: &Node<'_>) -> bool {
+    const OF_FRAMES: &[&str] = &["processes", "delta_content", "additional_content", "is_stop"];
+    const OF_ANSWERS: &[&str] = &["additional_content", "answer_source", "session_id"];
+    let frame = node.get("completion_id").is_some() && OF_FRAMES.iter().any(|key| node.get(key).is_some());
+    let answer = node.get("code").is_some()
+        && node.get("data").is_some_and(|data| OF_ANSWERS.iter().any(|key| data.get(key).is_some()));
+    frame || answer
+}
+
+/// Bytes of the stream's own ids that our frame repeats; longer ones are cut.
+const MAX_NAME: usize = 256;
+
+/// A frame as the stream has them, which says nothing.
+#[derive(Serialize)]
+struct OwnFrame<'a> {
+    completion_id: &'a str,
+    session_id: &'a str,
+    processes: Processes,
+    delta_content: &'static str,
+    content: &'static str,
+    finish_reason: &'static str,
+    is_stop: bool,
+    answer_source: &'static str,
+    additional_content: Option<()>,
+    citations: &'a Record,
+}
+
+#[derive(Serialize, Default)]
+struct Processes {
+    stage: &'static str,
+    message: &'static str,
+    delta_content: &'static str,
+    content: &'static str,
+    detail: Option<()>,
+}
+
+#[derive(Default)]
+pub struct Lexiang {
+    /// Repeated in our own frame, as every frame of the stream has them.
+    completion_id: String,
+    session_id: String,
+}
+
+impl Adapter for Lexiang {
+    fn provider(&self) -> Option<&'static str> {
+        Some(PROVIDER.name)
+    }
+
+    fn frame(&mut self, event: &Event<'_>, sink: &mut dyn Sink) -> Result<(), ParseError> {
+        let Some(data) = event.data.as_deref() else { return Ok(()) };
+        let finish = event.name == "finish";
+        let read = json::with_parsed(data, |node| self.message(node, finish, sink));
+        if read.is_none() && finish {
+            sink.signal(Signal::Finish(Reason::Stop));
+        }
+        read.ok_or(ParseError)
+    }
+
+    fn envelope(&self, payload: &Payload<'_>) -> Envelope {
+        Envelope::of(&OwnFrame {
+            completion_id: &self.completion_id,
+            session_id: &self.session_id,
+            processes: Processes::default(),
+            delta_content: "",
+            content: "",
+            finish_reason: "",
+            is_stop: false,
+            answer_source: "",
+            additional_content: None,
+            citations: payload.record,
+        })
+    }
+}
+
+impl Lexiang {
+    /// An answer that was not streamed: `{"code":0,"request_id":…,"data":{…}}`.
+    fn whole(&mut self, node: &Node<'_>, data: &Node<'_>, sink: &mut dyn Sink) {
+        if let Some(id) = node.id(&["request_id"]) {
+            sink.signal(Signal::Message(&id));
+        }
+        if let Some(id) = data.id(&["session_id"]) {
+            sink.signal(Signal::Conversation(&id));
+        }
+        if let Some(text) = data.text(&["reasoning_content"]) {
+            sink.signal(Signal::Thinking(text));
+        }
+        if let Some(text) = data.text(&["content"]) {
+            sink.signal(Signal::Text(text, JsonPath::ROOT.key("data").key("content")));
+        }
+        if let Some(more) = data.get("additional_content") {
+            chunks(more, sink);
+            docs(more, sink);
+        }
+        sink.signal(Signal::Finish(Reason::Stop));
+    }
+
+    fn message(&mut self, node: &Node<'_>, finish: bool, sink: &mut dyn Sink) {
+        if let (Some(0), Some(data)) = (node.get("code").and_then(Node::number), node.get("data")) {
+            return self.whole(node, data, sink);
+        }
+        if let Some(id) = node.id_here(&["completion_id"]) {
+            sink.signal(Signal::Message(&id));
+            repeat(&mut self.completion_id, &id);
+        }
+        // Empty until the finish; the last one that is not counts.
+        if let Some(id) = node.id_here(&["session_id"]) {
+            sink.signal(Signal::Conversation(&id));
+            repeat(&mut self.session_id, &id);
+        }
+        if let Some(processes) = node.get("processes") {
+            stage(processes, sink);
+        }
+        if let Some(text) = node.get("delta_content").and_then(Node::str).filter(|text| !text.is_empty()) {
+            sink.signal(Signal::Text(text, JsonPath::ROOT.key("delta_content")));
+        }
+        if let Some(more) = node.get("additional_content") {
+            chunks(more, sink);
+            docs(more, sink);
+        }
+        if finish || node.truthy("is_stop") {
+            if let Some(answer) = node.text(&["content"]) {
+                sink.signal(Signal::Answer(answer, JsonPath::ROOT.key("content")));
+            }
+            sink.signal(Signal::Finish(Reason::of(node.text(&["finish_reason"]).unwrap_or_default())));
+        } else if node.get("completion_id").is_none() && node.get("code").and_then(Node::number).is_some_and(|c| c != 0)
+        {
+            sink.signal(Signal::Fault { code: node.id(&["code"]), message: node.text(&["message", "msg"]) });
+        }
+    }
+}
+
+/// Most frames repeat the id, so that nothing is to be done.
+fn repeat(known: &mut String, id: &str) {
+    if known != id {
+        *known = text::line(id, MAX_NAME).0;
+    }
+}
+
+fn stage(processes: &Node<'_>, sink: &mut dyn Sink) {
+    let name = processes.text(&["stage"]).unwrap_or_default();
+    let text = processes.get("delta_content").and_then(Node::str).unwrap_or_default();
+    if name == "thinking" {
+        if !text.is_empty() {
+            sink.signal(Signal::Thinking(text));
+        }
+    } else if !name.is_empty() {
+        let detail = processes.get("detail");
+        sink.signal(Signal::Stage {
+            name,
+            message: processes.text(&["message"]).unwrap_or_default(),
+            detail: detail.and_then(|d| d.id(&["tool_name", "query", "space_name", "resource_count"])),
+        });
+    }
+}
+
+/// What the search found, in pieces: several of one document become one citation.
+fn chunks(more: &Node<'_>, sink: &mut dyn Sink) {
+    let chunks = more.get("reference_chunks").map(Node::list).unwrap_or_default();
+    if chunks.is_empty() {
+        return;
+    }
+    sink.signal(Signal::Round { key: "reference_chunks", summary: None, queries: Vec::new() });
+    for (position, chunk) in (1..).zip(chunks) {
+        reference(chunk, None, position, sink);
+    }
+}
+
+/// What the answer rests on, in the order of its numbers: no excerpts here, the chunks have them.
+fn docs(more: &Node<'_>, sink: &mut dyn Sink) {
+    let docs = more.get("reference_docs").map(Node::list).unwrap_or_default();
+    for (number, doc) in (1..).zip(docs) {
+        reference(doc, Some(number), number, sink);
+    }
+}
+
+fn reference(node: &Node<'_>, number: Option<u32>, position: u32, sink: &mut dyn Sink) {
+    let target = node.id(&["target_id"]).or_else(|| node.get("file_info").and_then(|file| file.id(&["target_id"])));
+    let block = node.id(&["block_id"]);
+    let url = node.text(&["url"]);
+    let title = node.text(&["title"]);
+    if target.is_none() && url.is_none() && title.is_none() {
+        return sink.signal(Signal::Failed { id: None, position, code: code::MISSING_TITLE_URL_AND_ID });
+    }
+    let mut metadata = Vec::new();
+    let mut note = |key: &'static str, value: Option<String>| {
+        if let Some(value) = value {
+            metadata.push((key, Value::String(value)));
+        }
+    };
+    note("docId", target.clone());
+    note("blockId", block.clone());
+    note("targetType", node.id(&["target_type"]));
+    note("fileType", node.id(&["file_type"]));
+    let doc_id = target.map(|target| match block {
+        Some(block) => format!("{target}#{block}"),
+        None => target,
+    });
+    sink.signal(Signal::Reference(Reference {
+        number,
+        position: None,
+        rank: None,
+        score: None,
+        url,
+        title,
+        snippet: node.text(&["content"]),
+        site_name: node.get("space_info").and_then(|space| space.text(&["name"])),
+        icon_url: node.get("owner").and_then(|owner| owner.text(&["avatar"])),
+        published: node.get("updated_at").and_then(published),
+        doc_id: doc_id.map(Cow::Owned),
+        kind: CitationType::Knowledge,
+        cited: false,
+        metadata,
+    }));
+}

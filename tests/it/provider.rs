@@ -1,0 +1,102 @@
+//! A provider that is defined here alone: one descriptor, one adapter, one line in a registry.
+
+use bytes::Bytes;
+use citetap::{
+    citation::{ledger::Reference, record::CitationType},
+    pipeline::{End, Inject},
+    provider::{
+        Adapter, Descriptor, Envelope, JsonPath, ParseError, Payload, Provider, REGISTRY, Reads, Reason, Registry,
+        Signal, Sink, doubao,
+        json::{self, Node},
+    },
+    sse::Event,
+};
+
+use crate::support::{bytewise, pass};
+
+static PROVIDER: Descriptor = Descriptor {
+    name: "pigeon",
+    label: "Pigeon post",
+    docs: "https://pigeon.example.com/",
+    reads: Reads::Streams,
+    sniff: |_, data| data.get("coo").is_some().then_some(PROVIDER.build),
+    build: || Box::new(Pigeon),
+};
+
+static BIRDS: Registry = Registry(&[&doubao::PROVIDER, &PROVIDER]);
+
+struct Pigeon;
+
+impl Adapter for Pigeon {
+    fn provider(&self) -> Option<&'static str> {
+        Some(PROVIDER.name)
+    }
+
+    fn frame(&mut self, event: &Event<'_>, sink: &mut dyn Sink) -> Result<(), ParseError> {
+        let read = |node: &Node<'_>| {
+            if let Some(id) = node.id(&["coo"]) {
+                sink.signal(Signal::Message(&id));
+            }
+            if let Some(text) = node.text(&["text"]) {
+                sink.signal(Signal::Text(text, JsonPath::ROOT.key("text")));
+            }
+            if let Some(url) = node.text(&["url"]) {
+                sink.signal(Signal::Reference(Reference {
+                    number: Some(1),
+                    position: None,
+                    rank: None,
+                    score: None,
+                    url: Some(url),
+                    title: Some("T"),
+                    snippet: None,
+                    site_name: None,
+                    icon_url: None,
+                    published: None,
+                    doc_id: None,
+                    kind: CitationType::Websearch,
+                    cited: false,
+                    metadata: Vec::new(),
+                }));
+            }
+            if node.truthy("landed") {
+                sink.signal(Signal::Finish(Reason::Stop));
+            }
+        };
+        json::with_parsed(event.data.as_deref().unwrap_or_default(), read).ok_or(ParseError)
+    }
+
+    /// Clients of this dialect take pings for nothing.
+    fn envelope(&self, payload: &Payload<'_>) -> Envelope {
+        let json = serde_json::json!({ "type": "ping", "citations": payload.record });
+        Envelope { event: "ping", json: json.to_string() }
+    }
+}
+
+const BEGIN: &str = "data: {\"coo\":\"7\",\"text\":\"a[1]\",\"url\":\"https://a.example.com/\"}\n\n";
+const END: &str = "data: {\"landed\":true}\n\n";
+
+#[test]
+fn a_provider_is_named_and_listed_by_its_one_line() {
+    assert_eq!(BIRDS.of_route("pigeon"), Some(Provider::Of(&PROVIDER)));
+    assert_eq!(BIRDS.route_names(), ["doubao", "pigeon", "auto"]);
+    assert_eq!(BIRDS.rows().last(), Some(["pigeon", "Pigeon post", "streams", "https://pigeon.example.com/"]));
+    assert_eq!(BIRDS.of_document("{\"coo\":1}"), Some(Provider::Of(&PROVIDER)));
+    assert_eq!(REGISTRY.of_capture("pigeon"), None, "it is in this registry alone");
+}
+
+#[test]
+fn a_provider_is_sniffed_and_tapped_in_its_own_dialect() {
+    let stream = [BEGIN, END].concat();
+    for provider in [Provider::Of(&PROVIDER), Provider::Auto(&BIRDS)] {
+        for chunks in [vec![Bytes::from(stream.clone())], bytewise(stream.as_bytes())] {
+            let passed = pass(provider, Inject::Final, chunks, End::Clean);
+            assert_eq!(passed.relayed(), stream.as_bytes(), "{provider:?}");
+            let out = String::from_utf8(passed.out()).unwrap();
+            let ours = out.strip_prefix(BEGIN).and_then(|rest| rest.strip_suffix(END)).unwrap();
+            assert!(ours.starts_with("event: ping\ndata: {\"citations\":{") && ours.ends_with("\n\n"), "{ours}");
+            let record = passed.record.unwrap();
+            assert_eq!((record.provider.as_str(), record.message_id.as_str(), record.complete), ("pigeon", "7", true));
+            assert_eq!(record.stats.cited_count, 1);
+        }
+    }
+}

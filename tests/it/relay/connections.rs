@@ -1,0 +1,128 @@
+//! Several requests on one connection: answered in order, to the end that each asks for.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use citetap::replay::{Outcome, Script, Step};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use crate::net::{Proxy, chat, raw, tencent, within};
+
+const ASK: &str = "POST /chat HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}";
+const HEALTH: &str = "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
+const LAST_HEALTH: &str = "GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+
+fn steps(pause: Duration) -> Script {
+    let pieces = [tencent::references("m", &[1]), tencent::text("m", "一"), tencent::finish("m")];
+    Script::sse_steps(
+        pieces.into_iter().flat_map(|piece| [Step::Send(Bytes::from(piece)), Step::Pause(pause)]).collect::<Vec<_>>(),
+    )
+}
+
+/// The answers on one connection, in order, each from its head on.
+fn answers(said: &str) -> Vec<&str> {
+    said.match_indices("HTTP/1.1 ")
+        .map(|(at, _)| at)
+        .chain([said.len()])
+        .collect::<Vec<_>>()
+        .windows(2)
+        .map(|span| &said[span[0]..span[1]])
+        .collect()
+}
+
+fn is_stream(answer: &str) -> bool {
+    let chunked = answer.contains("transfer-encoding: chunked") && answer.ends_with("\r\n0\r\n\r\n");
+    chunked && answer.contains("event: citations") && answer.contains("event:finish")
+}
+
+#[tokio::test]
+async fn requests_that_wait_behind_a_stream_are_answered_after_it() {
+    let (_upstream, proxy) = chat(steps(Duration::from_millis(50)), "").await;
+    let said = raw(proxy.addr, format!("{HEALTH}{ASK}{HEALTH}{ASK}{LAST_HEALTH}")).await;
+    let answers = answers(&said);
+    let streams: Vec<bool> = answers.iter().map(|answer| is_stream(answer)).collect();
+    assert_eq!(streams, [false, true, false, true, false], "{said}");
+    assert!(answers.iter().all(|answer| answer.starts_with("HTTP/1.1 200")));
+}
+
+#[tokio::test]
+async fn a_request_that_comes_during_a_stream_is_answered_after_it() {
+    let (_upstream, proxy) = chat(steps(Duration::from_millis(100)), "").await;
+    let mut stream = TcpStream::connect(proxy.addr).await.unwrap();
+    stream.write_all(ASK.as_bytes()).await.unwrap();
+    let mut said = until(&mut stream, "一").await;
+    // In two pieces, the second long after.
+    stream.write_all(&LAST_HEALTH.as_bytes()[..20]).await.unwrap();
+    said += &until(&mut stream, "0\r\n\r\n").await;
+    stream.write_all(&LAST_HEALTH.as_bytes()[20..]).await.unwrap();
+    let mut rest = Vec::new();
+    within("the end", stream.read_to_end(&mut rest)).await.unwrap();
+    said += &String::from_utf8(rest).unwrap();
+    let streams: Vec<bool> = answers(&said).iter().map(|answer| is_stream(answer)).collect();
+    assert_eq!(streams, [true, false], "{said}");
+}
+
+#[tokio::test]
+async fn a_connection_that_is_to_close_closes_after_its_stream() {
+    let (_upstream, proxy) = chat(steps(Duration::from_millis(20)), "").await;
+    let last = ASK.replace("content-length", "connection: keep-alive, Close\r\ncontent-length");
+    let said = raw(proxy.addr, format!("{last}{HEALTH}")).await;
+    assert!(answers(&said).len() == 1 && is_stream(&said), "{said}");
+}
+
+/// HTTP/1.0 has no chunks: the end of the connection is the end of the answer.
+#[tokio::test]
+async fn an_old_client_gets_no_chunks() {
+    let (_upstream, proxy) = chat(steps(Duration::from_millis(20)), "").await;
+    let said = raw(proxy.addr, ASK.replace("HTTP/1.1", "HTTP/1.0")).await;
+    let (head, body) = said.split_once("\r\n\r\n").unwrap();
+    assert!(!head.contains("chunked") && body.starts_with("data:") && body.contains("event: citations"), "{said}");
+    assert!(body.ends_with("\n\n"), "{said}");
+}
+
+/// More than is kept of it waits in the socket, and nothing is lost.
+#[tokio::test]
+async fn a_client_may_send_far_ahead() {
+    let (_upstream, proxy) = chat(steps(Duration::from_millis(100)), "").await;
+    let many = HEALTH.repeat(2000);
+    let mut stream = TcpStream::connect(proxy.addr).await.unwrap();
+    let (mut read, mut write) = stream.split();
+    let send = async {
+        write.write_all(format!("{ASK}{many}{LAST_HEALTH}").as_bytes()).await.unwrap();
+    };
+    let mut said = String::new();
+    let ((), read) = tokio::join!(send, within("the end", read.read_to_string(&mut said)));
+    read.unwrap();
+    assert_eq!(answers(&said).len(), 2002);
+}
+
+async fn until(stream: &mut TcpStream, sign: &str) -> String {
+    let mut said = Vec::new();
+    while !String::from_utf8_lossy(&said).contains(sign) {
+        let mut piece = [0; 4096];
+        let length = within(sign, stream.read(&mut piece)).await.unwrap();
+        assert!(length > 0, "it ended before {sign}: {}", String::from_utf8_lossy(&said));
+        said.extend_from_slice(&piece[..length]);
+    }
+    String::from_utf8(said).unwrap()
+}
+
+/// P6
+#[tokio::test]
+async fn a_client_that_goes_in_mid_stream_is_noticed_at_once() {
+    let (upstream, proxy): (_, Proxy) = chat(steps(Duration::from_secs(20)), "").await;
+    let mut stream = TcpStream::connect(proxy.addr).await.unwrap();
+    stream.write_all(ASK.as_bytes()).await.unwrap();
+    until(&mut stream, "reference_chunks").await;
+    drop(stream);
+    let cancelled = async {
+        while upstream.requests()[0].outcome != Outcome::Cancelled {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(1), cancelled).await.unwrap();
+    assert_eq!(proxy.stored("m").await.citations.len(), 1);
+}

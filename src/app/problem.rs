@@ -71,7 +71,7 @@ impl Problem {
     }
 
     pub fn no_such_endpoint() -> Self {
-        let detail = "see the API section of the README for what can be asked here";
+        let detail = "GET /openapi.json lists the endpoints";
         Self::new(StatusCode::NOT_FOUND, "no-such-endpoint", "No such endpoint", detail)
     }
 

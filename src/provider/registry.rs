@@ -180,13 +180,18 @@ mod tests {
     }
 
     #[test]
-    fn the_readmes_list_every_provider() {
-        for readme in [include_str!("../../README.md"), include_str!("../../README.zh-CN.md")] {
+    fn readmes_and_manual_list_every_provider() {
+        let pages = [
+            include_str!("../../README.md"),
+            include_str!("../../README.zh-CN.md"),
+            include_str!("../../docs/src/providers.md"),
+        ];
+        for page in pages {
             let rows: Vec<String> = REGISTRY
                 .rows()
                 .map(|[name, label, reads, docs]| format!("| `{name}` | {label} | {reads} | [docs]({docs}) |\n"))
                 .collect();
-            assert!(readme.contains(&rows.concat()), "{}", rows.concat());
+            assert!(page.contains(&rows.concat()), "{}", rows.concat());
         }
     }
 

@@ -91,7 +91,7 @@ def install(names, out):
 
 
 def versions(targets, out):
-    """{name: name and version, as they are said in the READMEs}"""
+    """{name: name and version, as the manual shows them}"""
     ways = {"nginx": lambda: first_line(program("nginx"), "-v").replace("nginx version: nginx/", "nginx "),
             "haproxy": lambda: "HAProxy " + first_line(program("haproxy"), "-v").split()[2].split("-")[0],
             "envoy": lambda: "Envoy " + first_line(Envoy.binary(out), "--version").split("/")[-4]}

@@ -123,12 +123,12 @@ def main():
 
     cells, controls = run(args.citetap.resolve(), envs, args.only)
     bad = verdict(cells, controls, args.only)
-    tables = table.made(cells)
-    print(f"\n{tables['README.md']}")
+    made = table.made(cells)
+    print(f"\n{made}")
     if not bad and args.write:
-        table.write(tables)
+        table.write(made)
     if not bad and args.check:
-        bad = table.differing(tables)
+        bad = int(table.differs(made))
     sys.exit(bad > 0)
 
 

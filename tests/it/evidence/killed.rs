@@ -1,6 +1,6 @@
-//! The same with the real process, killed together with its consumer; and the lines of the README.
+//! The same with the real process, killed together with its consumer; and the example of the manual.
 
-use std::{collections::BTreeSet, path::Path, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use citetap::replay::{Script, Scripted, Upstream};
 use http::Method;
@@ -125,25 +125,23 @@ async fn killed_together_with_citetap_and_resumed() {
     assert_eq!(at["consumed_count"], expected.len());
 }
 
-/// The lines of the README, pasted into a shell beside the demo. `jq` is stood in for: not every machine has it.
+/// The example of the manual, pasted into a shell beside the demo. A shell function stands in for `jq`, which not every
+/// machine has.
 #[tokio::test]
-async fn the_readmes_lines_work_on_the_demo() {
-    for (readme, title) in [("README.md", "## Read a task's evidence"), ("README.zh-CN.md", "## 读取任务的证据")]
-    {
-        let dir = tempfile::tempdir().unwrap();
-        let demo = Running::start(citetap(dir.path(), &["demo", "--listen", "127.0.0.1:0", "--speed", "100"])).await;
-        let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(readme)).unwrap();
-        let lines = text.split_once(title).unwrap().1.split_once("```sh\n").unwrap().1.split_once("```").unwrap().0;
-        let lines = lines.replace("127.0.0.1:8787", &demo.addr.to_string());
-        let jq = r#"jq() { sed 's/.*"cursor"://; s/}$//' "$2"; }"#;
-        let said = shell(&format!("cd '{}'\n{jq}\n{lines}", dir.path().display()));
-        let said: Vec<Value> = serde_json::Deserializer::from_slice(&said).into_iter().map(Result::unwrap).collect();
-        let [committed, next, kept] = said.as_slice() else { panic!("{said:?}") };
-        let page: Value = serde_json::from_slice(&std::fs::read(dir.path().join("page.json")).unwrap()).unwrap();
-        assert_eq!((committed, &committed["consumed_count"]), (kept, &json!(4)));
-        assert_eq!(committed["last_source_id"], page["items"][3]["source_id"]);
-        assert_eq!(next["items"].as_array().unwrap().len(), 4);
-        let queries: Vec<&Value> = next["items"].as_array().unwrap().iter().map(|item| &item["query_id"]).collect();
-        assert_eq!(queries, ["q1", "q1", "q2", "q2"], "two messages, one task");
-    }
+async fn the_manuals_example_works_on_the_demo() {
+    let dir = tempfile::tempdir().unwrap();
+    let demo = Running::start(citetap(dir.path(), &["demo", "--listen", "127.0.0.1:0", "--speed", "100"])).await;
+    let text = include_str!("../../../docs/src/tasks.md");
+    let lines = text.split_once("```sh\n").unwrap().1.split_once("```").unwrap().0;
+    let lines = lines.replace("127.0.0.1:8787", &demo.addr.to_string());
+    let jq = r#"jq() { sed 's/.*"cursor"://; s/}$//' "$2"; }"#;
+    let said = shell(&format!("cd '{}'\n{jq}\n{lines}", dir.path().display()));
+    let said: Vec<Value> = serde_json::Deserializer::from_slice(&said).into_iter().map(Result::unwrap).collect();
+    let [committed, next, kept] = said.as_slice() else { panic!("{said:?}") };
+    let page: Value = serde_json::from_slice(&std::fs::read(dir.path().join("page.json")).unwrap()).unwrap();
+    assert_eq!((committed, &committed["consumed_count"]), (kept, &json!(4)));
+    assert_eq!(committed["last_source_id"], page["items"][3]["source_id"]);
+    assert_eq!(next["items"].as_array().unwrap().len(), 4);
+    let queries: Vec<&Value> = next["items"].as_array().unwrap().iter().map(|item| &item["query_id"]).collect();
+    assert_eq!(queries, ["q1", "q1", "q2", "q2"], "two messages, one task");
 }

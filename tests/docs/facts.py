@@ -1,0 +1,94 @@
+"""What the binary knows is in the manual: every key with its default, every endpoint, command, metric and kind of problem."""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BINARY = pathlib.Path(sys.argv[1]).resolve()
+PAGES = ROOT / "docs" / "src"
+# Tables whose rows are not keys of their own in the manual.
+TABLES = ("scores.", "scores.authority", "scores.weights", "corroboration", "intents", "search", "search.event_types")
+# The routes' keys follow the route's name.
+ROUTE = "routes.default."
+
+
+def page(name):
+    return (PAGES / name).read_text(encoding="utf-8")
+
+
+def ask(*arguments):
+    with tempfile.TemporaryDirectory() as place:
+        done = subprocess.run([BINARY, *arguments], cwd=place, env={"CITETAP_UPSTREAM": "https://upstream.example", "PATH": "/usr/bin:/bin"},
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, text=True, timeout=60, check=True)
+    return done.stdout
+
+
+def plain(text):
+    """Without what a page puts between digits and around values."""
+    return re.sub(r"[\s,`]", "", text)
+
+
+def keys():
+    """Each key is named, and a row that names it has its default."""
+    for chinese, texts in ((False, [page("configuration.md"), page("limits.md")]), (True, [page("zh/configuration.md"), page("limits.md")])):
+        rows = [line for text in texts for line in text.splitlines() if line.startswith("|")]
+        for entry in json.loads(ask("check", "--output", "json")):
+            key, value = entry["key"].removeprefix(ROUTE), entry["value"]
+            if key.startswith(TABLES):
+                continue
+            named = [row for row in rows if f"`{key}`" in row]
+            where = "zh/configuration.md" if chinese else "configuration.md"
+            if not named:
+                yield f"{where} and limits.md do not name the key {key}"
+            elif value and value != "[]" and entry["origin"] == "default" and not any(plain(value) in plain(row) for row in named):
+                yield f"{where} and limits.md have another default for {key}, which is {value}"
+
+
+def endpoints():
+    text = page("http-api.md")
+    for path in json.loads(ask("openapi"))["paths"]:
+        if f"{path}`" not in text and f"{path}?" not in text:
+            yield f"http-api.md does not name {path}"
+
+
+def commands():
+    text = page("operations.md")
+    listed = ask("--help").split("Commands:", 1)[1].split("Options:", 1)[0]
+    for command in re.findall(r"^  (\w+)  ", listed, re.M):
+        if command != "help" and f"`{command}`" not in text:
+            yield f"operations.md does not name the command {command}"
+
+
+def names(pattern, sources):
+    return {name for path in sources for name in re.findall(pattern, path.read_text(encoding="utf-8"))}
+
+
+def metrics():
+    """As the alert rules and the dashboard name them: these are checked against the running binary elsewhere."""
+    text = page("monitoring.md")
+    used = names(r"\bcitetap_[a-z_]+", [ROOT / "deploy/prometheus/rules.yml", ROOT / "deploy/grafana/citetap.json"])
+    for name in sorted(used):
+        base = re.sub(r"_(bucket|sum|count)$", "", name)
+        if not name.endswith("_") and base not in text:
+            yield f"monitoring.md does not name {base}"
+
+
+def problems():
+    text = page("http-api.md") + page("search.md") + page("tasks.md")
+    for kind in sorted(names(r'StatusCode::\w+, "([a-z-]+)",', [ROOT / "src/app/problem.rs"])):
+        if f"`{kind}`" not in text:
+            yield f"http-api.md does not name the problem {kind}"
+
+
+def main():
+    found = [complaint for check in (keys, endpoints, commands, metrics, problems) for complaint in check()]
+    print("\n".join(found) or "all that the binary knows is there")
+    sys.exit(bool(found))
+
+
+main()

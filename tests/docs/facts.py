@@ -1,4 +1,5 @@
-"""What the binary knows is in the manual: every key with its default, every endpoint, command, metric and kind of problem."""
+"""What the binary knows is in the manual: every key with its default, every endpoint, command, metric and kind of problem.
+And the numbered inputs in tests/README.md are those that are tested."""
 
 import json
 import pathlib
@@ -85,9 +86,17 @@ def problems():
             yield f"http-api.md does not name the problem {kind}"
 
 
+def inputs():
+    """The numbered inputs of tests/README.md are those that have a test."""
+    listed = set(re.findall(r"^\| ([fhljcs]\d\d) \|", (ROOT / "tests/README.md").read_text(encoding="utf-8"), re.M))
+    tested = names(r"\bfn ([fhljcs]\d\d)_", [path for folder in ("src", "tests/it") for path in (ROOT / folder).rglob("*.rs")])
+    for number in sorted(listed ^ tested):
+        yield f"tests/README.md lists {number}, which no test begins with" if number in listed else f"tests/README.md does not list {number}"
+
+
 def main():
-    found = [complaint for check in (keys, endpoints, commands, metrics, problems) for complaint in check()]
-    print("\n".join(found) or "all that the binary knows is there")
+    found = [complaint for check in (keys, endpoints, commands, metrics, problems, inputs) for complaint in check()]
+    print("\n".join(found) or "nothing is missing")
     sys.exit(bool(found))
 
 

@@ -24,7 +24,7 @@ use crate::{
         App,
         problem::{Json, Problem, unquoted},
     },
-    citation::{Record, export::HTML_POLICY, record::Status, url::link},
+    citation::{Record, export::HTML_POLICY, record::Status, text, url::link},
     marker::{self, Source, Sources, Style},
     profile::{
         growing::{Growing, growing},
@@ -198,6 +198,7 @@ impl List {
         sources.truncate(MAX_GIVEN);
         for source in &mut sources {
             source.url = source.url.take().and_then(|url| link(&url, None)).map(|link| link.url);
+            clean(source);
         }
         Self(sources)
     }
@@ -213,6 +214,12 @@ impl List {
         };
         Self(record.citations.iter().map(source).collect())
     }
+}
+
+/// As a record's own texts are.
+fn clean(source: &mut GivenSource) {
+    source.title = source.title.take().map(|title| text::line(&title, usize::MAX).0);
+    source.content = source.content.take().map(|content| text::lines(&content, usize::MAX).0.into_owned());
 }
 
 impl Sources for List {

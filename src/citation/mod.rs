@@ -5,6 +5,7 @@ pub mod bundle;
 pub mod corroborate;
 mod entry;
 pub mod export;
+mod joiner;
 pub mod ledger;
 mod names;
 pub mod reading;

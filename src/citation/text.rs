@@ -1,8 +1,10 @@
-//! Strangers' text made safe to keep: no controls, no bidi tricks, no more than a cap.
+//! Strangers' text made safe to keep: no controls, no bidi tricks, nothing hidden, no more than a cap.
 
 use std::{borrow::Cow, ops::Range};
 
 use aho_corasick::AhoCorasick;
+
+use super::joiner;
 
 /// A title or a name: one line, at most `cap` bytes. The flag says whether the cap cut it.
 pub fn line(raw: &str, cap: usize) -> (String, bool) {
@@ -29,16 +31,26 @@ fn clean(raw: &str, cap: usize, keep_newlines: bool) -> (Cow<'_, str>, bool) {
         return (Cow::Borrowed(floor(trimmed, cap)), unread || trimmed.len() > cap);
     }
     let mut out = String::with_capacity(trimmed.len().min(cap));
-    for c in trimmed.chars() {
+    let mut chars = trimmed.chars().peekable();
+    while let Some(c) = chars.next() {
         match c {
             '\n' if keep_newlines => out.push(c),
             // PostgreSQL refuses NUL in text; the rest would move a reader's cursor.
             '\0' => {}
             c if is_bidi(c) => {}
+            c if hides(c) => {
+                if joiner::joins(out.chars().next_back(), c, chars.peek().copied()) {
+                    out.push(c);
+                }
+            }
             c if c.is_control() => out.push(' '),
             c => out.push(c),
         }
     }
+    // What was taken away may have stood before a blank.
+    let blanks = out.len() - out.trim_start().len();
+    out.drain(..blanks);
+    out.truncate(out.trim_end().len());
     let cut = out.len() > cap || unread;
     let keep = floor(&out, cap).len();
     out.truncate(keep);
@@ -61,9 +73,9 @@ fn is_clean(text: &[u8], keep_newlines: bool) -> bool {
     !rest.iter().any(|b| may_change(*b)) || is_clean_from(text, from, text.len(), keep_newlines)
 }
 
-/// May a control or a bidi mark begin with this byte?
+/// May a control, a bidi mark or a hidden character begin with this byte?
 fn may_change(b: u8) -> bool {
-    (b < 0x20) | (b == 0x7F) | (b == 0xC2) | (b == 0xD8) | (b == 0xE2)
+    (b < 0x20) | (b == 0x7F) | (b == 0xC2) | (b == 0xD8) | (b == 0xE2) | (b == 0xEF) | (b == 0xF3)
 }
 
 /// Looks at the characters that begin in between.
@@ -74,6 +86,9 @@ fn is_clean_from(text: &[u8], from: usize, to: usize, keep_newlines: bool) -> bo
         [0..0x20 | 0x7F, ..] | [0xC2, 0x80..=0x9F, ..] => true,
         // As in `is_bidi`.
         [0xD8, 0x9C, ..] | [0xE2, 0x80, 0x8E | 0x8F | 0xAA..=0xAE, ..] | [0xE2, 0x81, 0xA6..=0xA9, ..] => true,
+        // As in `hides`.
+        [0xC2, 0xAD, ..] | [0xE2, 0x80, 0x8B..=0x8D, ..] | [0xE2, 0x81, 0xA0..=0xA4, ..] => true,
+        [0xEF, 0xBB, 0xBF, ..] | [0xF3, 0xA0, 0x80 | 0x81, ..] => true,
         _ => false,
     })
 }
@@ -83,10 +98,15 @@ pub fn is_bidi(c: char) -> bool {
     matches!(c, '\u{061C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
 
+/// Characters without a width of their own: soft hyphen, zero-width space, joiners, word joiner, invisible operators, byte
+/// order mark, and tags, which can spell a text that only machines read.
+fn hides(c: char) -> bool {
+    matches!(c, '\u{00AD}' | '\u{200B}'..='\u{200D}' | '\u{2060}'..='\u{2064}' | '\u{FEFF}' | '\u{E0000}'..='\u{E007F}')
+}
+
 /// Nothing that hides, or reorders what stands around it.
 pub fn is_seen(c: char) -> bool {
-    let hides = matches!(c, '\u{00AD}' | '\u{200B}'..='\u{200D}' | '\u{2060}' | '\u{FEFF}');
-    !c.is_control() && !is_bidi(c) && !hides
+    !c.is_control() && !is_bidi(c) && !hides(c)
 }
 
 /// The longest prefix of at most `cap` bytes that ends between characters.
@@ -217,11 +237,11 @@ mod tests {
 
     #[test]
     fn what_is_clean_is_seen_by_its_bytes_as_by_its_characters() {
-        for c in '\0'..='\u{FFFF}' {
+        for c in ('\0'..='\u{FFFF}').chain('\u{E0000}'..='\u{E01FF}') {
             for before in [0, 1, 14, 15, 16] {
                 let text = format!("{}{c}a", "x".repeat(before));
                 for keep_newlines in [false, true] {
-                    let changes = (c.is_control() && !(c == '\n' && keep_newlines)) || is_bidi(c);
+                    let changes = (c.is_control() && !(c == '\n' && keep_newlines)) || is_bidi(c) || hides(c);
                     assert_eq!(is_clean(text.as_bytes(), keep_newlines), !changes, "{c:?} after {before}");
                 }
             }
@@ -232,5 +252,51 @@ mod tests {
     fn controls_and_bidi_marks_go() {
         assert_eq!(line(" a\0b\r\nc\u{202E}d ", 64).0, "ab  cd");
         assert_eq!(lines("a\nb", 64).0, "a\nb");
+    }
+
+    #[test]
+    fn hidden_characters_go() {
+        for (raw, clean) in [
+            ("\u{FEFF}Ti\u{200B}tle\u{2060}", "Title"),
+            ("Dampf\u{AD}schiff", "Dampfschiff"),
+            ("a\u{200C}b\u{200D}c\u{2062}d", "abcd"),
+            ("官\u{200D}方\u{200B}声\u{FEFF}明", "官方声明"),
+            ("\u{200B} \u{FEFF}", ""),
+            ("\u{200B} a \u{200D}", "a"),
+            ("a\u{E0001}\u{E0068}\u{E0069}\u{E007F}b", "ab"),
+            // Emoji beside letters, or alone, join nothing.
+            ("a\u{200D}👩", "a👩"),
+            ("👩\u{200D}a 👩\u{200D}", "👩a 👩"),
+            ("👩\u{200D}\u{200D}💻", "👩\u{200D}💻"),
+            ("👩\u{200C}💻", "👩💻"),
+        ] {
+            assert_eq!(line(raw, 256).0, clean, "{raw:?}");
+            assert_eq!(lines(raw, 256).0, clean, "{raw:?}");
+        }
+    }
+
+    #[test]
+    fn joiners_of_emoji_and_scripts_stay() {
+        for text in [
+            "👩\u{200D}💻 👩🏽\u{200D}🚀 👨\u{200D}👩\u{200D}👧\u{200D}👦",
+            "🏳\u{FE0F}\u{200D}🌈 ❤\u{FE0F}\u{200D}🔥 🐈\u{200D}⬛ 🏃🏽\u{200D}♀\u{FE0F}\u{200D}➡\u{FE0F}",
+            "🏴\u{E0067}\u{E0062}\u{E0065}\u{E006E}\u{E0067}\u{E007F}",
+            // Persian, Hindi, Bengali, Malayalam (a final chillu), Sinhala, Mongolian.
+            "می\u{200C}خواهم خانه\u{200C}ها ه\u{200D}.ش",
+            "क्\u{200D}ष क्\u{200C}ष",
+            "র\u{200D}্যাব",
+            "അവന്\u{200D} വന്നു",
+            "ශ්\u{200D}රී",
+            "ᠨᠢ\u{200D}",
+        ] {
+            assert_eq!(line(text, 256).0, text);
+        }
+        assert_eq!(line("می\u{200C}\u{200C}\u{200D}خ", 64).0, "می\u{200C}خ", "one joins");
+    }
+
+    #[test]
+    fn cap_of_hidden_characters_is_told_as_a_cut() {
+        assert_eq!(line(&("\u{200B}".repeat(2) + "abcd"), 4), ("ab".to_owned(), true));
+        assert_eq!(line("\u{200B}abcd", 4), ("abcd".to_owned(), false));
     }
 }

@@ -84,6 +84,35 @@ async fn c79_line_ends_in_a_text_do_not_end_our_line() {
     }
 }
 
+/// In the record, in every export of it, and where a request brings sources of its own. Joiners that change what is seen stay.
+#[tokio::test]
+async fn hidden_characters_of_titles_and_sites_are_removed() {
+    let joined = "👩\u{200d}💻 می\u{200c}خواهم";
+    let hiding = format!("官\u{200b}方\u{feff}声\u{200d}明 {joined}\u{e0041}");
+    let card = json!({"index": 1, "title": hiding, "summary": "a\u{2060}b\u{200c}c", "sitename": "Ex\u{200b}ample\u{200d}",
+        "url": "https://s1.example.com/"});
+    let stream = doubao::cards("b", &[card]) + &doubao::text("一[1]") + &doubao::end(1);
+    let mut bench = Bench::new("doubao", vec![vec![Bytes::from(stream)]]).await;
+    let record = bench.one(0).await;
+    let source = &record.citations[0];
+    let shown = format!("官方声明 {joined}");
+    assert_eq!(source.title.as_deref(), Some(shown.as_str()));
+    assert_eq!((source.site_name.as_deref(), source.content.as_deref()), (Some("Example"), Some("abc")));
+    let hides = |c: char| matches!(c, '\u{200b}' | '\u{2060}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}');
+    for format in ["markdown", "footnotes", "html", "csv", "bibtex", "ris", "csl", "prompt", "bundle"] {
+        let text = bench.proxy.get(&format!("/citations/{}?format={format}", record.message_id)).await.whole().await;
+        assert_eq!(text.status, 200, "{format}");
+        assert!(text.text().contains("官方声明") && !text.text().contains(hides), "{format}: {}", text.text());
+    }
+    for style in ["html", "sup", "footnote", "link"] {
+        let given =
+            json!({"citations": [{"number": 1, "url": "https://s1.example.com/", "title": hiding, "content": hiding}]});
+        let ask = json!({"text": "一[1]", "record": given, "style": style}).to_string();
+        let text = bench.proxy.post("/render", ask).await.whole().await.text();
+        assert!(!text.contains(hides), "{style}: {text}");
+    }
+}
+
 /// At the noisiest level.
 #[tokio::test]
 async fn c81_what_streams_and_requests_hold_is_in_no_log() {

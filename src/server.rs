@@ -183,7 +183,7 @@ impl Handler for Requests {
 }
 
 async fn answer_api(app: &App, api: Router, mut request: Request<Incoming>) -> Response<Body> {
-    if let Err(problem) = relay::check(request.version(), request.headers()) {
+    if let Err(problem) = relay::check(request.uri(), request.version(), request.headers()) {
         return problem.response();
     }
     let tenant = match app.tenant_of(request.headers_mut()) {

@@ -36,6 +36,7 @@ use crate::{
     transport::{
         client::{self, ResponseBody},
         headers::request_headers,
+        incoming::IncomingBody,
         listener::Peer,
     },
 };
@@ -139,7 +140,7 @@ async fn chat(
     let began = Instant::now();
     let (mut head, body) = request.into_parts();
     let tenant = app.tenant_of(&mut head.headers)?;
-    relay::check(head.version, &head.headers)?;
+    relay::check(&head.uri, head.version, &head.headers)?;
     if head.headers.get(header::CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
         return Err(Problem::encoded());
     }
@@ -147,6 +148,7 @@ async fn chat(
         let of = Of { tenant: &tenant, route: None, provider: None, request: None };
         app.faults.noted(of, Problem::overloaded(app.config.limits.streams))
     })?;
+    let body = IncomingBody::new(body, head.version);
     let (bytes, share) = normalize::collect(app, body, app.config.limits.request_body).await?.freeze();
     let ask = Ask::read(&bytes).map_err(Problem::bad_ask)?;
     let (route, mapping) = mappings(routes)

@@ -6,7 +6,9 @@ mod model;
 pub mod observer;
 mod records;
 pub mod request_body;
+mod request_check;
 pub mod request_options;
+mod request_path;
 pub mod supplement;
 pub mod tap_body;
 
@@ -27,6 +29,7 @@ use http::{
 use http_body::Body as _;
 use hyper::body::Incoming;
 
+pub use self::request_check::check;
 use self::{
     abandoned_bodies::guard,
     model::Seeker,
@@ -34,6 +37,7 @@ use self::{
     records::{Owner, Records},
     request_body::{BodyFailure, BodyStatus, RequestBody},
     request_options::Wants,
+    request_path::has_parent_segments,
     supplement::Search,
     tap_body::{Clocks, TapBody},
 };
@@ -48,6 +52,7 @@ use crate::{
     transport::{
         client::{self, Fault, ResponseBody},
         headers::{drop_headers, request_headers, response_headers},
+        incoming::IncomingBody,
         listener::Peer,
     },
 };
@@ -70,12 +75,12 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: Peer) -> Res
     let began = Instant::now();
     let (mut head, body) = request.into_parts();
     let tenant = app.tenant_of(&mut head.headers)?;
-    check(head.version, &head.headers)?;
+    check(&head.uri, head.version, &head.headers)?;
     let routes = app.routes();
     let path = head.uri.path();
     let (route, rest) = find(&routes, path).ok_or_else(|| Problem::no_route(&prefixes(&routes)))?;
-    if has_dot_segments(rest) {
-        return Err(Problem::bad_request("the path has .. segments"));
+    if has_parent_segments(rest) {
+        return Err(Problem::bad_request("the path has .. segments, plain or encoded"));
     }
     let wants = Wants::of(&head.headers, route)?;
     let place = Place::take(&app).ok_or_else(|| {
@@ -97,7 +102,8 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: Peer) -> Res
     let status = BodyStatus::default();
     let (copy, search) = supplement::begin(&app, route).unzip();
     let model = chat.as_ref().map(|chat| Seeker::new(chat.model()));
-    let body = RequestBody { inner: body, left: limit, status: status.clone(), copy, model };
+    let body =
+        RequestBody { inner: IncomingBody::new(body, head.version), left: limit, status: status.clone(), copy, model };
     let mut outgoing = Request::new(Body::new(body));
     let head_only = head.method == Method::HEAD;
     *outgoing.method_mut() = head.method;
@@ -382,23 +388,6 @@ fn count(app: &App, route: &Route, status: u16) {
     app.metrics.requests.get_or_create(&labels).inc();
 }
 
-/// What a proxy must not pass on, whatever the route.
-pub fn check(version: Version, headers: &HeaderMap) -> Result<(), Problem> {
-    let hosts = headers.get_all(header::HOST).iter().count();
-    if hosts > 1 || (hosts == 0 && version == Version::HTTP_11) {
-        return Err(Problem::bad_request("a request has exactly one Host header"));
-    }
-    // Codings that we would have to undo, and chunks twice, are read otherwise by others (RFC 9112 6.1).
-    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
-    let chunked = codings.next().is_none_or(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"));
-    if !chunked || codings.next().is_some() {
-        return Err(Problem::bad_request("a request body is chunked once, or has a length").closing());
-    }
-    // h2c is an offer that may be left unanswered; anything else wants another protocol.
-    let upgrade = headers.get(header::UPGRADE).is_some_and(|to| !to.as_bytes().eq_ignore_ascii_case(b"h2c"));
-    if upgrade { Err(Problem::refused("Upgrade")) } else { Ok(()) }
-}
-
 /// Takes the header out: the upstream never sees it. Of several the first counts, and an empty one says nothing.
 pub fn task_of(headers: &mut HeaderMap) -> Option<String> {
     let task = headers.remove(TASK)?;
@@ -419,17 +408,6 @@ pub fn find<'r, 'p>(routes: &'r [Route], path: &'p str) -> Option<(&'r Route, &'
 
 fn prefixes(routes: &[Route]) -> String {
     routes.iter().map(|route| route.prefix.as_str()).collect::<Vec<_>>().join(", ")
-}
-
-/// `..` in any spelling could leave the upstream's base path.
-fn has_dot_segments(path: &str) -> bool {
-    if !path.contains(['.', '%']) {
-        return false;
-    }
-    path.split(['/', '\\']).any(|segment| {
-        let plain = segment.to_ascii_lowercase().replace("%2e", ".");
-        plain == ".." || plain.starts_with("..;") || plain.contains("..%2f") || plain.contains("..%5c")
-    })
 }
 
 pub fn is_trusted(app: &App, peer: IpAddr) -> bool {

@@ -10,12 +10,11 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 
 use super::{model::Seeker, supplement::BodyCopy};
 use crate::{
     pipeline::hold::Share,
-    transport::{BoxError, trailers},
+    transport::{BoxError, incoming::IncomingBody, trailers},
 };
 
 /// Why a client's request body was not sent to its end.
@@ -43,7 +42,7 @@ impl BodyStatus {
 
 /// The client's body, up to the limit.
 pub struct RequestBody {
-    pub inner: Incoming,
+    pub inner: IncomingBody,
     pub left: u64,
     pub status: BodyStatus,
     /// For a search of our own.

@@ -11,16 +11,15 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     task::{Context, Poll, ready},
     time::Duration,
 };
 
 use bytes::Bytes;
-use http::{Request, Response, Uri};
+use http::{HeaderValue, Method, Request, Response, Uri, Version, header::TRANSFER_ENCODING};
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use hyper_rustls::{ConfigBuilderExt, HttpsConnector};
 use hyper_util::{
     client::legacy::{Builder, Client as PooledClient, connect::HttpConnector},
@@ -32,7 +31,8 @@ use url::Url;
 use super::{
     BoxError,
     fd_guard::{FdGuard, TooManyOpenFiles},
-    workers,
+    incoming::IncomingBody,
+    response_check, workers,
 };
 
 /// Read buffer of a connection, and so the largest response head.
@@ -98,14 +98,18 @@ impl<B: RequestBody> Client<B> {
     /// Sends a request whose URI is absolute, and waits for the head of its final answer.
     pub async fn send(&self, request: Request<B>) -> Result<Response<ResponseBody>, Fault> {
         let (answer_open, answer_over) = oneshot::channel();
-        let mut request = request.map(|body| SendingBody { body, answer_over });
+        let progress = Arc::<Progress>::default();
+        let has_body = !request.body().is_end_stream();
+        let sent = Arc::clone(&progress);
+        let mut request = request.map(|body| SendingBody { body, answer_over, progress: sent });
+        declare_body(&mut request);
         // Lets the runtime deliver socket events first, so that hyper discards a pooled connection that was closed, or on
         // which an upstream has sent bytes without a request.
         tokio::task::yield_now().await;
-        let (seen, flooded) = (Arc::new(AtomicU32::new(0)), Arc::new(Notify::new()));
-        let (count, tell) = (Arc::clone(&seen), Arc::clone(&flooded));
+        let flooded = Arc::new(Notify::new());
+        let (count, tell) = (Arc::clone(&progress), Arc::clone(&flooded));
         hyper::ext::on_informational(&mut request, move |_| {
-            if count.fetch_add(1, Ordering::Relaxed) >= MAX_INFORMATIONAL {
+            if count.informational.fetch_add(1, Ordering::Relaxed) >= MAX_INFORMATIONAL {
                 tell.notify_one();
             }
         });
@@ -116,27 +120,56 @@ impl<B: RequestBody> Client<B> {
             answer = client.request(request) => Some(answer),
         };
         // The limit may have been passed and the final answer read in one go.
-        let is_flooded = seen.load(Ordering::Relaxed) > MAX_INFORMATIONAL;
+        let is_flooded = progress.informational.load(Ordering::Relaxed) > MAX_INFORMATIONAL;
         match answer.filter(|_| !is_flooded) {
-            Some(Ok(answer)) => Ok(answer.map(|body| ResponseBody { body, _open: answer_open })),
+            Some(Ok(mut answer)) => {
+                let (status, version) = (answer.status(), answer.version());
+                // hyper sends no body of unknown length over a connection that has carried an HTTP/1.0 answer.
+                let is_unsent = has_body && !progress.body_asked.load(Ordering::Relaxed);
+                let checked = if is_unsent && version == Version::HTTP_10 {
+                    Err("it speaks HTTP/1.0, which has no request bodies of unknown length")
+                } else {
+                    response_check::check(status, answer.headers_mut())
+                };
+                checked.map_err(|why| Fault::Broken(why.to_owned()))?;
+                Ok(answer.map(|body| ResponseBody { body: IncomingBody::new(body, version), _open: answer_open }))
+            }
             Some(Err(error)) => Err(Fault::of(&error)),
             None => Err(Fault::Broken("it sends informational answers without end".to_owned())),
         }
     }
 }
 
+/// How far a request is.
+#[derive(Default)]
+struct Progress {
+    /// 1xx answers so far.
+    informational: AtomicU32,
+    /// hyper has asked for the body.
+    body_asked: AtomicBool,
+}
+
+/// hyper sends no body of unknown length with these methods, unless a header says that there is one.
+fn declare_body<B: Body>(request: &mut Request<B>) {
+    let is_of_unknown_length = !request.body().is_end_stream() && request.body().size_hint().exact().is_none();
+    if is_of_unknown_length && matches!(*request.method(), Method::GET | Method::HEAD) {
+        // Over h2, hyper removes it again.
+        request.headers_mut().insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    }
+}
+
 /// The body of an answer.
 pub struct ResponseBody {
-    body: Incoming,
+    body: IncomingBody,
     /// Dropped with the body, which ends [`SendingBody`].
     _open: oneshot::Sender<Infallible>,
 }
 
 impl Body for ResponseBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BoxError;
 
-    fn poll_frame(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_frame(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         Pin::new(&mut self.get_mut().body).poll_frame(task)
     }
 
@@ -154,6 +187,7 @@ impl Body for ResponseBody {
 pub struct SendingBody<B> {
     body: B,
     answer_over: oneshot::Receiver<Infallible>,
+    progress: Arc<Progress>,
 }
 
 impl<B: RequestBody> Body for SendingBody<B> {
@@ -162,6 +196,7 @@ impl<B: RequestBody> Body for SendingBody<B> {
 
     fn poll_frame(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = self.get_mut();
+        this.progress.body_asked.store(true, Ordering::Relaxed);
         match Pin::new(&mut this.body).poll_frame(task) {
             Poll::Ready(frame) => Poll::Ready(frame.map(|frame| frame.map_err(Into::into))),
             Poll::Pending => {

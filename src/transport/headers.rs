@@ -42,9 +42,9 @@ fn drop_hop_by_hop(headers: &mut HeaderMap, is_one: impl Fn(&str) -> bool) {
     let named: Vec<HeaderName> = headers
         .get_all(CONNECTION)
         .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| name.trim().parse().ok())
+        .flat_map(|value| value.as_bytes().split(|b| *b == b','))
+        // What is no name is no header's.
+        .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
         .filter(|name| !KEPT.contains(name))
         .collect();
     for name in named {

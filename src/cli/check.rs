@@ -121,8 +121,8 @@ async fn reach(config: &Config) -> Result<(), Failure> {
 async fn try_store(config: &Config) -> Result<(), String> {
     let store = store::open(&config.store, config.records.ttl).await.map_err(|error| error.to_string())?;
     let result = store.ping().await.map_err(|error| error.to_string());
-    if let Some(remark) = store.remark() {
-        say(&format!("note    store: {remark}"));
+    if let Some(warning) = store.setup_warning() {
+        say(&format!("note    store: {warning}"));
     }
     store.close().await;
     result

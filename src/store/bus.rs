@@ -1,20 +1,23 @@
-//! Words between the replicas that share an engine.
+//! Publish/subscribe between the replicas that share an engine. `app::peers` uses it to find a message that another
+//! replica is relaying.
 
 use super::StoreFut;
 
-/// What is said goes to all who listen at that moment, also to the one who says it, and is kept for nobody.
+/// A broadcast channel. A payload reaches every current subscriber, the publisher's own included; nothing is kept for
+/// later ones.
 pub trait Bus: Send + Sync + 'static {
-    /// A word is a line of JSON; it may be as long as a record.
-    fn say<'a>(&'a self, word: &'a str) -> StoreFut<'a, ()>;
-    /// From when this returns, everything is heard.
-    fn listen(&self) -> StoreFut<'_, Box<dyn Ear>>;
+    /// Publishes one line of JSON, which may be as long as a record.
+    fn publish<'a>(&'a self, payload: &'a str) -> StoreFut<'a, ()>;
+    /// Subscribes. Every payload published after this returns is received.
+    fn subscribe(&self) -> StoreFut<'_, Box<dyn Subscription>>;
 }
 
-pub trait Ear: Send {
-    /// The next word. After an error words may have been missed, and this one hears no more: listen anew.
+pub trait Subscription: Send {
+    /// Waits for the next payload. After an error, payloads may have been missed and this subscription is dead:
+    /// subscribe again.
     ///
     /// # Cancel safety
     ///
-    /// Dropped while it waits, it has taken nothing.
-    fn hear(&mut self) -> StoreFut<'_, String>;
+    /// Cancel safe: dropping the future loses no payload.
+    fn recv(&mut self) -> StoreFut<'_, String>;
 }

@@ -1,10 +1,10 @@
-//! A cursor as callers carry it: `<milliseconds>.<provider in hex>.<id in hex>`, safe in a query string.
+//! Text form of a list cursor: `<milliseconds>.<provider in hex>.<id in hex>`, safe in a query string.
 
 use std::fmt::Write as _;
 
 use super::Cursor;
 
-/// Longer text is no cursor of ours: an id has 128 characters at most.
+/// Longer input is rejected without being parsed (an id has at most 128 characters).
 const MAX_LEN: usize = 4096;
 
 impl Cursor {
@@ -16,7 +16,7 @@ impl Cursor {
         out
     }
 
-    /// Only what [`encode`](Self::encode) makes; anything else is `None`.
+    /// Parses the output of [`encode`](Self::encode); anything else is `None`.
     pub fn decode(text: &str) -> Option<Self> {
         if text.len() > MAX_LEN {
             return None;
@@ -27,7 +27,7 @@ impl Cursor {
             provider: from_hex(parts.next()?)?,
             id: from_hex(parts.next()?)?,
         };
-        // `+5`, `007`, `-0` and upper-case hex name a place too, but no cursor was ever written so.
+        // Accept the canonical form only: `+5`, `007`, `-0` and upper-case hex would parse too.
         (cursor.encode() == text).then_some(cursor)
     }
 }
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comes_back_as_it_went() {
+    fn cursor_text_round_trips() {
         for (created_ms, provider, id) in [
             (0, "", ""),
             (-1, "doubao", "35730705466983426"),
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_strange_is_none() {
+    fn cursor_malformed_text_is_none() {
         let long = format!("1.61.{}", "61".repeat(MAX_LEN));
         for text in [
             "",

@@ -1,7 +1,7 @@
-//! Records in memory: for tests, demos and sidecars that need no history beyond a restart.
+//! In-memory engine for tests, demos and sidecars that need no history across restarts.
 
+mod cursors;
 mod index;
-mod progress;
 
 use std::{
     cmp::Reverse,
@@ -9,21 +9,21 @@ use std::{
 };
 
 use self::{
-    index::{Held, Index},
-    progress::MAX_SOURCES,
+    cursors::SOURCES_MAX,
+    index::{Index, IndexedEntry},
 };
 use super::{
     Entry, Filter, Fut, Page, RecordStore, Result, StatsFilter, StatsReport, Store, StoreError, StoreFut, day_of,
+    filter_match::FilterMatcher,
     page::Pager,
-    stats::{self, Sums},
-    task::{Advance, Advanced, Progress},
-    wanted::Wanted,
+    stats::{self, DailyAggregates},
+    task::{Advance, AdvanceOutcome, Progress},
 };
 
-/// Beyond this many records the oldest go.
-pub const MAX_RECORDS: usize = 100_000;
-/// Beyond this many bytes (about) the oldest go, but the newest record always stays.
-pub const MAX_BYTES: usize = 256 << 20;
+/// Above this many records the oldest are evicted.
+pub const RECORDS_MAX: usize = 100_000;
+/// Above about this many bytes the oldest records are evicted; the newest always stays.
+pub const BYTES_MAX: usize = 256 << 20;
 
 #[derive(Default)]
 pub struct MemoryStore {
@@ -35,7 +35,8 @@ impl MemoryStore {
         Self::default()
     }
 
-    // No code here can panic between two changes that belong together, so a poisoned lock guards whole data.
+    // No code below can panic between two changes that belong together, so the data behind a poisoned lock is
+    // consistent.
     fn read(&self) -> Result<RwLockReadGuard<'_, Index>> {
         let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
         if inner.closed { Err(StoreError::Closed) } else { Ok(inner) }
@@ -54,12 +55,12 @@ impl RecordStore for MemoryStore {
 
     fn put<'a>(&'a self, entries: &'a [Entry]) -> StoreFut<'a, ()> {
         Box::pin(async move {
-            let held: Vec<_> = entries.iter().map(Held::new).collect();
+            let indexed: Vec<_> = entries.iter().map(IndexedEntry::new).collect();
             let mut inner = self.write()?;
-            for held in held {
-                inner.insert(held);
+            for indexed in indexed {
+                inner.insert(indexed);
             }
-            inner.evict(MAX_RECORDS, MAX_BYTES);
+            inner.evict(RECORDS_MAX, BYTES_MAX);
             Ok(())
         })
     }
@@ -67,71 +68,73 @@ impl RecordStore for MemoryStore {
     fn get<'a>(&'a self, tenant: &'a str, id: &'a str, provider: Option<&'a str>) -> StoreFut<'a, Option<Entry>> {
         Box::pin(async move {
             let inner = self.read()?;
-            // Of two equally new ones the first provider by name: the order of lists.
-            let newest = inner.of_id(tenant, id, provider).min_by_key(|held| Reverse(held.entry.created_ms));
-            Ok(newest.map(|held| held.entry.clone()))
+            // Of equally new records, the first provider by name: the order of lists.
+            let newest = inner.with_id(tenant, id, provider).min_by_key(|indexed| Reverse(indexed.entry.created_ms));
+            Ok(newest.map(|indexed| indexed.entry.clone()))
         })
     }
 
     fn list<'a>(&'a self, tenant: &'a str, filter: &'a Filter) -> StoreFut<'a, Page> {
         Box::pin(async move {
-            let wanted = Wanted::new(filter);
+            let matcher = FilterMatcher::new(filter);
             let mut pager = Pager::new(filter);
             let inner = self.read()?;
-            for held in inner.list(tenant, filter).filter(|held| held.is(&wanted)) {
-                if pager.is_over() {
+            for indexed in inner.list(tenant, filter).filter(|indexed| indexed.matches(&matcher)) {
+                if pager.close_if_full() {
                     break;
                 }
-                pager.push(held.entry.clone(), held.weight);
+                pager.push(indexed.entry.clone(), indexed.weight);
             }
             Ok(pager.finish())
         })
     }
 
-    /// Added up anew each time: there are [`MAX_RECORDS`] at most.
+    /// Recomputed on each call, from at most [`RECORDS_MAX`] records.
     fn stats<'a>(&'a self, tenant: &'a str, filter: &'a StatsFilter) -> StoreFut<'a, StatsReport> {
         Box::pin(async move {
-            let days = stats::days(filter);
-            let asked = |held: &Held| {
+            let days = stats::capped_days(filter);
+            let in_period = |indexed: &IndexedEntry| {
                 let provider = filter.provider.as_ref();
-                day_of(held.entry.created_ms) < days.end
-                    && provider.is_none_or(|provider| held.entry.record.provider == *provider)
+                day_of(indexed.entry.created_ms) < days.end
+                    && provider.is_none_or(|provider| indexed.entry.record.provider == *provider)
             };
-            let all = Filter::default();
-            // Adding up takes a while, and writes must not wait for it.
-            let held: Vec<_> = {
+            let unfiltered = Filter::default();
+            // Clone the entries and release the lock: aggregating takes a while and must not block writes.
+            let indexed: Vec<_> = {
                 let inner = self.read()?;
-                let since = inner.list(tenant, &all).take_while(|held| day_of(held.entry.created_ms) >= days.start);
-                since.filter(|held| asked(held)).cloned().collect()
+                let since = inner
+                    .list(tenant, &unfiltered)
+                    .take_while(|indexed| day_of(indexed.entry.created_ms) >= days.start);
+                since.filter(|indexed| in_period(indexed)).cloned().collect()
             };
-            let mut sums = Sums::default();
-            for held in held {
-                sums.add(tenant, held.entry.created_ms, &held.entry.record.provider, &held.tally, 1);
+            let mut aggregates = DailyAggregates::default();
+            for indexed in indexed {
+                aggregates.add(tenant, indexed.entry.created_ms, &indexed.entry.record.provider, &indexed.aggregate, 1);
             }
-            Ok(sums.report(filter))
+            Ok(aggregates.report(filter))
         })
     }
 
     fn delete<'a>(&'a self, tenant: &'a str, id: &'a str, provider: Option<&'a str>) -> StoreFut<'a, u64> {
         Box::pin(async move {
             let mut inner = self.write()?;
-            let gone: Vec<_> = inner.of_id(tenant, id, provider).map(Held::age).collect();
-            for key in &gone {
+            let keys: Vec<_> = inner.with_id(tenant, id, provider).map(IndexedEntry::age_key).collect();
+            for key in &keys {
                 inner.remove(key);
             }
-            Ok(gone.len() as u64)
+            Ok(keys.len() as u64)
         })
     }
 
     fn sweep(&self, before_ms: i64) -> StoreFut<'_, u64> {
         Box::pin(async move {
             let mut inner = self.write()?;
-            let mut gone = 0;
+            let mut deleted = 0;
             while let Some(oldest) = inner.oldest_first.first().filter(|oldest| oldest.0 < before_ms).cloned() {
                 inner.remove(&oldest);
-                gone += 1;
+                deleted += 1;
             }
-            Ok(gone)
+            Ok(deleted)
         })
     }
 
@@ -151,16 +154,16 @@ impl RecordStore for MemoryStore {
 
 impl Store for MemoryStore {
     fn progress<'a>(&'a self, tenant: &'a str, task: &'a str, consumer: &'a str) -> StoreFut<'a, Option<Progress>> {
-        Box::pin(async move { Ok(self.read()?.readers.get(tenant, task, consumer)) })
+        Box::pin(async move { Ok(self.read()?.cursors.get(tenant, task, consumer)) })
     }
 
-    fn advance<'a>(&'a self, advance: &'a Advance) -> StoreFut<'a, Advanced> {
+    fn advance<'a>(&'a self, advance: &'a Advance) -> StoreFut<'a, AdvanceOutcome> {
         Box::pin(async move {
             let mut inner = self.write()?;
             if !inner.has_task(&advance.tenant, &advance.task) {
-                return Ok(Advanced::NoTask);
+                return Ok(AdvanceOutcome::NoTask);
             }
-            Ok(inner.readers.advance(advance, MAX_SOURCES))
+            Ok(inner.cursors.advance(advance, SOURCES_MAX))
         })
     }
 }
@@ -171,18 +174,18 @@ mod tests {
     use crate::store::tests::entry;
 
     #[tokio::test]
-    async fn beyond_the_cap_the_oldest_go() {
+    async fn memory_beyond_the_cap_evicts_the_oldest() {
         let store = MemoryStore::new();
         let entries: Vec<_> = (0..10).map(|n| entry("t", "p", &n.to_string(), n)).collect();
         store.put(&entries).await.unwrap();
 
-        store.inner.write().unwrap().evict(4, MAX_BYTES);
+        store.inner.write().unwrap().evict(4, BYTES_MAX);
         assert!(store.get("t", "5", None).await.unwrap().is_none());
         assert!(store.get("t", "6", None).await.unwrap().is_some());
 
         store.inner.write().unwrap().evict(4, 1);
         let inner = store.inner.read().unwrap();
         assert_eq!((inner.by_id.len(), inner.newest_first.len(), inner.oldest_first.len()), (1, 1, 1));
-        assert!(inner.of_id("t", "9", None).next().is_some(), "one record is kept however large it is");
+        assert!(inner.with_id("t", "9", None).next().is_some(), "one record is kept however large it is");
     }
 }

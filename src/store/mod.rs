@@ -1,20 +1,22 @@
-//! Where records are kept: the traits of a store, the writer in front of it, and four engines.
+//! Record storage: the engine traits, the writer task in front of them, and four engines. `relay` writes through
+//! [`Writer`], `api` reads through [`Store`]. No error text may quote a record.
 //!
 //! # How to write an engine
 //!
-//! 1. Implement [`RecordStore`]: `put`, `get`, `list`, `delete`, `sweep` and `ping`, besides `name` and `close`. `packed` makes
-//!    a record into the text, the search terms and the sums to store; `wanted` tests an entry against a filter;
-//!    `Filter::position` is the order of a list; `page` fills a page. Give an error's code, never its text: it may quote
-//!    a record.
-//! 2. Wrap it in [`WithProgress`], which keeps the cursors of tasks as records of a reserved tenant and changes them under
-//!    a lock of this process. So it is right for an engine that one process uses. An engine that several replicas share
-//!    implements [`Store`] itself: `advance` must compare and change in one transaction of the engine, and cursors go with
-//!    the last record of their task. Such an engine also has a [`Bus`].
-//! 3. Name it in `config::StoreUrl`, open it in [`open`], and add a line to the macro in `tests.rs`: the conformance suite
-//!    then runs over it. `tests/toy.rs` is the smallest engine that passes.
+//! 1. Implement [`RecordStore`]: `put`, `get`, `list`, `delete`, `sweep` and `ping`, besides `name` and `close`.
+//!    `encoded` turns a record into its stored text, its search terms and its aggregate; `filter_match` tests an entry
+//!    against a filter; `Filter::position` is the sort key of a list; `page` fills a page. Report an engine's error
+//!    code, never its text, which may quote a record.
+//! 2. Wrap it in [`WithProgress`], which stores task cursors as records of a reserved tenant and changes them under a
+//!    process-local lock. That is correct for an engine used by one process. An engine shared by replicas implements
+//!    [`Store`] itself: `advance` must compare and change in one engine transaction, and a task's cursors are deleted
+//!    with its last record. Such an engine also provides a [`Bus`].
+//! 3. Add a variant to `config::StoreUrl`, open it in [`open`], and add a line to the macro in `tests.rs`, which runs
+//!    the conformance suite over it. `tests/minimal.rs` is the smallest engine that passes.
 //!
-//! `stats` reads the records of the period, page by page. Override it where the engine can keep sums by day, as the other
-//! engines do (`stats::Sums`, `sums`). Everything else that has a default is right for every engine.
+//! The default `stats` reads every record of the period, page by page. Override it where the engine maintains daily
+//! aggregates, as the bundled engines do (`stats::DailyAggregates`, `sql_report`). Every other default is correct for
+//! every engine.
 
 pub mod bus;
 pub mod memory;
@@ -25,16 +27,16 @@ pub mod task;
 pub mod writer;
 
 mod cursor;
-mod packed;
+mod encoded;
+mod filter_match;
 mod page;
 mod progress;
-mod sql;
+mod sql_list;
+mod sql_report;
 mod stats;
-mod sums;
 mod terms;
 #[cfg(test)]
 mod tests;
-mod wanted;
 
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
@@ -42,70 +44,73 @@ use crate::{
     citation::{bundle::task_id, record::Record},
     config::StoreUrl,
 };
-use task::{Advance, Advanced, Progress};
+use task::{Advance, AdvanceOutcome, Progress};
 
 pub use self::redis::RedisStore;
-pub use bus::{Bus, Ear};
+pub use bus::{Bus, Subscription};
 pub use memory::MemoryStore;
 pub use postgres::PostgresStore;
 pub use progress::WithProgress;
 pub use sqlite::SqliteStore;
-pub use stats::{Counts, DayStats, STATS_DAYS_MAX, STATS_TOP_MAX, Site, SiteStats, StatsFilter, StatsReport, day_of};
+pub use stats::{
+    Counts, DayStats, STATS_DAYS_MAX, STATS_TOP_MAX, SiteCounts, SiteStats, StatsFilter, StatsReport, day_of,
+};
 pub use writer::{Writer, WriterStats};
 
-/// Entries on a page when the filter names no limit.
+/// Page size when the filter sets no limit.
 pub const PAGE_DEFAULT: usize = 50;
-/// Most entries on a page, whatever the filter says.
+/// Largest page size; a higher limit is reduced to this.
 pub const PAGE_MAX: usize = 1000;
 
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 pub type Fut<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub type StoreFut<'a, T> = Fut<'a, Result<T>>;
 
-/// A record as stored, with the tenant that it belongs to. The key is (tenant, provider, messageId).
+/// A stored record and its tenant. The key is (tenant, provider, message id).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
     pub tenant: String,
-    /// Milliseconds since the epoch; orders lists.
+    /// Milliseconds since the Unix epoch; lists are ordered by it.
     pub created_ms: i64,
     pub record: Record,
 }
 
 impl Entry {
-    /// Whether a call that names this id, and this provider if any, means this entry.
+    /// True if the entry has this message id and, if one is given, this provider.
     fn has_key(&self, id: &str, provider: Option<&str>) -> bool {
         self.record.message_id == id && provider.is_none_or(|provider| self.record.provider == provider)
     }
 }
 
-/// Which records a list call wants: newest first, or oldest first where it names a task. Absent fields do not filter.
+/// Selects the records of a list call: newest first, or oldest first if `task` is set. `None` fields do not filter.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
-    /// The records of this task (see [`task_id`](crate::citation::bundle::task_id)), oldest first.
+    /// Records of this task only (see [`task_id`](crate::citation::bundle::task_id)), oldest first.
     pub task: Option<String>,
     pub conversation: Option<String>,
     pub provider: Option<String>,
-    /// Exact hostname of a citation, or a parent domain of it (`example.com` finds `www.example.com`).
+    /// Hostname of a citation, or a parent domain of it (`example.com` finds `www.example.com`).
     pub domain: Option<String>,
     /// Case-insensitive substring of a title, an excerpt, a query or the summary.
     pub q: Option<String>,
-    /// Inclusive, milliseconds.
+    /// Lower bound in milliseconds, inclusive.
     pub since_ms: Option<i64>,
-    /// Exclusive, milliseconds.
+    /// Upper bound in milliseconds, exclusive.
     pub until_ms: Option<i64>,
-    /// 0 means [`PAGE_DEFAULT`]; more than [`PAGE_MAX`] means that.
+    /// Page size. 0 means [`PAGE_DEFAULT`]; values above [`PAGE_MAX`] are reduced to it.
     pub limit: usize,
     pub cursor: Option<Cursor>,
 }
 
 impl Filter {
-    /// Sort key of an entry in the order of the list. No two entries of a tenant have the same.
+    /// Sort key of an entry in this list; unique within a tenant.
     pub fn position<'a>(&self, created_ms: i64, provider: &'a str, id: &'a str) -> (i64, &'a str, &'a str) {
-        // The complement orders the other way and cannot overflow.
+        // The bitwise complement reverses the order and, unlike negation, cannot overflow.
         (if self.task.is_some() { created_ms } else { !created_ms }, provider, id)
     }
 
-    /// Refuses an entry that was found under a task which is not its own: never serve what was not asked for.
+    /// Rejects an entry whose record belongs to another task than the filter's (a corrupted index must not leak
+    /// records).
     fn check_task(&self, entry: &Entry) -> Result<()> {
         match &self.task {
             Some(task) if task_id(&entry.record) != *task => Err(StoreError::Mismatch),
@@ -114,7 +119,7 @@ impl Filter {
     }
 }
 
-/// The last entry of the page before: a list goes on strictly after it.
+/// Position of a page's last entry; the next page starts strictly after it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor {
     pub created_ms: i64,
@@ -122,34 +127,34 @@ pub struct Cursor {
     pub id: String,
 }
 
-/// May hold fewer entries than the limit and still have a `next`: large records end a page early.
+/// One page of a list. Large records can end it before the limit, so check `next` rather than the length.
 #[derive(Debug)]
 pub struct Page {
     pub entries: Vec<Entry>,
-    /// Present when there is more.
+    /// Set if there are more entries.
     pub next: Option<Cursor>,
 }
 
-/// What an engine implements. `put` is one transaction: all or nothing, durable when it returns. One that answers
-/// [`StoreError::Volatile`] has put all, and the engine may forget it in a crash.
+/// The interface of a storage engine. `put` is one transaction: all or nothing, and durable when it returns `Ok`.
+/// [`StoreError::Volatile`] means that everything was written but may be lost if the engine crashes.
 pub trait RecordStore: Send + Sync + 'static {
-    /// `sqlite`, `memory`, …: a metric label.
+    /// Engine name for metric labels: `sqlite`, `memory`, ….
     fn name(&self) -> &'static str;
-    /// Stores each entry in place of the one with its key. Of several entries with one key the last is stored.
+    /// Inserts or replaces each entry by key. If entries share a key, the last one wins.
     fn put<'a>(&'a self, entries: &'a [Entry]) -> StoreFut<'a, ()>;
-    /// Without a provider: the tenant's newest record of that id.
+    /// Looks up a record. Without a provider, returns the tenant's newest record of that id.
     fn get<'a>(&'a self, tenant: &'a str, id: &'a str, provider: Option<&'a str>) -> StoreFut<'a, Option<Entry>>;
     fn list<'a>(&'a self, tenant: &'a str, filter: &'a Filter) -> StoreFut<'a, Page>;
-    /// Returns how many records went.
+    /// Deletes matching records and returns how many were deleted.
     fn delete<'a>(&'a self, tenant: &'a str, id: &'a str, provider: Option<&'a str>) -> StoreFut<'a, u64>;
-    /// Removes what was created before `before_ms`; returns how many.
+    /// Deletes records created before `before_ms` and returns how many were deleted.
     fn sweep(&self, before_ms: i64) -> StoreFut<'_, u64>;
-    /// Can it read and write right now?
+    /// Checks that the engine can read and write now.
     fn ping(&self) -> StoreFut<'_, ()>;
-    /// Flushes and closes: every later call answers [`StoreError::Closed`].
+    /// Flushes and closes. Every later call returns [`StoreError::Closed`].
     fn close(&self) -> Fut<'_, ()>;
 
-    /// The records of a task, oldest first. The limit is as a filter's.
+    /// Lists the records of a task, oldest first. `limit` has the meaning of [`Filter::limit`].
     fn task<'a>(
         &'a self,
         tenant: &'a str,
@@ -162,39 +167,39 @@ pub trait RecordStore: Send + Sync + 'static {
             self.list(tenant, &filter).await
         })
     }
-    /// Sums of the tenant's records as they are now: what is replaced, deleted or swept counts no more. The default reads
-    /// all records of the period.
+    /// Statistics over the tenant's current records; replaced, deleted and swept records are not counted. The default
+    /// implementation reads all records of the period.
     fn stats<'a>(&'a self, tenant: &'a str, filter: &'a StatsFilter) -> StoreFut<'a, StatsReport> {
-        Box::pin(async move { stats::of_records(self, tenant, filter).await })
+        Box::pin(async move { stats::from_records(self, tenant, filter).await })
     }
-    /// Where replicas that share this engine talk. `None`: nobody shares it.
+    /// Message bus between the replicas that share this engine; `None` if it is not shared.
     fn bus(&self) -> Option<Arc<dyn Bus>> {
         None
     }
-    /// What the operator should know about how the engine is set up, if there is something.
-    fn remark(&self) -> Option<String> {
+    /// A problem in the engine's setup that the operator should fix, if there is one.
+    fn setup_warning(&self) -> Option<String> {
         None
     }
 }
 
-/// What the server uses: records, and how far the consumers of their tasks have read. [`WithProgress`] makes one of a
+/// What the server uses: records plus the read cursors of task consumers. [`WithProgress`] builds one from a
 /// [`RecordStore`].
 pub trait Store: RecordStore {
-    /// `None`: this consumer has committed nothing.
+    /// Reads a consumer's progress; `None` if it has committed nothing.
     fn progress<'a>(&'a self, tenant: &'a str, task: &'a str, consumer: &'a str) -> StoreFut<'a, Option<Progress>>;
-    /// One transaction, which compares and changes; durable when it returns.
-    fn advance<'a>(&'a self, advance: &'a Advance) -> StoreFut<'a, Advanced>;
+    /// Advances a consumer's cursor: compares and changes in one transaction, durable on return.
+    fn advance<'a>(&'a self, advance: &'a Advance) -> StoreFut<'a, AdvanceOutcome>;
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreError {
-    /// The engine said no; the text has no user data.
+    /// The engine failed. The text contains no user data.
     Engine(String),
-    /// What was read is not what was asked for: never served.
+    /// The stored record does not carry the key it was read under; it is not served.
     Mismatch,
-    /// Done, but it is not known to be durable.
+    /// The write was made, but may be lost if the engine crashes.
     Volatile,
-    /// There is no record any more that could be changed.
+    /// The record to change no longer exists.
     Gone,
     /// The writer's queue is full.
     Full,
@@ -202,9 +207,9 @@ pub enum StoreError {
     Closed,
 }
 
-/// Opens the engine that the configuration names, ready to read and write. `ttl` is what a record lives, for engines that
-/// end it themselves. A server that cannot be reached is no error: it is tried again when it is needed. One that answers
-/// and refuses us is.
+/// Opens the configured engine. `ttl` is the lifetime of a record, for engines that expire records themselves. An
+/// unreachable server is not an error: the engine reconnects when it is used. A server that refuses the connection is
+/// an error.
 pub async fn open(url: &StoreUrl, ttl: Option<Duration>) -> Result<Arc<dyn Store>> {
     Ok(match url {
         StoreUrl::Memory => Arc::new(MemoryStore::new()),

@@ -1,8 +1,8 @@
-//! Fills one page of a list, the same way for every engine.
+//! Fills one page of a list, with the same limits for every engine.
 
 use super::{Cursor, Entry, Filter, PAGE_DEFAULT, PAGE_MAX, Page};
 
-/// A page ends early once its records weigh this much, so that one list call cannot take all memory.
+/// A page ends early once its records reach this size (bounds the memory of one list call).
 pub(super) const PAGE_BYTES: usize = 16 << 20;
 
 pub(super) struct Pager {
@@ -20,13 +20,13 @@ impl Pager {
         Self { limit, bytes: 0, page: Page { entries: Vec::new(), next: None } }
     }
 
-    /// How many entries an engine has to find: one beyond the page tells whether there is more.
-    pub(super) fn wanted(&self) -> usize {
+    /// How many entries the engine should fetch: one more than the page holds shows whether there is a next page.
+    pub(super) fn fetch_limit(&self) -> usize {
         self.limit + 1
     }
 
-    /// True when the page has no room left; then it knows that there is more, and needs no further entries.
-    pub(super) fn is_over(&mut self) -> bool {
+    /// If the page is full, sets its `next` cursor and returns true. Call it only while another entry is available.
+    pub(super) fn close_if_full(&mut self) -> bool {
         if self.page.entries.len() < self.limit && self.bytes < PAGE_BYTES {
             return false;
         }

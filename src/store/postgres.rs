@@ -1,17 +1,17 @@
-//! Records in PostgreSQL, which several replicas share: every commit durable, days in tables of their own, one connection
-//! that writes, a few that read, one that listens.
+//! PostgreSQL engine, shared by replicas. Records are partitioned by creation time. One connection writes, a few read,
+//! one listens.
 
 mod bus;
 mod change;
+mod cursors;
 mod daily;
 mod error;
-mod link;
-mod parts;
+mod partitions;
+mod pool;
 mod query;
 mod report;
 mod schema;
 mod sweep;
-mod tasks;
 #[cfg(test)]
 pub(super) mod tests;
 mod text;
@@ -19,7 +19,7 @@ mod text;
 use std::{
     collections::HashSet,
     sync::{
-        Arc, Mutex as Short, PoisonError,
+        Arc, Mutex as SyncMutex, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::Duration,
@@ -33,153 +33,160 @@ use tokio::{
 
 use self::{
     bus::PostgresBus,
-    change::Change,
-    error::{Fault, said},
-    link::{Idle, Link, Use},
-    parts::{Part, Plan, now_ms},
-    report::Reader,
-    schema::Place,
+    change::RecordChange,
+    error::{PostgresError, engine_error},
+    partitions::{Partition, PartitionPlan, now_ms},
+    pool::{Access, IdleConn, Pool},
+    report::ReportReader,
+    schema::SchemaId,
 };
 use super::{
     Bus, Entry, Filter, Fut, Page, RecordStore, Result, StatsFilter, StatsReport, Store, StoreError, StoreFut,
-    packed::Packed,
+    encoded::EncodedRecord,
     page::Pager,
-    sums,
-    task::{Advance, Advanced, Progress},
+    sql_report,
+    task::{Advance, AdvanceOutcome, Progress},
 };
 use crate::config::EngineUrl;
 
-/// A sweep that takes longer goes on with the next one.
-const SWEEP_WAIT: Duration = Duration::from_secs(600);
+/// A sweep that takes longer is cut off and continued by the next one.
+const SWEEP_TIMEOUT: Duration = Duration::from_secs(600);
 
+/// Records in PostgreSQL.
+///
 /// # Cancel safety
 ///
-/// A call that is dropped half-way leaves nothing half-done: its transaction rolls back with its connection.
+/// Dropping a call half-way changes nothing: its transaction rolls back when the connection closes.
 pub struct PostgresStore {
-    link: Arc<Link>,
-    writer: Mutex<Slot>,
-    plan: Plan,
-    /// Which of the sums are ours.
+    pool: Arc<Pool>,
+    writer: Mutex<ConnSlot>,
+    plan: PartitionPlan,
+    /// The shard of the daily aggregates that this replica updates.
     shard: i16,
-    /// The days that were there when they were last looked at.
-    days: Short<Vec<Part>>,
-    /// The last try to make a day failed: told once.
-    no_days: AtomicBool,
+    /// The partitions as last read.
+    partitions: SyncMutex<Vec<Partition>>,
+    /// The last attempt to create a partition failed; logged once.
+    partition_failed: AtomicBool,
 }
 
-enum Slot {
-    Ready(Idle, Place),
-    /// In use, or lost to a failure: the next write opens a new one.
+enum ConnSlot {
+    Ready(IdleConn, SchemaId),
+    /// In use, or lost to a failure: the next write opens a new connection.
     Empty,
     Closed,
 }
 
-/// A write transaction. Unless it is committed, its connection is not used again.
-struct Writing<'a> {
-    slot: MutexGuard<'a, Slot>,
+/// A write transaction. Unless it is committed, its connection is dropped.
+struct WriteTransaction<'a> {
+    slot: MutexGuard<'a, ConnSlot>,
     conn: PgConnection,
-    place: Place,
+    schema: SchemaId,
     shard: i16,
 }
 
-impl Writing<'_> {
-    fn change(&mut self) -> Change<'_> {
-        Change { conn: &mut self.conn, place: &self.place, shard: self.shard }
+impl WriteTransaction<'_> {
+    fn change(&mut self) -> RecordChange<'_> {
+        RecordChange { conn: &mut self.conn, schema: &self.schema, shard: self.shard }
     }
 
-    async fn commit<T>(mut self, value: T) -> Result<T, Fault> {
+    async fn commit<T>(mut self, value: T) -> Result<T, PostgresError> {
         sqlx::raw_sql("COMMIT").execute(&mut self.conn).await?;
-        *self.slot = Slot::Ready(Idle::new(self.conn), self.place);
+        *self.slot = ConnSlot::Ready(IdleConn::new(self.conn), self.schema);
         Ok(value)
     }
 }
 
 impl PostgresStore {
-    /// Makes the tables, or finds them. A server that cannot be reached is asked again when it is needed; one that refuses
-    /// us is an error, and so are tables that are newer than this program.
+    /// Opens the schema, creating its tables if needed. An unreachable server is not an error; one that refuses the
+    /// connection is, and so are tables newer than this program.
     pub async fn open(url: &EngineUrl, ttl: Option<Duration>) -> Result<Self, StoreError> {
-        let link = Arc::new(Link::new(url).map_err(Fault::refusal)?);
-        let slot = match link.connect(Use::Write).await {
-            Ok((conn, place)) => Slot::Ready(Idle::new(conn), place),
-            Err(fault) if fault.is_absence() => {
-                let error = StoreError::from(fault);
-                tracing::warn!(%error, "the store cannot be reached, and is asked again");
-                Slot::Empty
+        let pool = Arc::new(Pool::new(url).map_err(PostgresError::into_open_error)?);
+        let slot = match pool.connect(Access::Write).await {
+            Ok((conn, schema)) => ConnSlot::Ready(IdleConn::new(conn), schema),
+            Err(error) if error.is_unreachable() => {
+                let error = StoreError::from(error);
+                tracing::warn!(%error, "store cannot be reached; it is retried when it is needed");
+                ConnSlot::Empty
             }
-            Err(fault) => return Err(fault.refusal()),
+            Err(error) => return Err(error.into_open_error()),
         };
         let random = uuid::Uuid::new_v4().as_bytes()[0];
         Ok(Self {
-            link,
+            pool,
             writer: Mutex::new(slot),
-            plan: Plan::new(ttl),
-            shard: i16::from(random % daily::SHARDS),
-            days: Short::default(),
-            no_days: AtomicBool::new(false),
+            plan: PartitionPlan::new(ttl),
+            shard: i16::from(random % daily::SHARD_COUNT),
+            partitions: SyncMutex::default(),
+            partition_failed: AtomicBool::new(false),
         })
     }
 
-    /// Begins a write transaction, for records of these moments.
-    async fn writing(&self, created_ms: &[i64]) -> Result<Writing<'_>, Fault> {
+    /// Begins a write transaction for records created at these times.
+    async fn begin_write(&self, created_ms: &[i64]) -> Result<WriteTransaction<'_>, PostgresError> {
         let mut slot = self.writer.lock().await;
-        let idle = match std::mem::replace(&mut *slot, Slot::Empty) {
-            Slot::Ready(mut idle, place) => idle.is_there().await.then_some((idle.conn, place)),
-            Slot::Empty => None,
-            Slot::Closed => {
-                *slot = Slot::Closed;
+        let idle = match std::mem::replace(&mut *slot, ConnSlot::Empty) {
+            ConnSlot::Ready(mut idle, schema) => idle.is_alive().await.then_some((idle.conn, schema)),
+            ConnSlot::Empty => None,
+            ConnSlot::Closed => {
+                *slot = ConnSlot::Closed;
                 return Err(StoreError::Closed.into());
             }
         };
-        if let Some((mut conn, place)) = idle {
-            match self.begin(&mut conn, &place, created_ms).await {
-                Ok(()) => return Ok(Writing { slot, conn, place, shard: self.shard }),
-                // Nothing was asked of it yet, so it can be another.
-                Err(fault) if fault.is_absence() => {}
-                Err(fault) => return Err(fault),
+        if let Some((mut conn, schema)) = idle {
+            match self.begin(&mut conn, &schema, created_ms).await {
+                Ok(()) => return Ok(WriteTransaction { slot, conn, schema, shard: self.shard }),
+                // Nothing was sent on it yet, so it is safe to use a new connection.
+                Err(error) if error.is_unreachable() => {}
+                Err(error) => return Err(error),
             }
         }
-        let (mut conn, place) = self.link.connect(Use::Write).await?;
-        self.begin(&mut conn, &place, created_ms).await?;
-        Ok(Writing { slot, conn, place, shard: self.shard })
+        let (mut conn, schema) = self.pool.connect(Access::Write).await?;
+        self.begin(&mut conn, &schema, created_ms).await?;
+        Ok(WriteTransaction { slot, conn, schema, shard: self.shard })
     }
 
-    async fn begin(&self, conn: &mut PgConnection, place: &Place, created_ms: &[i64]) -> Result<(), Fault> {
-        self.make_days(conn, place, created_ms).await?;
+    async fn begin(&self, conn: &mut PgConnection, schema: &SchemaId, created_ms: &[i64]) -> Result<(), PostgresError> {
+        self.ensure_partitions(conn, schema, created_ms).await?;
         sqlx::raw_sql("BEGIN").execute(conn).await?;
         Ok(())
     }
 
-    /// Tables for the days of these moments. Without them records are stored all the same, apart.
-    async fn make_days(&self, conn: &mut PgConnection, place: &Place, created_ms: &[i64]) -> Result<(), Fault> {
-        let days = self.days.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let lacking = self.plan.lacks(&days, now_ms(), created_ms.iter().copied());
-        if lacking.is_empty() {
+    /// Creates the missing partitions for these times. On failure records go to the overflow tables instead.
+    async fn ensure_partitions(
+        &self,
+        conn: &mut PgConnection,
+        schema: &SchemaId,
+        created_ms: &[i64],
+    ) -> Result<(), PostgresError> {
+        let known = self.partitions.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let missing = self.plan.missing(&known, now_ms(), created_ms.iter().copied());
+        if missing.is_empty() {
             return Ok(());
         }
-        match parts::make(conn, place, &self.plan, &lacking).await {
-            Ok(days) => {
-                *self.days.lock().unwrap_or_else(PoisonError::into_inner) = days;
-                self.no_days.store(false, Relaxed);
+        match partitions::create(conn, schema, &self.plan, &missing).await {
+            Ok(known) => {
+                *self.partitions.lock().unwrap_or_else(PoisonError::into_inner) = known;
+                self.partition_failed.store(false, Relaxed);
                 Ok(())
             }
-            Err(fault) if fault.leaves_the_connection() => {
-                if !self.no_days.swap(true, Relaxed) {
-                    let error = StoreError::from(fault);
-                    tracing::warn!(%error, "no table for the day: its records are kept apart, and swept row by row");
+            Err(error) if error.connection_survives() => {
+                if !self.partition_failed.swap(true, Relaxed) {
+                    let error = StoreError::from(error);
+                    tracing::warn!(%error, "cannot create the day's partition: its records go to the overflow table and expire row by row");
                 }
                 Ok(())
             }
-            Err(fault) => Err(fault),
+            Err(error) => Err(error),
         }
     }
 }
 
-/// Of several entries with one key the last.
-fn last_of_each<'a>(rows: Vec<Packed<'a>>) -> Vec<Packed<'a>> {
+/// Keeps the last of several entries with one key.
+fn last_per_key<'a>(rows: Vec<EncodedRecord<'a>>) -> Vec<EncodedRecord<'a>> {
     let mut seen = HashSet::with_capacity(rows.len());
-    let mut kept: Vec<_> = rows.into_iter().rev().filter(|row| seen.insert(row.key())).collect();
-    kept.reverse();
-    kept
+    let mut latest: Vec<_> = rows.into_iter().rev().filter(|row| seen.insert(row.key())).collect();
+    latest.reverse();
+    latest
 }
 
 impl RecordStore for PostgresStore {
@@ -189,13 +196,14 @@ impl RecordStore for PostgresStore {
 
     fn put<'a>(&'a self, entries: &'a [Entry]) -> StoreFut<'a, ()> {
         Box::pin(async move {
-            // Before the lock: making text of large records takes longer than writing it.
-            let rows = entries.iter().map(|entry| Packed::new("postgres", entry)).collect::<Result<Vec<_>, _>>()?;
-            let rows = last_of_each(rows);
+            // Encode before taking the lock: serializing large records takes longer than writing them.
+            let rows =
+                entries.iter().map(|entry| EncodedRecord::new("postgres", entry)).collect::<Result<Vec<_>, _>>()?;
+            let rows = last_per_key(rows);
             let created_ms: Vec<i64> = rows.iter().map(|row| row.entry.created_ms).collect();
-            let mut writing = self.writing(&created_ms).await?;
-            writing.change().put(&rows).await?;
-            Ok(writing.commit(()).await?)
+            let mut tx = self.begin_write(&created_ms).await?;
+            tx.change().put(&rows).await?;
+            Ok(tx.commit(()).await?)
         })
     }
 
@@ -203,7 +211,7 @@ impl RecordStore for PostgresStore {
         Box::pin(async move {
             let query =
                 sqlx::query(query::GET).bind(text::key(tenant)).bind(text::key(id)).bind(provider.map(text::key));
-            let row = self.link.read(async |conn| Ok(query.fetch_optional(conn).await?)).await?;
+            let row = self.pool.read(async |conn| Ok(query.fetch_optional(conn).await?)).await?;
             match row.map(|row| query::read(tenant, &row)).transpose()?.flatten() {
                 Some((entry, _)) if !entry.has_key(id, provider) => Err(StoreError::Mismatch),
                 found => Ok(found.map(|(entry, _)| entry)),
@@ -214,9 +222,9 @@ impl RecordStore for PostgresStore {
     fn list<'a>(&'a self, tenant: &'a str, filter: &'a Filter) -> StoreFut<'a, Page> {
         Box::pin(async move {
             let mut pager = Pager::new(filter);
-            let mut query = query::list(tenant, filter, pager.wanted());
-            for row in self.link.read(async |conn| Ok(query.build().fetch_all(conn).await?)).await? {
-                if pager.is_over() {
+            let mut query = query::list(tenant, filter, pager.fetch_limit());
+            for row in self.pool.read(async |conn| Ok(query.build().fetch_all(conn).await?)).await? {
+                if pager.close_if_full() {
                     break;
                 }
                 let Some((entry, weight)) = query::read(tenant, &row)? else { break };
@@ -229,9 +237,10 @@ impl RecordStore for PostgresStore {
 
     fn stats<'a>(&'a self, tenant: &'a str, filter: &'a StatsFilter) -> StoreFut<'a, StatsReport> {
         Box::pin(async move {
-            let report = self.link.read(async |conn| {
+            let report = self.pool.read(async |conn| {
                 let mut tx = conn.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
-                let mut report = sums::report(&mut Reader { conn: &mut tx, tenant, filter }, filter).await?;
+                let mut report =
+                    sql_report::report(&mut ReportReader { conn: &mut tx, tenant, filter }, filter).await?;
                 for day in &mut report.days {
                     day.provider = text::unescape(std::mem::take(&mut day.provider));
                 }
@@ -244,22 +253,22 @@ impl RecordStore for PostgresStore {
 
     fn delete<'a>(&'a self, tenant: &'a str, id: &'a str, provider: Option<&'a str>) -> StoreFut<'a, u64> {
         Box::pin(async move {
-            let mut writing = self.writing(&[]).await?;
-            let gone = writing.change().delete(tenant, id, provider).await?;
-            Ok(writing.commit(gone).await?)
+            let mut tx = self.begin_write(&[]).await?;
+            let deleted = tx.change().delete(tenant, id, provider).await?;
+            Ok(tx.commit(deleted).await?)
         })
     }
 
-    /// Also makes the days that come.
+    /// Also creates the upcoming partitions.
     fn sweep(&self, before_ms: i64) -> StoreFut<'_, u64> {
         Box::pin(async move {
-            // Its own connection: it may wait for a lock, and writes do not wait for it.
-            let (mut conn, place) = self.link.connect(Use::Write).await?;
+            // On its own connection: a sweep may wait for a lock, and writes must not wait for the sweep.
+            let (mut conn, schema) = self.pool.connect(Access::Write).await?;
             let swept = async {
-                sweep::prepare_days(&mut conn, &place, &self.plan).await?;
-                sweep::sweep(&mut conn, &place, before_ms).await
+                sweep::create_upcoming_partitions(&mut conn, &schema, &self.plan).await?;
+                sweep::sweep(&mut conn, &schema, before_ms).await
             };
-            let swept = timeout(SWEEP_WAIT, swept).await.unwrap_or(Err(Fault::Silent(SWEEP_WAIT)));
+            let swept = timeout(SWEEP_TIMEOUT, swept).await.unwrap_or(Err(PostgresError::Timeout(SWEEP_TIMEOUT)));
             let _ = timeout(Duration::from_secs(1), conn.close()).await;
             Ok(swept?)
         })
@@ -267,26 +276,26 @@ impl RecordStore for PostgresStore {
 
     fn ping(&self) -> StoreFut<'_, ()> {
         Box::pin(async move {
-            let mut writing = self.writing(&[]).await?;
+            let mut tx = self.begin_write(&[]).await?;
             let query = "INSERT INTO citetap_probe AS p (one, n) VALUES (1, 1)
                          ON CONFLICT (one) DO UPDATE SET n = p.n + 1";
-            sqlx::query(query).execute(&mut writing.conn).await.map_err(Fault::from)?;
-            writing.commit(()).await?;
+            sqlx::query(query).execute(&mut tx.conn).await.map_err(PostgresError::from)?;
+            tx.commit(()).await?;
             let query = sqlx::query("SELECT one FROM citetap_meta");
-            let there = self.link.read(async |conn| Ok(query.fetch_optional(conn).await?)).await?;
-            there.map(drop).ok_or_else(|| said("a row of our own is missing"))
+            let there = self.pool.read(async |conn| Ok(query.fetch_optional(conn).await?)).await?;
+            there.map(drop).ok_or_else(|| engine_error("a row of our own is missing"))
         })
     }
 
     fn bus(&self) -> Option<Arc<dyn Bus>> {
-        Some(Arc::new(PostgresBus { link: Arc::clone(&self.link) }))
+        Some(Arc::new(PostgresBus { pool: Arc::clone(&self.pool) }))
     }
 
     fn close(&self) -> Fut<'_, ()> {
         Box::pin(async move {
-            self.link.close().await;
-            let slot = std::mem::replace(&mut *self.writer.lock().await, Slot::Closed);
-            if let Slot::Ready(idle, _) = slot {
+            self.pool.close().await;
+            let slot = std::mem::replace(&mut *self.writer.lock().await, ConnSlot::Closed);
+            if let ConnSlot::Ready(idle, _) = slot {
                 let _ = timeout(Duration::from_secs(1), idle.conn.close()).await;
             }
         })
@@ -295,14 +304,16 @@ impl RecordStore for PostgresStore {
 
 impl Store for PostgresStore {
     fn progress<'a>(&'a self, tenant: &'a str, task: &'a str, consumer: &'a str) -> StoreFut<'a, Option<Progress>> {
-        Box::pin(async move { self.link.read(async |conn| tasks::progress(conn, tenant, task, consumer).await).await })
+        Box::pin(
+            async move { self.pool.read(async |conn| cursors::progress(conn, tenant, task, consumer).await).await },
+        )
     }
 
-    fn advance<'a>(&'a self, advance: &'a Advance) -> StoreFut<'a, Advanced> {
+    fn advance<'a>(&'a self, advance: &'a Advance) -> StoreFut<'a, AdvanceOutcome> {
         Box::pin(async move {
-            let mut writing = self.writing(&[]).await?;
-            let advanced = tasks::advance(&mut writing.conn, &writing.place, advance).await?;
-            Ok(writing.commit(advanced).await?)
+            let mut tx = self.begin_write(&[]).await?;
+            let advanced = cursors::advance(&mut tx.conn, &tx.schema, advance).await?;
+            Ok(tx.commit(advanced).await?)
         })
     }
 }

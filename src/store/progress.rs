@@ -1,4 +1,4 @@
-//! Cursors of tasks for an engine that keeps none: records of a tenant that no client can have, one for each consumer.
+//! Task cursors for an engine that has none: stored as records of a reserved tenant, one per consumer.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -9,35 +9,35 @@ use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
 use super::{
     Bus, Entry, Filter, Fut, PAGE_MAX, Page, RecordStore, Result, StatsFilter, StatsReport, Store, StoreError,
     StoreFut,
-    task::{Advance, Advanced, CONSUMERS_MAX, Consumed, Position, Progress},
+    task::{Advance, AdvanceOutcome, CONSUMERS_MAX, Consumed, Position, Progress},
 };
 use crate::citation::{
     bundle::task_id,
     record::{Record, RecordType, Stats},
 };
 
-/// Owns the cursors. The name of a configured tenant has no NUL.
-const TENANT: &str = "\0progress";
+/// Tenant that owns the cursor records. A configured tenant's name cannot contain NUL.
+const CURSOR_TENANT: &str = "\0progress";
 
-/// A tenant and its task.
+/// (tenant, task)
 type Task = (String, String);
 
-/// Makes a [`Store`] of a [`RecordStore`] that one process uses.
+/// Makes a [`Store`] of a [`RecordStore`] that only one process uses.
 ///
 /// # Cancel safety
 ///
-/// A call that is dropped half-way may leave the cursors of a task without records. The next sweep removes them.
+/// Dropping a call half-way may leave cursors of a task without records; the next sweep removes them.
 pub struct WithProgress<E> {
     engine: E,
-    /// The tasks that have cursors, once they were read. Whoever changes records or cursors holds the lock.
+    /// Tasks that have cursors, loaded on first use. Held while records or cursors change.
     tasks: Mutex<Option<BTreeSet<Task>>>,
 }
 
-/// What the metadata of a cursor's record has.
+/// Metadata of a cursor record.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct StoredCursor {
     position: Position,
-    /// The first consumed first.
+    /// Consumed sources, oldest first.
     consumed: Vec<String>,
 }
 
@@ -49,20 +49,20 @@ impl<E: RecordStore> WithProgress<E> {
     async fn tasks(&self) -> Result<MappedMutexGuard<'_, BTreeSet<Task>>> {
         let mut tasks = self.tasks.lock().await;
         if tasks.is_none() {
-            let mut found = self.cursors(Filter::default()).await?.into_iter().collect();
-            // The process may have ended between the last record and its cursors.
-            self.settle(&mut found, |_| true).await?;
+            let mut found = self.tasks_with_cursors(Filter::default()).await?.into_iter().collect();
+            // The process may have ended after deleting a task's last record and before deleting its cursors.
+            self.remove_orphaned_cursors(&mut found, |_| true).await?;
             *tasks = Some(found);
         }
         Ok(MutexGuard::map(tasks, |tasks| tasks.get_or_insert_default()))
     }
 
-    /// The task of each cursor.
-    async fn cursors(&self, mut filter: Filter) -> Result<Vec<Task>> {
+    /// The task of each stored cursor.
+    async fn tasks_with_cursors(&self, mut filter: Filter) -> Result<Vec<Task>> {
         let mut found = Vec::new();
         filter.limit = PAGE_MAX;
         loop {
-            let page = self.engine.list(TENANT, &filter).await?;
+            let page = self.engine.list(CURSOR_TENANT, &filter).await?;
             found.extend(page.entries.iter().filter_map(|one| serde_json::from_str(&one.record.message_id).ok()));
             filter.cursor = page.next;
             if filter.cursor.is_none() {
@@ -71,11 +71,15 @@ impl<E: RecordStore> WithProgress<E> {
         }
     }
 
-    /// Removes the cursors of those tasks that have no record any more.
-    async fn settle(&self, tasks: &mut BTreeSet<Task>, left: impl Fn(&Task) -> bool) -> Result<()> {
-        for task in tasks.iter().filter(|task| left(task)).cloned().collect::<Vec<_>>() {
+    /// Deletes the cursors of tasks that have no records left. Only tasks for which `may_be_empty` is true are checked.
+    async fn remove_orphaned_cursors(
+        &self,
+        tasks: &mut BTreeSet<Task>,
+        may_be_empty: impl Fn(&Task) -> bool,
+    ) -> Result<()> {
+        for task in tasks.iter().filter(|task| may_be_empty(task)).cloned().collect::<Vec<_>>() {
             if !self.has_records(&task.0, &task.1).await? {
-                self.engine.delete(TENANT, &id(&task.0, &task.1)?, None).await?;
+                self.engine.delete(CURSOR_TENANT, &cursor_id(&task.0, &task.1)?, None).await?;
                 tasks.remove(&task);
             }
         }
@@ -87,8 +91,10 @@ impl<E: RecordStore> WithProgress<E> {
     }
 
     async fn consumed(&self, tenant: &str, task: &str, consumer: &str) -> Result<Option<Consumed>> {
-        let Some(entry) = self.engine.get(TENANT, &id(tenant, task)?, Some(consumer)).await? else { return Ok(None) };
-        let Kept { position, consumed } = serde_json::from_value(Value::Object(entry.record.metadata))
+        let Some(entry) = self.engine.get(CURSOR_TENANT, &cursor_id(tenant, task)?, Some(consumer)).await? else {
+            return Ok(None);
+        };
+        let StoredCursor { position, consumed } = serde_json::from_value(Value::Object(entry.record.metadata))
             .map_err(|_| StoreError::Engine("a stored cursor is not readable".to_owned()))?;
         Ok(Some(Consumed::new(position, consumed)))
     }
@@ -102,14 +108,14 @@ impl<E: RecordStore> RecordStore for WithProgress<E> {
     fn put<'a>(&'a self, entries: &'a [Entry]) -> StoreFut<'a, ()> {
         Box::pin(async move {
             let mut tasks = self.tasks().await?;
-            let mut left = BTreeSet::new();
+            let mut replaced_tasks = BTreeSet::new();
             for Entry { tenant, record, .. } in entries.iter().filter(|_| !tasks.is_empty()) {
                 let old = self.engine.get(tenant, &record.message_id, Some(&record.provider)).await?;
-                left.extend(old.map(|old| (old.tenant, task_id(&old.record).into_owned())));
+                replaced_tasks.extend(old.map(|old| (old.tenant, task_id(&old.record).into_owned())));
             }
             let put = self.engine.put(entries).await;
             if matches!(put, Ok(()) | Err(StoreError::Volatile)) {
-                self.settle(&mut tasks, |task| left.contains(task)).await?;
+                self.remove_orphaned_cursors(&mut tasks, |task| replaced_tasks.contains(task)).await?;
             }
             put
         })
@@ -126,18 +132,18 @@ impl<E: RecordStore> RecordStore for WithProgress<E> {
     fn delete<'a>(&'a self, tenant: &'a str, id: &'a str, provider: Option<&'a str>) -> StoreFut<'a, u64> {
         Box::pin(async move {
             let mut tasks = self.tasks().await?;
-            let gone = self.engine.delete(tenant, id, provider).await?;
-            self.settle(&mut tasks, |(of, _)| of == tenant).await?;
-            Ok(gone)
+            let deleted = self.engine.delete(tenant, id, provider).await?;
+            self.remove_orphaned_cursors(&mut tasks, |(of, _)| of == tenant).await?;
+            Ok(deleted)
         })
     }
 
     fn sweep(&self, before_ms: i64) -> StoreFut<'_, u64> {
         Box::pin(async move {
             let mut tasks = self.tasks().await?;
-            let gone = self.engine.sweep(before_ms).await?;
-            self.settle(&mut tasks, |_| true).await?;
-            Ok(gone)
+            let deleted = self.engine.sweep(before_ms).await?;
+            self.remove_orphaned_cursors(&mut tasks, |_| true).await?;
+            Ok(deleted)
         })
     }
 
@@ -157,8 +163,8 @@ impl<E: RecordStore> RecordStore for WithProgress<E> {
         self.engine.bus()
     }
 
-    fn remark(&self) -> Option<String> {
-        self.engine.remark()
+    fn setup_warning(&self) -> Option<String> {
+        self.engine.setup_warning()
     }
 }
 
@@ -167,27 +173,27 @@ impl<E: RecordStore> Store for WithProgress<E> {
         Box::pin(async move { Ok(self.consumed(tenant, task, consumer).await?.map(|consumed| consumed.progress())) })
     }
 
-    fn advance<'a>(&'a self, advance: &'a Advance) -> StoreFut<'a, Advanced> {
+    fn advance<'a>(&'a self, advance: &'a Advance) -> StoreFut<'a, AdvanceOutcome> {
         Box::pin(async move {
             let Advance { tenant, task, consumer, .. } = advance;
             let mut tasks = self.tasks().await?;
             if !self.has_records(tenant, task).await? {
-                return Ok(Advanced::NoTask);
+                return Ok(AdvanceOutcome::NoTask);
             }
             let mut consumed = match self.consumed(tenant, task, consumer).await? {
                 Some(consumed) => consumed,
                 None => {
-                    let others = Filter { conversation: Some(id(tenant, task)?), ..Filter::default() };
-                    if self.cursors(others).await?.len() >= CONSUMERS_MAX {
-                        return Ok(Advanced::TooMany);
+                    let others = Filter { conversation: Some(cursor_id(tenant, task)?), ..Filter::default() };
+                    if self.tasks_with_cursors(others).await?.len() >= CONSUMERS_MAX {
+                        return Ok(AdvanceOutcome::TooManyConsumers);
                     }
                     Consumed::default()
                 }
             };
             let advanced = consumed.advance(advance);
-            if matches!(advanced, Advanced::Moved(_)) {
-                let kept = Kept { position: consumed.position.clone(), consumed: consumed.sources() };
-                self.engine.put(&[entry(id(tenant, task)?, consumer, &kept)?]).await?;
+            if matches!(advanced, AdvanceOutcome::Moved(_)) {
+                let stored = StoredCursor { position: consumed.position.clone(), consumed: consumed.sources() };
+                self.engine.put(&[cursor_entry(cursor_id(tenant, task)?, consumer, &stored)?]).await?;
                 tasks.insert((tenant.clone(), task.clone()));
             }
             Ok(advanced)
@@ -195,18 +201,18 @@ impl<E: RecordStore> Store for WithProgress<E> {
     }
 }
 
-/// The id of the records that are a task's cursors.
-fn id(tenant: &str, task: &str) -> Result<String> {
-    serde_json::to_string(&(tenant, task)).map_err(unwritable)
+/// Message id of the records that are a task's cursors.
+fn cursor_id(tenant: &str, task: &str) -> Result<String> {
+    serde_json::to_string(&(tenant, task)).map_err(encode_error)
 }
 
-fn unwritable(_: serde_json::Error) -> StoreError {
+fn encode_error(_: serde_json::Error) -> StoreError {
     StoreError::Engine("a cursor cannot be written as JSON".to_owned())
 }
 
-/// Later than any sweep reaches: a cursor goes with its task.
-fn entry(id: String, consumer: &str, kept: &Kept) -> Result<Entry> {
-    let metadata = match serde_json::to_value(kept).map_err(unwritable)? {
+/// Builds a cursor record. Its creation time is beyond every sweep: cursors are deleted with their task.
+fn cursor_entry(id: String, consumer: &str, stored: &StoredCursor) -> Result<Entry> {
+    let metadata = match serde_json::to_value(stored).map_err(encode_error)? {
         Value::Object(metadata) => metadata,
         _ => Map::new(),
     };
@@ -234,5 +240,5 @@ fn entry(id: String, consumer: &str, kept: &Kept) -> Result<Entry> {
         rounds: Vec::new(),
         metadata,
     };
-    Ok(Entry { tenant: TENANT.to_owned(), created_ms: i64::MAX, record })
+    Ok(Entry { tenant: CURSOR_TENANT.to_owned(), created_ms: i64::MAX, record })
 }

@@ -1,19 +1,19 @@
-//! Records in a Redis or Valkey server that several replicas may share.
+//! Redis or Valkey engine, which replicas may share.
 //!
-//! Each change is one script, over keys of one tenant, and leaves nothing half-done. A batch for several tenants, or one
-//! that would hold the server up, takes several: then each record of it is there whole or not at all. Everything has an
-//! end of its own in the server (records, sets, sums, cursors), so that nothing stays for ever even if nobody sweeps.
+//! Each change is one Lua script over the keys of one tenant, so it is atomic. A batch for several tenants, or a very
+//! large one, runs as several scripts; each record is then written completely or not at all. Every key has its own
+//! expiry, so nothing accumulates even without sweeps.
 
 mod address;
 mod bus;
+mod connection;
+mod cursors;
 mod error;
 mod keys;
-mod link;
 mod list;
 mod report;
 mod script;
-mod server;
-mod tasks;
+mod server_info;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -27,67 +27,69 @@ use std::{
 use ::redis::{aio::MultiplexedConnection, cmd};
 
 use self::{
-    address::{Address, Durable},
+    address::{Address, Durability},
     bus::RedisBus,
+    connection::{CallError, ConnectError, SharedConnection},
     keys::Keys,
-    link::{Failure, Link, Trouble},
-    list::Stretch,
-    script::{DELETE, NEWEST, NOTE, PUT, SWEEP},
-    server::{Server, Sync},
-    value::Value,
+    list::IndexRange,
+    script::{DELETE, NEWEST, PUT, REGISTER_TENANT, SWEEP},
+    server_info::{ServerInfo, SyncMode},
+    value::EncodedValue,
 };
 use super::{
     Bus, Entry, Filter, Fut, Page, RecordStore, Result, StatsFilter, StatsReport, Store, StoreError, StoreFut, day_of,
     page::Pager,
-    task::{Advance, Advanced, Progress},
+    task::{Advance, AdvanceOutcome, Progress},
 };
 use crate::config::EngineUrl;
 
-const READ: Duration = Duration::from_secs(5);
-const WRITE: Duration = Duration::from_secs(10);
-/// How long the server may take to say that a write is on disk, or at its replicas.
-const SETTLE: Duration = Duration::from_secs(3);
-/// Sweeps come more often.
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the server may take to confirm that a write is on disk or on its replicas.
+const SYNC_TIMEOUT: Duration = Duration::from_secs(3);
+/// Time that expired keys are kept for a sweep to subtract them from the aggregates; sweeps run more often.
 const GRACE_MS: i64 = 24 * 60 * 60 * 1000;
-/// Changes that one script makes, about, and bytes that it takes: the server does nothing else meanwhile.
-const WORK_MAX: usize = 10_000;
-const BYTES_MAX: usize = 32 << 20;
-/// Records that one step of a sweep removes, and changes that it makes, about: nobody waits for it.
-const SWEEP_STEP: usize = 100;
-const SWEEP_WORK: usize = 4000;
-/// Times beyond these, in milliseconds, are all the same to us: scripts count in floating point.
-const EXPIRY_MAX: i64 = 1 << 52;
+/// Approximate limits of one script, in key changes and bytes (the server runs nothing else meanwhile).
+const SCRIPT_WORK_MAX: usize = 10_000;
+const SCRIPT_BYTES_MAX: usize = 32 << 20;
+/// Approximate limits of one sweep step, in records and key changes; smaller, because no caller waits for it.
+const SWEEP_BATCH: usize = 100;
+const SWEEP_WORK_MAX: usize = 4000;
+/// Expiry times above this are clamped: Lua computes with doubles.
+const EXPIRY_MAX_MS: i64 = 1 << 52;
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
+/// Records in a Redis server.
+///
 /// # Cancel safety
 ///
-/// A call that is dropped half-way leaves nothing half-done: a script runs whole or not at all.
+/// Dropping a call half-way is safe: a script runs completely or not at all.
 pub struct RedisStore {
     address: Address,
     ttl_ms: Option<i64>,
-    /// What is past its time is kept so much longer, for a sweep to take it out of the sums.
+    /// How long expired records are kept, so that a sweep can subtract them from the aggregates.
     grace_ms: i64,
-    /// Also what is said to others: it does not wait for a disk.
-    reads: Arc<Link>,
-    writes: Link,
-    /// What was said last about the server.
-    remark: Mutex<Option<String>>,
+    /// Connection for reads and for publishing, neither of which waits for a disk.
+    reads: Arc<SharedConnection>,
+    writes: SharedConnection,
+    /// The warning about the server's setup that was logged last.
+    warning: Mutex<Option<String>>,
 }
 
 impl RedisStore {
-    /// A server that cannot be reached is tried again when it is needed; one that refuses us is an error.
+    /// Opens the store. An unreachable server is not an error: it is retried when used. A refusal is.
     pub async fn open(url: &EngineUrl, ttl: Option<Duration>) -> Result<Self, StoreError> {
         let address = Address::parse(url.reveal())?;
-        let reads = Arc::new(Link::new(address.client.clone()));
-        let writes = Link::new(address.client.clone());
+        let reads = Arc::new(SharedConnection::new(address.client.clone()));
+        let writes = SharedConnection::new(address.client.clone());
         let ttl_ms = ttl.map(|ttl| i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX));
-        let store = Self { address, ttl_ms, grace_ms: GRACE_MS, reads, writes, remark: Mutex::default() };
+        let store = Self { address, ttl_ms, grace_ms: GRACE_MS, reads, writes, warning: Mutex::default() };
         match store.writes.server().await {
-            Ok(server) => store.note(&server),
-            Err(Failure::Refused(error)) => return Err(error),
-            Err(Failure::Unreachable(error)) => {
-                tracing::warn!(%error, "store cannot be reached, and is tried again when it is needed");
+            Ok(server) => store.warn_on_change(&server),
+            Err(ConnectError::Refused(error)) => return Err(error),
+            Err(ConnectError::Unreachable(error)) => {
+                tracing::warn!(%error, "store cannot be reached; it is retried when it is needed");
             }
         }
         Ok(store)
@@ -97,62 +99,62 @@ impl RedisStore {
         Keys::new(&self.address.prefix, tenant)
     }
 
-    /// When the oldest record was created that is not past its time.
-    fn live(&self) -> Option<i64> {
+    /// Creation time of the oldest record that has not expired.
+    fn oldest_live_ms(&self) -> Option<i64> {
         self.ttl_ms.map(|ttl| now().saturating_sub(ttl))
     }
 
-    /// Until when a key is kept whose records were created at the latest then; 0 is for ever.
-    fn until(&self, created_ms: i64) -> i64 {
-        let until = |ttl| created_ms.saturating_add(ttl).saturating_add(self.grace_ms).clamp(1, EXPIRY_MAX);
+    /// Expiry time of a key whose newest record was created at `created_ms`; 0 means never.
+    fn expires_at(&self, created_ms: i64) -> i64 {
+        let until = |ttl| created_ms.saturating_add(ttl).saturating_add(self.grace_ms).clamp(1, EXPIRY_MAX_MS);
         self.ttl_ms.map_or(0, until)
     }
 
-    fn slack(&self) -> i64 {
+    fn expiry_slack_ms(&self) -> i64 {
         self.grace_ms / 24
     }
 
-    /// Says what the operator should know, when it has changed.
-    fn note(&self, server: &Server) {
-        let remarks = server.remarks(self.address.durable);
-        let remark = (!remarks.is_empty()).then(|| remarks.join("; "));
-        let mut said = self.remark.lock().unwrap_or_else(PoisonError::into_inner);
-        if *said != remark {
-            match &remark {
-                Some(remark) => tracing::warn!(%remark, "store is not set up for what it is used for"),
-                None => tracing::warn!("store is set up well again"),
+    /// Logs warnings about the server's setup when they change.
+    fn warn_on_change(&self, server: &ServerInfo) {
+        let warnings = server.warnings(self.address.durable);
+        let warning = (!warnings.is_empty()).then(|| warnings.join("; "));
+        let mut last = self.warning.lock().unwrap_or_else(PoisonError::into_inner);
+        if *last != warning {
+            match &warning {
+                Some(warning) => tracing::warn!(remark = %warning, "store setup needs attention"),
+                None => tracing::warn!("store setup is fine again"),
             }
-            *said = remark;
+            *last = warning;
         }
     }
 
-    /// A change, and whether it is durable. `Volatile`: it was made.
+    /// Runs a change and reports its durability. `Volatile` means that the change was made.
     async fn write<T>(
         &self,
-        work: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, Trouble>,
+        work: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, CallError>,
     ) -> Result<(T, Result<(), StoreError>), StoreError> {
-        let done = self.writes.call(WRITE, async |conn, server| {
-            self.note(server);
+        let done = self.writes.call(WRITE_TIMEOUT, async |conn, server| {
+            self.warn_on_change(server);
             let value = work(conn).await?;
-            let settled = self.settle(conn, server).await?;
-            Ok((value, if settled { Ok(()) } else { Err(StoreError::Volatile) }))
+            let durable = self.wait_durable(conn, server).await?;
+            Ok((value, if durable { Ok(()) } else { Err(StoreError::Volatile) }))
         });
         done.await
     }
 
-    /// Is everything that this connection has changed where it has to be?
-    async fn settle(&self, conn: &mut MultiplexedConnection, server: &Server) -> Result<bool, Trouble> {
-        let millis = SETTLE.as_millis() as u64;
+    /// Waits until the changes of this connection are as durable as configured. Returns false if they are not.
+    async fn wait_durable(&self, conn: &mut MultiplexedConnection, server: &ServerInfo) -> Result<bool, CallError> {
+        let millis = SYNC_TIMEOUT.as_millis() as u64;
         let synced = match (self.address.durable, server.sync) {
-            (Durable::Always | Durable::Memory, _) | (_, Sync::Answered) => true,
-            (Durable::Check, Sync::Never) => false,
-            (Durable::Check, Sync::Asked) => {
+            (Durability::Always | Durability::Memory, _) | (_, SyncMode::BeforeReply) => true,
+            (Durability::Check, SyncMode::Never) => false,
+            (Durability::Check, SyncMode::OnWaitAof) => {
                 let mut wait = cmd("WAITAOF");
-                // Refused where there is no file, and where the command is forbidden.
-                let here: Result<(u64, u64), _> = wait.arg(1).arg(0).arg(millis).query_async(conn).await;
-                match here {
-                    Ok((here, _)) => here > 0,
-                    Err(error) if error::breaks(&error) => return Err(error.into()),
+                // Fails without an append-only file, and where the command is forbidden.
+                let local: Result<(u64, u64), _> = wait.arg(1).arg(0).arg(millis).query_async(conn).await;
+                match local {
+                    Ok((local, _)) => local > 0,
+                    Err(error) if error::breaks_connection(&error) => return Err(error.into()),
                     Err(_) => false,
                 }
             }
@@ -164,43 +166,48 @@ impl RedisStore {
         Ok(have >= self.address.replicas)
     }
 
-    async fn put_some(&self, conn: &mut MultiplexedConnection, values: &[Value<'_>]) -> Result<(), Trouble> {
+    async fn put_batch(&self, conn: &mut MultiplexedConnection, values: &[EncodedValue<'_>]) -> Result<(), CallError> {
         let Some(first) = values.first() else { return Ok(()) };
         let (keys, now) = (self.keys(&first.entry.tenant), now());
         let mut call = PUT.key(keys.newest());
-        call.arg(&keys.base).arg(now).arg(self.slack());
-        let gone = self.ttl_ms.map_or(i64::MIN, |ttl| now.saturating_sub(ttl).saturating_sub(self.grace_ms));
-        call.arg(keys::down(gone)).arg(keys::up(gone));
+        call.arg(&keys.base).arg(now).arg(self.expiry_slack_ms());
+        let expired_before = self.ttl_ms.map_or(i64::MIN, |ttl| now.saturating_sub(ttl).saturating_sub(self.grace_ms));
+        call.arg(keys::descending(expired_before)).arg(keys::ascending(expired_before));
         for value in values {
             let created = value.entry.created_ms;
             let day_ends = day_of(created).saturating_add(1).saturating_mul(DAY_MS);
             call.arg(&value.name).arg(&value.meta).arg(&value.body);
-            call.arg(self.until(created)).arg(self.until(day_ends));
+            call.arg(self.expires_at(created)).arg(self.expires_at(day_ends));
         }
         Ok(call.invoke_async(conn).await?)
     }
 
-    /// So that sweeps find it.
-    async fn note_tenant(&self, conn: &mut MultiplexedConnection, tenant: &str) -> Result<(), Trouble> {
-        let mut call = NOTE.key(keys::tenants(&self.address.prefix));
-        call.arg("").arg(now()).arg(self.slack()).arg(tenant).arg(self.until(now()));
+    /// Adds the tenant to the set that sweeps iterate.
+    async fn register_tenant(&self, conn: &mut MultiplexedConnection, tenant: &str) -> Result<(), CallError> {
+        let mut call = REGISTER_TENANT.key(keys::tenants(&self.address.prefix));
+        call.arg("").arg(now()).arg(self.expiry_slack_ms()).arg(tenant).arg(self.expires_at(now()));
         Ok(call.invoke_async(conn).await?)
     }
 
     async fn sweep_tenant(&self, tenant: &str, before_ms: i64) -> Result<u64, StoreError> {
         let Some(last) = before_ms.checked_sub(1) else { return Ok(0) };
-        let (keys, mut gone) = (self.keys(tenant), 0);
+        let (keys, mut deleted) = (self.keys(tenant), 0);
         loop {
-            let step = self.writes.call(WRITE, async |conn, _| {
+            let batch = self.writes.call(WRITE_TIMEOUT, async |conn, _| {
                 let mut call = SWEEP.key(keys.newest());
-                call.arg(&keys.base).arg(now()).arg(self.slack()).arg(keys::down(last)).arg(SWEEP_STEP).arg(SWEEP_WORK);
-                let step: (u64, u64) = call.invoke_async(conn).await?;
-                Ok(step)
+                call.arg(&keys.base)
+                    .arg(now())
+                    .arg(self.expiry_slack_ms())
+                    .arg(keys::descending(last))
+                    .arg(SWEEP_BATCH)
+                    .arg(SWEEP_WORK_MAX);
+                let counts: (u64, u64) = call.invoke_async(conn).await?;
+                Ok(counts)
             });
-            let (seen, removed) = step.await?;
-            gone += removed;
+            let (seen, removed) = batch.await?;
+            deleted += removed;
             if seen == 0 {
-                return Ok(gone);
+                return Ok(deleted);
             }
         }
     }
@@ -213,16 +220,16 @@ impl RecordStore for RedisStore {
 
     fn put<'a>(&'a self, entries: &'a [Entry]) -> StoreFut<'a, ()> {
         Box::pin(async move {
-            // Before the connection: making text of large records takes longer than sending it.
-            let mut by_tenant: BTreeMap<&str, Vec<Value<'_>>> = BTreeMap::new();
+            // Encode before using the connection: serializing large records takes longer than sending them.
+            let mut by_tenant: BTreeMap<&str, Vec<EncodedValue<'_>>> = BTreeMap::new();
             for entry in entries {
-                by_tenant.entry(&entry.tenant).or_default().push(Value::new(entry)?);
+                by_tenant.entry(&entry.tenant).or_default().push(EncodedValue::new(entry)?);
             }
             let written = self.write(async |conn| {
                 for (tenant, values) in &by_tenant {
-                    self.note_tenant(conn, tenant).await?;
-                    for values in portions(values) {
-                        self.put_some(conn, values).await?;
+                    self.register_tenant(conn, tenant).await?;
+                    for values in script_batches(values) {
+                        self.put_batch(conn, values).await?;
                     }
                 }
                 Ok(())
@@ -234,7 +241,7 @@ impl RecordStore for RedisStore {
     fn get<'a>(&'a self, tenant: &'a str, id: &'a str, provider: Option<&'a str>) -> StoreFut<'a, Option<Entry>> {
         Box::pin(async move {
             let keys = self.keys(tenant);
-            let found = self.reads.call(READ, async |conn, _| match provider {
+            let found = self.reads.call(READ_TIMEOUT, async |conn, _| match provider {
                 Some(provider) => {
                     let key = keys.record(provider, id);
                     let body: Option<Vec<u8>> = cmd("HGET").arg(key).arg("b").query_async(conn).await?;
@@ -244,26 +251,26 @@ impl RecordStore for RedisStore {
                     let mut call = NEWEST.key(keys.of("i:", id));
                     let found: Vec<Vec<u8>> = call.arg(&keys.base).invoke_async(conn).await?;
                     let mut found = found.into_iter();
-                    Ok(found.next().zip(found.next()).map(|(place, body)| (Some(place), body)))
+                    Ok(found.next().zip(found.next()).map(|(member, body)| (Some(member), body)))
                 }
             });
-            let Some((place, body)) = found.await? else { return Ok(None) };
+            let Some((member, body)) = found.await? else { return Ok(None) };
             let entry = value::read(tenant, &body)?;
-            let is_there = place.is_none_or(|place| place == keys::place(&entry).as_bytes());
+            let is_there = member.is_none_or(|member| member == keys::newest_member(&entry).as_bytes());
             if !is_there || !entry.has_key(id, provider) {
                 return Err(StoreError::Mismatch);
             }
-            Ok(Some(entry).filter(|entry| self.live().is_none_or(|live| entry.created_ms >= live)))
+            Ok(Some(entry).filter(|entry| self.oldest_live_ms().is_none_or(|live| entry.created_ms >= live)))
         })
     }
 
     fn list<'a>(&'a self, tenant: &'a str, filter: &'a Filter) -> StoreFut<'a, Page> {
         Box::pin(async move {
             let keys = self.keys(tenant);
-            let Some(stretch) = Stretch::new(&keys, filter, self.live()) else {
+            let Some(range) = IndexRange::new(&keys, filter, self.oldest_live_ms()) else {
                 return Ok(Pager::new(filter).finish());
             };
-            let page = self.reads.call(READ, async |conn, _| stretch.page(conn, (&keys, tenant), filter).await);
+            let page = self.reads.call(READ_TIMEOUT, async |conn, _| range.page(conn, (&keys, tenant), filter).await);
             page.await
         })
     }
@@ -271,21 +278,26 @@ impl RecordStore for RedisStore {
     fn stats<'a>(&'a self, tenant: &'a str, filter: &'a StatsFilter) -> StoreFut<'a, StatsReport> {
         Box::pin(async move {
             let keys = self.keys(tenant);
-            self.reads.call(READ, async |conn, _| report::report(conn, &keys, filter).await).await
+            self.reads.call(READ_TIMEOUT, async |conn, _| report::report(conn, &keys, filter).await).await
         })
     }
 
     fn delete<'a>(&'a self, tenant: &'a str, id: &'a str, provider: Option<&'a str>) -> StoreFut<'a, u64> {
         Box::pin(async move {
             let keys = self.keys(tenant);
-            let live = self.live().map_or_else(String::new, keys::down);
+            let live = self.oldest_live_ms().map_or_else(String::new, keys::descending);
             let written = self.write(async |conn| {
                 let mut call = DELETE.key(keys.newest());
-                call.arg(&keys.base).arg(now()).arg(self.slack()).arg(id).arg(keys::beginning(provider)).arg(&live);
-                let gone: u64 = call.invoke_async(conn).await?;
-                Ok(gone)
+                call.arg(&keys.base)
+                    .arg(now())
+                    .arg(self.expiry_slack_ms())
+                    .arg(id)
+                    .arg(keys::name_prefix(provider))
+                    .arg(&live);
+                let deleted: u64 = call.invoke_async(conn).await?;
+                Ok(deleted)
             });
-            // As durable as the server makes it: to say that it failed would be less true.
+            // The deletion was made; reporting a failure because it may be lost would mislead.
             Ok(written.await?.0)
         })
     }
@@ -293,38 +305,38 @@ impl RecordStore for RedisStore {
     fn sweep(&self, before_ms: i64) -> StoreFut<'_, u64> {
         Box::pin(async move {
             let key = keys::tenants(&self.address.prefix);
-            let tenants = self.writes.call(READ, async |conn, _| {
+            let tenants = self.writes.call(READ_TIMEOUT, async |conn, _| {
                 let tenants: Vec<String> = cmd("ZRANGE").arg(&key).arg(0).arg(-1).query_async(conn).await?;
                 Ok(tenants)
             });
-            let mut gone = 0;
+            let mut deleted = 0;
             for tenant in tenants.await? {
-                gone += self.sweep_tenant(&tenant, before_ms).await?;
+                deleted += self.sweep_tenant(&tenant, before_ms).await?;
             }
-            Ok(gone)
+            Ok(deleted)
         })
     }
 
     fn ping(&self) -> StoreFut<'_, ()> {
         Box::pin(async move {
             let key = keys::probe(&self.address.prefix);
-            let probe = async |conn: &mut MultiplexedConnection, server: &Server| {
-                self.note(server);
+            let probe = async |conn: &mut MultiplexedConnection, server: &ServerInfo| {
+                self.warn_on_change(server);
                 cmd("SET").arg(&key).arg(1).arg("EX").arg(60).query_async::<()>(conn).await?;
                 Ok(())
             };
-            self.writes.call(READ, probe).await?;
-            self.reads.call(READ, async |conn, _| Ok(cmd("GET").arg(&key).query_async::<()>(conn).await?)).await
+            self.writes.call(READ_TIMEOUT, probe).await?;
+            self.reads.call(READ_TIMEOUT, async |conn, _| Ok(cmd("GET").arg(&key).query_async::<()>(conn).await?)).await
         })
     }
 
     fn bus(&self) -> Option<Arc<dyn Bus>> {
-        let (link, client) = (Arc::clone(&self.reads), self.address.client.clone());
-        Some(Arc::new(RedisBus { link, client, channel: keys::channel(&self.address.prefix) }))
+        let (connection, client) = (Arc::clone(&self.reads), self.address.client.clone());
+        Some(Arc::new(RedisBus { connection, client, channel: keys::channel(&self.address.prefix) }))
     }
 
-    fn remark(&self) -> Option<String> {
-        self.remark.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn setup_warning(&self) -> Option<String> {
+        self.warning.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn close(&self) -> Fut<'_, ()> {
@@ -339,33 +351,33 @@ impl Store for RedisStore {
     fn progress<'a>(&'a self, tenant: &'a str, task: &'a str, consumer: &'a str) -> StoreFut<'a, Option<Progress>> {
         Box::pin(async move {
             let keys = self.keys(tenant);
-            self.reads.call(READ, async |conn, _| tasks::progress(conn, &keys, task, consumer).await).await
+            self.reads.call(READ_TIMEOUT, async |conn, _| cursors::progress(conn, &keys, task, consumer).await).await
         })
     }
 
-    fn advance<'a>(&'a self, advance: &'a Advance) -> StoreFut<'a, Advanced> {
+    fn advance<'a>(&'a self, advance: &'a Advance) -> StoreFut<'a, AdvanceOutcome> {
         Box::pin(async move {
-            let (keys, live) = (self.keys(&advance.tenant), self.live());
-            let written = self.write(async |conn| tasks::advance(conn, &keys, advance, live).await);
-            // As durable as the server makes it: a cursor that is lost means that something is read twice.
+            let (keys, live) = (self.keys(&advance.tenant), self.oldest_live_ms());
+            let written = self.write(async |conn| cursors::advance(conn, &keys, advance, live).await);
+            // The cursor was moved; losing it only means that items are read twice.
             Ok(written.await?.0)
         })
     }
 }
 
-/// Cuts what one script would be too long for. A record is never cut, so each is there whole or not at all.
-fn portions<'a, 'v>(mut values: &'a [Value<'v>]) -> impl Iterator<Item = &'a [Value<'v>]> {
+/// Splits a batch into scripts of bounded size. A record is never split.
+fn script_batches<'a, 'v>(mut values: &'a [EncodedValue<'v>]) -> impl Iterator<Item = &'a [EncodedValue<'v>]> {
     std::iter::from_fn(move || {
         let (mut work, mut bytes) = (0, 0);
-        let fits = |value: &&Value<'_>| {
+        let fits = |value: &&EncodedValue<'_>| {
             let first = work == 0;
             work += value.work;
             bytes += value.body.len();
-            first || (work <= WORK_MAX && bytes <= BYTES_MAX)
+            first || (work <= SCRIPT_WORK_MAX && bytes <= SCRIPT_BYTES_MAX)
         };
-        let (portion, rest) = values.split_at(values.iter().take_while(fits).count());
+        let (batch, rest) = values.split_at(values.iter().take_while(fits).count());
         values = rest;
-        (!portion.is_empty()).then_some(portion)
+        (!batch.is_empty()).then_some(batch)
     })
 }
 

@@ -1,5 +1,6 @@
-//! Records in one SQLite file: write-ahead log, every commit synced, one writer, a few readers.
+//! SQLite engine: one file with a write-ahead log, every commit synced, one writer and a few readers.
 
+mod cursors;
 mod daily;
 #[cfg(test)]
 mod daily_tests;
@@ -8,7 +9,6 @@ mod query;
 mod report;
 mod row;
 mod schema;
-mod tasks;
 #[cfg(test)]
 mod tests;
 
@@ -26,80 +26,82 @@ use sqlx::{
 use tokio::sync::Mutex;
 
 use self::{
-    daily::{Before, COUNTED},
-    error::engine,
-    report::Reader,
+    daily::{COUNTED_COLUMNS, PreviousAggregates},
+    error::engine_error,
+    report::ReportReader,
     row::read,
     schema::{FileId, file_id},
 };
 use super::{
     Entry, Filter, Fut, Page, RecordStore, Result, StatsFilter, StatsReport, Store, StoreError, StoreFut,
-    packed::Packed,
+    encoded::EncodedRecord,
     page::Pager,
-    stats::Sums,
-    sums,
-    task::{Advance, Advanced, Progress},
+    sql_report,
+    stats::DailyAggregates,
+    task::{Advance, AdvanceOutcome, Progress},
 };
 
-/// Reads that may run at once; further ones wait.
+/// Concurrent reads; further ones wait.
 const READERS: u32 = 4;
-/// How long a read waits for its turn.
-const READ_WAIT: Duration = Duration::from_secs(5);
-/// Records that one transaction of a sweep removes, so that writes get their turn in between.
-const SWEEP_STEP: i64 = 500;
+/// How long a read waits for a connection.
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
+/// Records deleted per transaction of a sweep, so that writes run in between.
+const SWEEP_BATCH: i64 = 500;
 
+/// Records in one SQLite file.
+///
 /// # Cancel safety
 ///
-/// A call that is dropped half-way leaves nothing half-done: its transaction rolls back with its connection.
+/// Dropping a call half-way changes nothing: its transaction rolls back when the connection closes.
 pub struct SqliteStore {
     path: PathBuf,
-    writer: Mutex<Writing>,
+    writer: Mutex<WriterState>,
     readers: RwLock<SqlitePool>,
 }
 
-struct Writing {
-    slot: Slot,
-    /// The file that was opened. Another may be at its place since, or none.
+struct WriterState {
+    slot: ConnSlot,
+    /// Identity of the opened file; the path may name another file by now, or none.
     file: Option<FileId>,
 }
 
-enum Slot {
+enum ConnSlot {
     Ready(SqliteConnection),
-    /// In use, or lost to a failure: the next write opens a new one.
+    /// In use, or lost to a failure: the next write opens a new connection.
     Empty,
     Closed,
 }
 
 impl SqliteStore {
-    /// Opens the file, or makes it. Refuses one that is damaged, newer than this program, or not ours.
+    /// Opens or creates the file. Refuses a file that is damaged, newer than this program, or not ours.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
         schema::prepare(path).await?;
-        let writer = schema::connect_writer(path).await.map_err(|error| error::opening(path, &error))?;
-        let writing = Writing { slot: Slot::Ready(writer), file: file_id(path).await };
-        Ok(Self { path: path.to_owned(), writer: Mutex::new(writing), readers: RwLock::new(readers(path)) })
+        let writer = schema::connect_writer(path).await.map_err(|error| error::open_error(path, &error))?;
+        let state = WriterState { slot: ConnSlot::Ready(writer), file: file_id(path).await };
+        Ok(Self { path: path.to_owned(), writer: Mutex::new(state), readers: RwLock::new(readers(path)) })
     }
 
     fn readers(&self) -> SqlitePool {
         self.readers.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// One write transaction. After any failure, and when the caller goes away, the connection is not used again: what a
-    /// failed COMMIT or fsync left in its caches cannot be known.
+    /// Runs one write transaction. After an error or cancellation the connection is discarded: the state of its caches
+    /// after a failed COMMIT or fsync is unknown.
     async fn write<T>(
         &self,
         work: impl AsyncFnOnce(&mut Transaction<'_, Sqlite>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let mut writing = self.writer.lock().await;
-        let old = match std::mem::replace(&mut writing.slot, Slot::Empty) {
-            Slot::Ready(conn) => Some(conn),
-            Slot::Empty => None,
-            Slot::Closed => {
-                writing.slot = Slot::Closed;
+        let mut state = self.writer.lock().await;
+        let old = match std::mem::replace(&mut state.slot, ConnSlot::Empty) {
+            ConnSlot::Ready(conn) => Some(conn),
+            ConnSlot::Empty => None,
+            ConnSlot::Closed => {
+                state.slot = ConnSlot::Closed;
                 return Err(StoreError::Closed);
             }
         };
-        // SQLite would go on in a file that was moved away or removed, and what it stores there is lost.
-        let in_place = writing.file.is_some() && file_id(&self.path).await == writing.file;
+        // SQLite keeps writing to a file that was moved or removed, where the data would be lost.
+        let in_place = state.file.is_some() && file_id(&self.path).await == state.file;
         let mut conn = match old {
             Some(conn) if in_place => conn,
             old => {
@@ -107,32 +109,32 @@ impl SqliteStore {
                     let _ = old.close().await;
                 }
                 if !in_place {
-                    writing.file = None;
-                    self.begin_anew().await?;
-                    writing.file = file_id(&self.path).await;
+                    state.file = None;
+                    self.reopen_file().await?;
+                    state.file = file_id(&self.path).await;
                 }
-                schema::connect_writer(&self.path).await.map_err(engine)?
+                schema::connect_writer(&self.path).await.map_err(engine_error)?
             }
         };
         let done = transaction(&mut conn, work).await;
         if done.is_ok() {
-            writing.slot = Slot::Ready(conn);
+            state.slot = ConnSlot::Ready(conn);
         } else {
-            // Wait for the file to be closed, or the next connection could meet this one's lock.
+            // Wait until the file is closed, or the next connection could run into this one's lock.
             let _ = conn.close().await;
         }
         done
     }
 
-    /// Takes the file that is at the path now, or makes one. Every connection to the one before is closed first: the two
-    /// may share the name of their log.
-    async fn begin_anew(&self) -> Result<(), StoreError> {
+    /// Opens the file now at the path, or creates it. Closes all connections to the previous file first, because both
+    /// may use the same log name.
+    async fn reopen_file(&self) -> Result<(), StoreError> {
         self.readers().close().await;
-        // Whoever reads this may not be the one to know paths.
+        // The message can reach API clients, which must not see paths.
         let unusable = |_| StoreError::Engine("sqlite: the file was replaced; `citetap check` tells more".to_owned());
         schema::prepare(&self.path).await.map_err(unusable)?;
         *self.readers.write().unwrap_or_else(PoisonError::into_inner) = readers(&self.path);
-        tracing::warn!("another store file is at the path, and taken from now on");
+        tracing::warn!("the store file was replaced; using the new one");
         Ok(())
     }
 }
@@ -140,7 +142,7 @@ impl SqliteStore {
 fn readers(path: &Path) -> SqlitePool {
     SqlitePoolOptions::new()
         .max_connections(READERS)
-        .acquire_timeout(READ_WAIT)
+        .acquire_timeout(READ_TIMEOUT)
         .connect_lazy_with(schema::reader_options(path))
 }
 
@@ -148,10 +150,10 @@ async fn transaction<T>(
     conn: &mut SqliteConnection,
     work: impl AsyncFnOnce(&mut Transaction<'_, Sqlite>) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
-    // The lock first: a transaction that starts as a reader cannot wait for it later.
-    let mut tx = conn.begin_with("BEGIN IMMEDIATE").await.map_err(engine)?;
+    // Take the write lock first: a transaction that starts as a reader cannot wait for it later.
+    let mut tx = conn.begin_with("BEGIN IMMEDIATE").await.map_err(engine_error)?;
     let value = work(&mut tx).await?;
-    tx.commit().await.map_err(engine)?;
+    tx.commit().await.map_err(engine_error)?;
     Ok(value)
 }
 
@@ -162,16 +164,17 @@ impl RecordStore for SqliteStore {
 
     fn put<'a>(&'a self, entries: &'a [Entry]) -> StoreFut<'a, ()> {
         Box::pin(async move {
-            // Before the lock: making text of large records takes longer than writing it.
-            let rows = entries.iter().map(|entry| Packed::new("sqlite", entry)).collect::<Result<Vec<_>, _>>()?;
+            // Encode before taking the lock: serializing large records takes longer than writing them.
+            let rows =
+                entries.iter().map(|entry| EncodedRecord::new("sqlite", entry)).collect::<Result<Vec<_>, _>>()?;
             self.write(async |tx: &mut Transaction<'_, Sqlite>| {
-                let mut before = Before::read(tx, &rows).await.map_err(engine)?;
-                let mut sums = Sums::default();
+                let mut previous = PreviousAggregates::read(tx, &rows).await.map_err(engine_error)?;
+                let mut aggregates = DailyAggregates::default();
                 for row in rows {
-                    let known = before.replace(&row, &mut sums);
-                    row::upsert(row, tx, known).await.map_err(engine)?;
+                    let known = previous.replace(&row, &mut aggregates);
+                    row::upsert(row, tx, known).await.map_err(engine_error)?;
                 }
-                daily::apply(tx, &sums).await.map_err(engine)
+                daily::apply(tx, &aggregates).await.map_err(engine_error)
             })
             .await
         })
@@ -189,7 +192,7 @@ impl RecordStore for SqliteStore {
             .bind(provider)
             .fetch_optional(&self.readers())
             .await
-            .map_err(engine)?;
+            .map_err(engine_error)?;
             match row.map(|row| read(tenant, &row)).transpose()? {
                 Some((entry, _)) if !entry.has_key(id, provider) => Err(StoreError::Mismatch),
                 found => Ok(found.map(|(entry, _)| entry)),
@@ -200,11 +203,11 @@ impl RecordStore for SqliteStore {
     fn list<'a>(&'a self, tenant: &'a str, filter: &'a Filter) -> StoreFut<'a, Page> {
         Box::pin(async move {
             let mut pager = Pager::new(filter);
-            let mut query = query::list(tenant, filter, pager.wanted());
+            let mut query = query::list(tenant, filter, pager.fetch_limit());
             let readers = self.readers();
             let mut rows = query.build().fetch(&readers);
-            while let Some(row) = rows.try_next().await.map_err(engine)? {
-                if pager.is_over() {
+            while let Some(row) = rows.try_next().await.map_err(engine_error)? {
+                if pager.close_if_full() {
                     break;
                 }
                 let (entry, weight) = read(tenant, &row)?;
@@ -217,9 +220,11 @@ impl RecordStore for SqliteStore {
 
     fn stats<'a>(&'a self, tenant: &'a str, filter: &'a StatsFilter) -> StoreFut<'a, StatsReport> {
         Box::pin(async move {
-            let mut tx = self.readers().begin().await.map_err(engine)?;
-            let report = sums::report(&mut Reader { conn: &mut tx, tenant, filter }, filter).await.map_err(engine)?;
-            tx.commit().await.map_err(engine)?;
+            let mut tx = self.readers().begin().await.map_err(engine_error)?;
+            let report = sql_report::report(&mut ReportReader { conn: &mut tx, tenant, filter }, filter)
+                .await
+                .map_err(engine_error)?;
+            tx.commit().await.map_err(engine_error)?;
             Ok(report)
         })
     }
@@ -228,9 +233,9 @@ impl RecordStore for SqliteStore {
         Box::pin(async move {
             self.write(async |tx: &mut Transaction<'_, Sqlite>| {
                 let query = "tenant = ?1 AND id = ?2 AND (?3 IS NULL OR provider = ?3)";
-                let query = format!("DELETE FROM record WHERE {query} RETURNING {COUNTED}");
+                let query = format!("DELETE FROM record WHERE {query} RETURNING {COUNTED_COLUMNS}");
                 let query = sqlx::query(AssertSqlSafe(query)).bind(tenant).bind(id).bind(provider);
-                daily::remove(tx, query).await.map_err(engine)
+                daily::remove(tx, query).await.map_err(engine_error)
             })
             .await
         })
@@ -238,19 +243,19 @@ impl RecordStore for SqliteStore {
 
     fn sweep(&self, before_ms: i64) -> StoreFut<'_, u64> {
         Box::pin(async move {
-            let mut gone = 0;
+            let mut deleted = 0;
             loop {
-                let step = self
+                let batch_size = self
                     .write(async |tx: &mut Transaction<'_, Sqlite>| {
                         let query = "n IN (SELECT n FROM record WHERE created_ms < ?1 LIMIT ?2)";
-                        let query = format!("DELETE FROM record WHERE {query} RETURNING {COUNTED}");
-                        let query = sqlx::query(AssertSqlSafe(query)).bind(before_ms).bind(SWEEP_STEP);
-                        daily::remove(tx, query).await.map_err(engine)
+                        let query = format!("DELETE FROM record WHERE {query} RETURNING {COUNTED_COLUMNS}");
+                        let query = sqlx::query(AssertSqlSafe(query)).bind(before_ms).bind(SWEEP_BATCH);
+                        daily::remove(tx, query).await.map_err(engine_error)
                     })
                     .await?;
-                gone += step;
-                if step < SWEEP_STEP.unsigned_abs() {
-                    return Ok(gone);
+                deleted += batch_size;
+                if batch_size < SWEEP_BATCH.unsigned_abs() {
+                    return Ok(deleted);
                 }
             }
         })
@@ -258,23 +263,23 @@ impl RecordStore for SqliteStore {
 
     fn ping(&self) -> StoreFut<'_, ()> {
         Box::pin(async move {
-            // The write first: it finds a file that was replaced, and those who read follow.
+            // Write first: the write detects a replaced file and reopens it for the readers too.
             self.write(async |tx: &mut Transaction<'_, Sqlite>| {
                 let query = "INSERT INTO probe (one, n) VALUES (1, 1) ON CONFLICT (one) DO UPDATE SET n = n + 1";
-                sqlx::query(query).execute(&mut **tx).await.map_err(engine).map(drop)
+                sqlx::query(query).execute(&mut **tx).await.map_err(engine_error).map(drop)
             })
             .await?;
             let query = sqlx::query("SELECT n FROM record LIMIT 1");
-            query.fetch_optional(&self.readers()).await.map_err(engine).map(drop)
+            query.fetch_optional(&self.readers()).await.map_err(engine_error).map(drop)
         })
     }
 
     fn close(&self) -> Fut<'_, ()> {
         Box::pin(async move {
-            // The writer last: whoever closes last folds the log into the file, and readers may not.
+            // Close the writer last: the last connection to close checkpoints the log, and readers may not.
             self.readers().close().await;
-            let slot = std::mem::replace(&mut self.writer.lock().await.slot, Slot::Closed);
-            if let Slot::Ready(conn) = slot {
+            let slot = std::mem::replace(&mut self.writer.lock().await.slot, ConnSlot::Closed);
+            if let ConnSlot::Ready(conn) = slot {
                 let _ = conn.close().await;
             }
         })
@@ -283,12 +288,12 @@ impl RecordStore for SqliteStore {
 
 impl Store for SqliteStore {
     fn progress<'a>(&'a self, tenant: &'a str, task: &'a str, consumer: &'a str) -> StoreFut<'a, Option<Progress>> {
-        Box::pin(async move { tasks::progress(&self.readers(), tenant, task, consumer).await })
+        Box::pin(async move { cursors::progress(&self.readers(), tenant, task, consumer).await })
     }
 
-    fn advance<'a>(&'a self, advance: &'a Advance) -> StoreFut<'a, Advanced> {
-        Box::pin(
-            async move { self.write(async |tx: &mut Transaction<'_, Sqlite>| tasks::advance(tx, advance).await).await },
-        )
+    fn advance<'a>(&'a self, advance: &'a Advance) -> StoreFut<'a, AdvanceOutcome> {
+        Box::pin(async move {
+            self.write(async |tx: &mut Transaction<'_, Sqlite>| cursors::advance(tx, advance).await).await
+        })
     }
 }

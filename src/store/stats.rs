@@ -1,6 +1,6 @@
-//! What records add up to, by day, provider and site.
+//! Statistics by day, provider and site.
 //!
-//! A record counts on the UTC day on which its stream began, for as long as it is kept.
+//! A record counts on the UTC day on which its stream began, for as long as it is stored.
 
 use std::{
     cmp::Reverse,
@@ -16,37 +16,37 @@ use crate::citation::{
     record::{Origin, Record, Status},
 };
 
-/// Days that one call may ask for: its answer has a row for each of them and each provider.
+/// Longest period of one stats call, in days (bounds the answer: it has a row per day and provider).
 pub const STATS_DAYS_MAX: i64 = 366;
-/// Sites that one call lists at most, whatever the filter says.
+/// Most sites that one stats call lists.
 pub const STATS_TOP_MAX: usize = 10_000;
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
-/// The UTC day of an instant, counted from 1970-01-01.
+/// UTC day of a timestamp in milliseconds, counted from 1970-01-01.
 pub fn day_of(ms: i64) -> i64 {
     ms.div_euclid(DAY_MS)
 }
 
-/// Which sums a stats call wants.
+/// Selects the statistics of a stats call.
 #[derive(Debug, Clone, Default)]
 pub struct StatsFilter {
-    /// As [`day_of`] counts them; beyond [`STATS_DAYS_MAX`] the later ones are left out.
+    /// Days as counted by [`day_of`]; those beyond [`STATS_DAYS_MAX`] are ignored.
     pub days: Range<i64>,
     pub provider: Option<String>,
-    /// Lists this site only; a hostname stands for its registrable domain. The other sums stay whole.
+    /// Lists this site only; a hostname selects its registrable domain. Does not affect the message counts.
     pub domain: Option<String>,
-    /// How many sites.
+    /// Number of sites to list.
     pub top: usize,
-    /// Also tells each day's share of those sites.
+    /// Also report each listed site per day.
     pub by_day: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StatsReport {
-    /// By day and provider; those without a record are left out.
+    /// One row per day and provider that has records.
     pub days: Vec<DayStats>,
-    /// Of the whole period, the most citations first.
+    /// Sites of the whole period, most citations first.
     pub sites: Vec<SiteStats>,
 }
 
@@ -55,29 +55,29 @@ pub struct DayStats {
     pub day: i64,
     pub provider: String,
     pub counts: Counts,
-    /// Those of the period's sites that this day has, so that each site has its whole line.
+    /// The day's share of the sites listed for the period.
     pub sites: Vec<SiteStats>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SiteStats {
-    /// A registrable domain, or a host that is none, such as an address.
+    /// A registrable domain, or the host itself if it has none, as an IP address.
     pub domain: String,
-    pub site: Site,
+    pub site: SiteCounts,
 }
 
-/// What some records add up to.
+/// Totals over a set of records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "[i64; Counts::LEN]", from = "[i64; Counts::LEN]")]
 pub struct Counts {
     pub messages: i64,
-    /// Messages with a citation.
+    /// Messages with at least one citation.
     pub with_sources: i64,
-    /// The upstream's own, without those that were filtered.
+    /// Citations from the upstream, without filtered ones.
     pub citations: i64,
-    /// Of these, those that the answer names.
+    /// Those of `citations` that the answer refers to.
     pub cited: i64,
-    /// Found by a search of ours: the answer does not rest on them.
+    /// Results of our own search; the answer is not based on them.
     pub supplemental: i64,
     pub filtered: i64,
     pub failed: i64,
@@ -85,10 +85,10 @@ pub struct Counts {
     pub dangling_markers: i64,
 }
 
-/// What some records say of one site.
+/// Totals of one site over a set of records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "[i64; Site::LEN]", from = "[i64; Site::LEN]")]
-pub struct Site {
+#[serde(into = "[i64; SiteCounts::LEN]", from = "[i64; SiteCounts::LEN]")]
+pub struct SiteCounts {
     pub messages: i64,
     pub citations: i64,
     pub cited: i64,
@@ -106,7 +106,7 @@ impl Counts {
     }
 }
 
-impl Site {
+impl SiteCounts {
     pub(super) const LEN: usize = 3;
 
     pub(super) fn add(&mut self, other: &Self, times: i64) {
@@ -150,32 +150,32 @@ impl From<[i64; Counts::LEN]> for Counts {
     }
 }
 
-impl From<Site> for [i64; Site::LEN] {
-    fn from(Site { messages, citations, cited }: Site) -> Self {
+impl From<SiteCounts> for [i64; SiteCounts::LEN] {
+    fn from(SiteCounts { messages, citations, cited }: SiteCounts) -> Self {
         [messages, citations, cited]
     }
 }
 
-impl From<[i64; Site::LEN]> for Site {
-    fn from([messages, citations, cited]: [i64; Site::LEN]) -> Self {
+impl From<[i64; SiteCounts::LEN]> for SiteCounts {
+    fn from([messages, citations, cited]: [i64; SiteCounts::LEN]) -> Self {
         Self { messages, citations, cited }
     }
 }
 
-/// What one record adds, or what several add on one day.
+/// Totals of one record, or the sum over several records of one day.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Tally {
+pub(super) struct Aggregate {
     #[serde(rename = "c")]
     pub(super) counts: Counts,
     #[serde(rename = "s")]
-    pub(super) sites: BTreeMap<String, Site>,
+    pub(super) sites: BTreeMap<String, SiteCounts>,
 }
 
-impl Tally {
+impl Aggregate {
     pub(super) fn of(record: &Record) -> Self {
         let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
-        let mut tally = Self::default();
-        let counts = &mut tally.counts;
+        let mut aggregate = Self::default();
+        let counts = &mut aggregate.counts;
         counts.messages = 1;
         counts.failed = record.stats.failed_count.into();
         counts.duplicates = record.stats.dedup_count.into();
@@ -189,8 +189,8 @@ impl Tally {
                     let cited = i64::from(citation.cited);
                     counts.citations += 1;
                     counts.cited += cited;
-                    if let Some(domain) = citation.hostname.as_deref().and_then(site_of) {
-                        let site = tally.sites.entry(domain).or_default();
+                    if let Some(domain) = citation.hostname.as_deref().and_then(registrable_site) {
+                        let site = aggregate.sites.entry(domain).or_default();
                         site.messages = 1;
                         site.citations += 1;
                         site.cited += cited;
@@ -199,10 +199,10 @@ impl Tally {
             }
         }
         counts.with_sources = i64::from(counts.citations > 0);
-        tally
+        aggregate
     }
 
-    /// Of a record whose value cannot be read.
+    /// Stands for a record whose stored value cannot be read: one message.
     pub(super) fn unreadable() -> Self {
         Self { counts: Counts { messages: 1, ..Counts::default() }, sites: BTreeMap::new() }
     }
@@ -210,11 +210,11 @@ impl Tally {
     pub(super) fn add(&mut self, other: &Self, times: i64) {
         self.counts.add(&other.counts, times);
         for (domain, site) in &other.sites {
-            // Looked up first: most sites of a batch are there already, and their names need no copy.
+            // Look up before inserting: most sites of a batch exist already, which saves cloning the name.
             match self.sites.get_mut(domain) {
                 Some(sum) => sum.add(site, times),
                 None => {
-                    let mut sum = Site::default();
+                    let mut sum = SiteCounts::default();
                     sum.add(site, times);
                     self.sites.insert(domain.clone(), sum);
                 }
@@ -223,91 +223,95 @@ impl Tally {
     }
 }
 
-/// The site that a host belongs to. A "hostname" that is none belongs to no site.
-pub(super) fn site_of(hostname: &str) -> Option<String> {
+/// Site (registrable domain) of a hostname; `None` for text that is not a hostname.
+pub(super) fn registrable_site(hostname: &str) -> Option<String> {
     let hostname = terms::hostname(hostname)?;
     Some(registrable(&hostname).to_owned())
 }
 
-/// The site that a filter asks for.
-pub(super) fn asked_site(domain: &str) -> String {
-    let domain = terms::asked_domain(domain.trim());
+/// Site that a filter's domain selects.
+pub(super) fn query_site(domain: &str) -> String {
+    let domain = terms::query_domain(domain.trim());
     registrable(&domain).to_owned()
 }
 
-/// The days that a filter means.
-pub(super) fn days(filter: &StatsFilter) -> Range<i64> {
+/// The filter's days, limited to [`STATS_DAYS_MAX`].
+pub(super) fn capped_days(filter: &StatsFilter) -> Range<i64> {
     filter.days.start..filter.days.end.min(filter.days.start.saturating_add(STATS_DAYS_MAX))
 }
 
-/// Adds the records of the period up, page by page: for an engine that keeps no sums.
-pub(super) async fn of_records(
+/// Computes the report from the records themselves, page by page, for engines without daily aggregates.
+pub(super) async fn from_records(
     store: &(impl RecordStore + ?Sized),
     tenant: &str,
     filter: &StatsFilter,
 ) -> Result<StatsReport> {
-    let days = days(filter);
-    let mut wanted = Filter {
+    let days = capped_days(filter);
+    let mut list_filter = Filter {
         provider: filter.provider.clone(),
         since_ms: Some(days.start.saturating_mul(DAY_MS)),
         until_ms: Some(days.end.saturating_mul(DAY_MS)),
         limit: PAGE_MAX,
         ..Filter::default()
     };
-    let mut sums = Sums::default();
+    let mut aggregates = DailyAggregates::default();
     loop {
-        let page = store.list(tenant, &wanted).await?;
+        let page = store.list(tenant, &list_filter).await?;
         for entry in &page.entries {
-            sums.add(tenant, entry.created_ms, &entry.record.provider, &Tally::of(&entry.record), 1);
+            aggregates.add(tenant, entry.created_ms, &entry.record.provider, &Aggregate::of(&entry.record), 1);
         }
-        wanted.cursor = page.next;
-        if wanted.cursor.is_none() {
-            return Ok(sums.report(filter));
+        list_filter.cursor = page.next;
+        if list_filter.cursor.is_none() {
+            return Ok(aggregates.report(filter));
         }
     }
 }
 
-/// Where a record counts: tenant, day, provider.
-pub(super) type Slot = (String, i64, String);
+/// (tenant, day, provider)
+pub(super) type DailyKey = (String, i64, String);
 
-/// Sums by where they count.
+/// Aggregates per tenant, day and provider.
 #[derive(Debug, Default)]
-pub(super) struct Sums(pub(super) BTreeMap<Slot, Tally>);
+pub(super) struct DailyAggregates(pub(super) BTreeMap<DailyKey, Aggregate>);
 
-impl Sums {
-    /// `times` is 1, or -1 to take away again.
-    pub(super) fn add(&mut self, tenant: &str, created_ms: i64, provider: &str, tally: &Tally, times: i64) {
-        let slot = (tenant.to_owned(), day_of(created_ms), provider.to_owned());
-        self.0.entry(slot).or_default().add(tally, times);
+impl DailyAggregates {
+    /// Adds `aggregate` times `times`; -1 subtracts it.
+    pub(super) fn add(&mut self, tenant: &str, created_ms: i64, provider: &str, aggregate: &Aggregate, times: i64) {
+        let key = (tenant.to_owned(), day_of(created_ms), provider.to_owned());
+        self.0.entry(key).or_default().add(aggregate, times);
     }
 
-    /// One tenant's sums as a report.
+    /// Builds the report of one tenant; the aggregates must be that tenant's.
     pub(super) fn report(self, filter: &StatsFilter) -> StatsReport {
-        let mut totals: BTreeMap<&str, Site> = BTreeMap::new();
-        let asked = filter.domain.as_deref().map(asked_site);
-        let wanted = |domain: &str| asked.as_deref().is_none_or(|asked| asked == domain);
-        for (domain, site) in self.0.values().flat_map(|tally| &tally.sites).filter(|(domain, _)| wanted(domain)) {
+        let mut totals: BTreeMap<&str, SiteCounts> = BTreeMap::new();
+        let only = filter.domain.as_deref().map(query_site);
+        let is_selected = |domain: &str| only.as_deref().is_none_or(|only| only == domain);
+        for (domain, site) in
+            self.0.values().flat_map(|aggregate| &aggregate.sites).filter(|(domain, _)| is_selected(domain))
+        {
             totals.entry(domain).or_default().add(site, 1);
         }
         let all = totals.into_iter().map(|(domain, site)| SiteStats { domain: domain.to_owned(), site });
-        let mut sites = ranked(all.collect());
+        let mut sites = rank_sites(all.collect());
         sites.truncate(filter.top.min(STATS_TOP_MAX));
         let listed: BTreeSet<&str> = sites.iter().map(|one| one.domain.as_str()).collect();
-        let days = self.0.iter().map(|((_, day, provider), tally)| {
-            let listed = tally.sites.iter().filter(|(domain, _)| filter.by_day && listed.contains(domain.as_str()));
+        let days = self.0.iter().map(|((_, day, provider), aggregate)| {
+            let listed = aggregate.sites.iter().filter(|(domain, _)| filter.by_day && listed.contains(domain.as_str()));
             DayStats {
                 day: *day,
                 provider: provider.clone(),
-                counts: tally.counts,
-                sites: ranked(listed.map(|(domain, site)| SiteStats { domain: domain.clone(), site: *site }).collect()),
+                counts: aggregate.counts,
+                sites: rank_sites(
+                    listed.map(|(domain, site)| SiteStats { domain: domain.clone(), site: *site }).collect(),
+                ),
             }
         });
         StatsReport { days: days.collect(), sites }
     }
 }
 
-/// The most citations first; of equal ones by name.
-pub(super) fn ranked(mut sites: Vec<SiteStats>) -> Vec<SiteStats> {
+/// Sorts by citations, descending, then by name.
+pub(super) fn rank_sites(mut sites: Vec<SiteStats>) -> Vec<SiteStats> {
     sites.sort_by(|a, b| (Reverse(a.site.citations), &a.domain).cmp(&(Reverse(b.site.citations), &b.domain)));
     sites
 }

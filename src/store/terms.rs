@@ -1,22 +1,22 @@
-//! What a record can be found by, and what it weighs.
+//! Search terms of a record (domains, search text), and its approximate size.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
 use super::Entry;
 use crate::citation::{record::Record, text::lower};
 
-/// A DNS name has at most this many characters. A longer "hostname" is found by nothing.
-const MAX_HOSTNAME: usize = 253;
+/// Longest DNS name in characters (RFC 1035 section 2.3.4). Longer hostnames are not indexed.
+const HOSTNAME_LEN_MAX: usize = 253;
 
-/// Between two texts of a record: a search never matches across it.
-const SEPARATOR: char = '\u{1f}';
+/// Separates the fields in the search text, so that no match spans two fields.
+const FIELD_SEPARATOR: char = '\u{1f}';
 
-/// Every hostname cited, and each parent domain of it down to two labels.
+/// Every cited hostname and each of its parent domains with at least two labels.
 pub(super) fn domains(record: &Record) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for hostname in record.citations.iter().filter_map(|citation| hostname(citation.hostname.as_deref()?)) {
         let mut rest = hostname.as_str();
-        // An address has dots but no parents.
+        // An IP address has dots but no parent domains.
         if hostname.parse::<IpAddr>().is_err() {
             while let Some((_, parent)) = rest.split_once('.').filter(|(_, parent)| parent.contains('.')) {
                 found.insert(parent.to_owned());
@@ -28,21 +28,21 @@ pub(super) fn domains(record: &Record) -> BTreeSet<String> {
     found
 }
 
-/// A hostname in the spelling that it is found by; `None` if it cannot be one.
+/// Normalizes a hostname for indexing; `None` if it cannot be one.
 pub(super) fn hostname(text: &str) -> Option<String> {
-    let possible = text.len() <= MAX_HOSTNAME && !text.contains(char::is_control);
-    possible.then(|| plain(text)).filter(|hostname| !hostname.is_empty())
+    let possible = text.len() <= HOSTNAME_LEN_MAX && !text.contains(char::is_control);
+    possible.then(|| normalize(text)).filter(|hostname| !hostname.is_empty())
 }
 
-/// A domain as somebody asks for it, in the spelling of [`domains`]: people type `Bücher.example`, URLs carry punycode.
-pub(super) fn asked_domain(domain: &str) -> String {
+/// Normalizes a domain from a query to the form used by [`domains`]: people type `Bücher.example`, URLs carry punycode.
+pub(super) fn query_domain(domain: &str) -> String {
     match url::Host::parse(domain) {
-        Ok(url::Host::Domain(ascii)) => plain(&ascii),
-        _ => plain(domain),
+        Ok(url::Host::Domain(ascii)) => normalize(&ascii),
+        _ => normalize(domain),
     }
 }
 
-/// Everything that `q` looks at, lower-cased.
+/// The lower-cased text that `q` searches.
 pub(super) fn search_text(record: &Record) -> String {
     let mut text = String::new();
     let cited = record
@@ -51,12 +51,12 @@ pub(super) fn search_text(record: &Record) -> String {
         .flat_map(|citation| citation.title.iter().chain(&citation.content).chain(&citation.snippets));
     for part in record.summary.iter().chain(&record.queries).chain(cited) {
         text.push_str(&lower(part));
-        text.push(SEPARATOR);
+        text.push(FIELD_SEPARATOR);
     }
     text
 }
 
-/// About how many bytes an entry holds. Off by the fixed parts, right about what strangers can make large.
+/// Approximate size of an entry in bytes. Exact for the parts that untrusted input can make large.
 pub(super) fn weight(entry: &Entry) -> usize {
     let record = &entry.record;
     let text = |text: &Option<String>| text.as_deref().map_or(0, str::len);
@@ -98,7 +98,7 @@ fn value_weight(value: &serde_json::Value) -> usize {
         }
 }
 
-fn plain(hostname: &str) -> String {
+fn normalize(hostname: &str) -> String {
     hostname.trim_end_matches('.').to_ascii_lowercase()
 }
 
@@ -106,39 +106,39 @@ fn plain(hostname: &str) -> String {
 mod tests {
     use super::{super::tests::entry, *};
 
-    fn found(hostname: &str) -> Vec<String> {
+    fn domains_of(hostname: &str) -> Vec<String> {
         let mut record = entry("t", "p", "1", 0).record;
         record.citations[0].hostname = Some(hostname.to_owned());
         domains(&record).into_iter().collect()
     }
 
     #[test]
-    fn a_hostname_is_found_by_its_parents() {
+    fn domains_include_parent_domains() {
         assert_eq!(
-            found("WWW.News.Example.co.uk."),
+            domains_of("WWW.News.Example.co.uk."),
             ["co.uk", "example.co.uk", "news.example.co.uk", "www.news.example.co.uk"]
         );
-        assert_eq!(found("example.com"), ["example.com"]);
-        assert_eq!(found("localhost"), ["localhost"]);
+        assert_eq!(domains_of("example.com"), ["example.com"]);
+        assert_eq!(domains_of("localhost"), ["localhost"]);
     }
 
     #[test]
-    fn an_address_has_no_parents() {
-        assert_eq!(found("10.0.0.1"), ["10.0.0.1"]);
-        assert_eq!(found("[2001:db8::1]"), ["[2001:db8::1]"]);
+    fn domains_of_an_ip_address_have_no_parents() {
+        assert_eq!(domains_of("10.0.0.1"), ["10.0.0.1"]);
+        assert_eq!(domains_of("[2001:db8::1]"), ["[2001:db8::1]"]);
     }
 
     #[test]
-    fn nonsense_is_bounded() {
-        assert_eq!(found(&"a.".repeat(4096)), Vec::<String>::new());
-        assert_eq!(found("a\0.example.com"), Vec::<String>::new());
-        assert_eq!(found("."), Vec::<String>::new());
+    fn domains_skip_invalid_hostnames() {
+        assert_eq!(domains_of(&"a.".repeat(4096)), Vec::<String>::new());
+        assert_eq!(domains_of("a\0.example.com"), Vec::<String>::new());
+        assert_eq!(domains_of("."), Vec::<String>::new());
     }
 
     #[test]
-    fn asking_is_forgiving() {
-        assert_eq!(asked_domain("Bücher.Example"), "xn--bcher-kva.example");
-        assert_eq!(asked_domain("EXAMPLE.com."), "example.com");
-        assert_eq!(asked_domain("%"), "%");
+    fn query_domain_normalizes_case_and_idn() {
+        assert_eq!(query_domain("Bücher.Example"), "xn--bcher-kva.example");
+        assert_eq!(query_domain("EXAMPLE.com."), "example.com");
+        assert_eq!(query_domain("%"), "%");
     }
 }

@@ -1,11 +1,11 @@
-//! What every engine must do, run over each of them.
+//! Conformance suite: the cases that every engine must pass, run over each of them.
 
 mod lists;
+mod minimal;
 pub(crate) mod server;
 mod shifted;
 mod stats;
 mod tasks;
-mod toy;
 
 use std::sync::{
     Arc,
@@ -15,12 +15,12 @@ use std::sync::{
 use serde_json::{Map, json};
 
 use self::{
-    lists::{a_page_is_bounded, filters_select, hostile_text_is_only_text, pages_to_the_end},
-    stats::{days_are_utcs_and_bounded, what_counts_and_what_does_not},
+    lists::{hostile_text_is_stored_as_text, list_filters_select, list_page_is_bounded, list_pages_to_the_end},
+    stats::{stats_count_each_kind_of_citation, stats_days_are_utc_and_bounded},
     tasks::{
-        a_closed_store_has_no_tasks, a_cursor_moves_on_and_never_back, a_tasks_records_oldest_first,
-        cursors_are_bounded, cursors_belong_to_a_tenant_and_a_task, cursors_go_with_their_task,
-        of_commits_at_once_the_furthest_wins,
+        closed_store_refuses_task_calls, cursor_concurrent_commits_furthest_wins, cursor_moves_forward_only,
+        cursors_and_sources_are_bounded, cursors_are_deleted_with_their_task, cursors_are_separate_per_tenant_and_task,
+        task_lists_its_records_oldest_first,
     },
 };
 use super::*;
@@ -78,7 +78,7 @@ pub(crate) fn entry(tenant: &str, provider: &str, id: &str, created_ms: i64) -> 
     Entry { tenant: tenant.to_owned(), created_ms, record }
 }
 
-/// A store of its own on the server that the tests share.
+/// A store with its own key prefix on the shared test server.
 pub(crate) async fn redis_store(ttl: Option<Duration>) -> RedisStore {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let server =
@@ -90,16 +90,16 @@ pub(crate) async fn redis_store(ttl: Option<Duration>) -> RedisStore {
     RedisStore::open(&EngineUrl::new(url), ttl).await.unwrap()
 }
 
-/// What every [`RecordStore`] gets without more work.
-fn toy() -> WithProgress<toy::Toy> {
-    WithProgress::new(toy::Toy::new())
+/// The smallest possible engine, to test what [`RecordStore`]'s defaults and [`WithProgress`] provide.
+fn minimal_store() -> WithProgress<minimal::MinimalStore> {
+    WithProgress::new(minimal::MinimalStore::new())
 }
 
-/// One test per engine and case. A new engine is one more line here.
+/// Generates one test per engine and case. A new engine adds a line here.
 macro_rules! conformance {
     ($($case:ident),+ $(,)?) => {
         mod memory { $(#[tokio::test] async fn $case() { super::$case(std::sync::Arc::new(super::MemoryStore::new())).await; })+ }
-        mod toy_engine { $(#[tokio::test] async fn $case() { super::$case(std::sync::Arc::new(super::toy())).await; })+ }
+        mod minimal_engine { $(#[tokio::test] async fn $case() { super::$case(std::sync::Arc::new(super::minimal_store())).await; })+ }
         mod sqlite { $(#[tokio::test] async fn $case() {
             let folder = tempfile::tempdir().unwrap();
             let store = super::SqliteStore::open(&folder.path().join("s.db")).await.unwrap();
@@ -108,7 +108,7 @@ macro_rules! conformance {
             store.close().await;
         })+ }
         mod postgres_days { $(#[tokio::test] async fn $case() {
-            let store: std::sync::Arc<dyn super::Store> = std::sync::Arc::new(super::shifted::Shifted::new().await);
+            let store: std::sync::Arc<dyn super::Store> = std::sync::Arc::new(super::shifted::ShiftedStore::new().await);
             super::$case(std::sync::Arc::clone(&store)).await;
             store.close().await;
         })+ }
@@ -117,7 +117,7 @@ macro_rules! conformance {
             super::$case(std::sync::Arc::clone(&store)).await;
             store.close().await;
         })+ }
-        // With an end for every key, after all time that the cases know.
+        // With a TTL, so that every key expires, but after any time used in the cases.
         mod redis { $(#[tokio::test] async fn $case() {
             let ttl = std::time::Duration::from_secs(100 * 366 * 24 * 60 * 60);
             let store: std::sync::Arc<dyn super::Store> = std::sync::Arc::new(super::redis_store(Some(ttl)).await);
@@ -128,30 +128,30 @@ macro_rules! conformance {
 }
 
 conformance!(
-    gives_back_what_was_put,
-    tenants_and_providers_are_apart,
-    the_last_write_wins_whole,
-    filters_select,
-    pages_to_the_end,
-    a_page_is_bounded,
-    hostile_text_is_only_text,
-    what_counts_and_what_does_not,
-    days_are_utcs_and_bounded,
-    deletes,
-    sweeps,
-    many_writers_at_once,
-    large_records,
-    a_closed_store_says_so,
-    a_tasks_records_oldest_first,
-    a_cursor_moves_on_and_never_back,
-    cursors_belong_to_a_tenant_and_a_task,
-    cursors_go_with_their_task,
-    of_commits_at_once_the_furthest_wins,
-    cursors_are_bounded,
-    a_closed_store_has_no_tasks,
+    get_returns_what_was_put,
+    tenants_and_providers_are_separate,
+    put_last_write_replaces_the_whole_record,
+    list_filters_select,
+    list_pages_to_the_end,
+    list_page_is_bounded,
+    hostile_text_is_stored_as_text,
+    stats_count_each_kind_of_citation,
+    stats_days_are_utc_and_bounded,
+    delete_removes_by_id_and_provider,
+    sweep_removes_records_before_a_time,
+    concurrent_puts_do_not_mix,
+    large_records_end_a_page_early,
+    closed_store_returns_closed,
+    task_lists_its_records_oldest_first,
+    cursor_moves_forward_only,
+    cursors_are_separate_per_tenant_and_task,
+    cursors_are_deleted_with_their_task,
+    cursor_concurrent_commits_furthest_wins,
+    cursors_and_sources_are_bounded,
+    closed_store_refuses_task_calls,
 );
 
-async fn gives_back_what_was_put(store: Arc<dyn Store>) {
+async fn get_returns_what_was_put(store: Arc<dyn Store>) {
     store.ping().await.unwrap();
     store.put(&[]).await.unwrap();
     let mut full = entry("t", "doubao", "35730705466983426", -5);
@@ -169,7 +169,7 @@ async fn gives_back_what_was_put(store: Arc<dyn Store>) {
     }
 }
 
-async fn tenants_and_providers_are_apart(store: Arc<dyn Store>) {
+async fn tenants_and_providers_are_separate(store: Arc<dyn Store>) {
     let all = [
         entry("a", "p", "1", 10),
         entry("b", "p", "1", 20),
@@ -193,13 +193,13 @@ async fn tenants_and_providers_are_apart(store: Arc<dyn Store>) {
     assert_eq!(ids(&store, "a", Filter::default()).await, ["1x", "1", "1", "1"]);
 }
 
-async fn the_last_write_wins_whole(store: Arc<dyn Store>) {
+async fn put_last_write_replaces_the_whole_record(store: Arc<dyn Store>) {
     let mut first = entry("t", "p", "1", 10);
     first.record.conversation_id = Some("old".to_owned());
     first.record.summary = Some("before".to_owned());
     let mut second = entry("t", "p", "1", 20);
     second.record.citations[0].hostname = Some("other.test".to_owned());
-    // In one batch, and again over batches.
+    // Within one batch, and across batches.
     store.put(&[second.clone(), first.clone()]).await.unwrap();
     assert_eq!(store.get("t", "1", None).await.unwrap(), Some(first.clone()));
     store.put(std::slice::from_ref(&second)).await.unwrap();
@@ -212,7 +212,7 @@ async fn the_last_write_wins_whole(store: Arc<dyn Store>) {
     assert_eq!(ids(&store, "t", Filter { domain: Some("other.test".to_owned()), ..Filter::default() }).await, ["1"]);
 }
 
-async fn deletes(store: Arc<dyn Store>) {
+async fn delete_removes_by_id_and_provider(store: Arc<dyn Store>) {
     store
         .put(&[entry("t", "p", "1", 1), entry("t", "q", "1", 2), entry("t", "r", "1", 3), entry("u", "p", "1", 4)])
         .await
@@ -225,7 +225,7 @@ async fn deletes(store: Arc<dyn Store>) {
     assert!(store.get("u", "1", None).await.unwrap().is_some());
 }
 
-async fn sweeps(store: Arc<dyn Store>) {
+async fn sweep_removes_records_before_a_time(store: Arc<dyn Store>) {
     let entries: Vec<_> = (0..1203).map(|n| entry(["t", "u"][n as usize % 2], "p", &n.to_string(), n)).collect();
     store.put(&entries).await.unwrap();
     assert_eq!(store.sweep(0).await.unwrap(), 0);
@@ -238,7 +238,7 @@ async fn sweeps(store: Arc<dyn Store>) {
     assert_eq!(store.sweep(i64::MAX).await.unwrap(), 2);
 }
 
-async fn many_writers_at_once(store: Arc<dyn Store>) {
+async fn concurrent_puts_do_not_mix(store: Arc<dyn Store>) {
     let tasks: Vec<_> = (0..16)
         .map(|task| {
             let store = Arc::clone(&store);
@@ -262,7 +262,7 @@ async fn many_writers_at_once(store: Arc<dyn Store>) {
     assert_eq!(page.entries.len(), 16 * 8 + 1);
 }
 
-async fn large_records(store: Arc<dyn Store>) {
+async fn large_records_end_a_page_early(store: Arc<dyn Store>) {
     let large: Vec<_> = (0..20)
         .map(|n| {
             let mut large = entry("t", "p", &n.to_string(), n);
@@ -286,18 +286,18 @@ async fn large_records(store: Arc<dyn Store>) {
     assert!(page.entries.len() < 20 && page.next.is_some(), "a page ends at its weight");
 }
 
-/// Not where keys end by themselves: there a record of long ago is none.
+/// Not for Redis, whose keys expire: there an old record does not exist.
 #[tokio::test]
-async fn a_clock_that_steps_loses_nothing() {
+async fn store_clock_step_keeps_the_last_write() {
     a_clock_that_steps(Arc::new(MemoryStore::new())).await;
-    a_clock_that_steps(Arc::new(toy())).await;
+    a_clock_that_steps(Arc::new(minimal_store())).await;
     let folder = tempfile::tempdir().unwrap();
     a_clock_that_steps(Arc::new(SqliteStore::open(&folder.path().join("s.db")).await.unwrap())).await;
     a_clock_that_steps(Arc::new(server::postgres().await)).await;
-    a_clock_that_steps(Arc::new(shifted::Shifted::new().await)).await;
+    a_clock_that_steps(Arc::new(shifted::ShiftedStore::new().await)).await;
 }
 
-/// Whatever its clock says of a record, the last one written is the one that is there, and the only one.
+/// The last write wins whatever its timestamp, and leaves exactly one record.
 async fn a_clock_that_steps(store: Arc<dyn Store>) {
     const DAY: i64 = 86_400_000;
     let times = [5, 5 * DAY, 0, i64::MAX, -1, 4 * DAY, i64::MIN, 2 * DAY, 2 * DAY - 1, 40 * DAY, 3 * DAY];
@@ -314,13 +314,13 @@ async fn a_clock_that_steps(store: Arc<dyn Store>) {
     others.sort_by_key(|at| std::cmp::Reverse(times[*at]));
     let others: Vec<_> = others.into_iter().map(|at| at.to_string()).collect();
     assert_eq!(same.into_iter().filter(|id| id != "same").collect::<Vec<_>>(), others, "newest first, whenever");
-    // A sweep whose clock is ahead takes all, and what comes then is kept.
+    // A sweep with a clock that is ahead removes everything; later writes are kept.
     assert_eq!(store.sweep(i64::MAX).await.unwrap(), times.len() as u64, "all but the one that has no later");
     store.put(&[entry("t", "p", "after", DAY)]).await.unwrap();
     assert_eq!(store.get("t", "after", None).await.unwrap().unwrap().created_ms, DAY);
 }
 
-async fn a_closed_store_says_so(store: Arc<dyn Store>) {
+async fn closed_store_returns_closed(store: Arc<dyn Store>) {
     store.put(&[entry("t", "p", "1", 1)]).await.unwrap();
     store.close().await;
     store.close().await;
@@ -333,7 +333,7 @@ async fn a_closed_store_says_so(store: Arc<dyn Store>) {
     assert_eq!(store.stats("t", &StatsFilter::default()).await, Err(StoreError::Closed));
 }
 
-/// The ids of the whole list, however many pages it takes.
+/// Ids of the whole list, over all pages.
 async fn ids(store: &Arc<dyn Store>, tenant: &str, mut filter: Filter) -> Vec<String> {
     let mut ids = Vec::new();
     loop {

@@ -1,6 +1,6 @@
-//! The one task that writes. A request hands its entry over and may die: the entry is written all the same.
+//! The writer task: the only place that writes records. A write continues after its request is dropped.
 //!
-//! Entries that wait together are committed together. One that fails is answered with the error, kept, and tried again
+//! Entries that queue up are committed in one batch. An entry that fails is reported to its caller, kept and retried
 //! until it is stored, so a record can become durable after its event said `stored: false`.
 
 mod retry;
@@ -22,36 +22,36 @@ use tokio::sync::{
     oneshot,
 };
 
-use self::task::{Job, Task};
+use self::task::{Job, WriterTask};
 use super::{
     Entry, Store, StoreError,
-    task::{Advance, Advanced},
+    task::{Advance, AdvanceOutcome},
 };
 
-/// A write that is under way for so long is told as trouble: an engine may wait for a lock much longer than any chat does.
-const LONG: Duration = Duration::from_secs(2);
+/// A write that takes longer is reported as unhealthy (an engine may wait for a lock much longer than a chat can).
+const SLOW_WRITE: Duration = Duration::from_secs(2);
 
-/// A handle on the task. When the last one goes, the task flushes and closes the store, as after [`Writer::shutdown`].
+/// Handle of the writer task. Dropping the last one flushes and closes the store, as [`Writer::shutdown`] does.
 #[derive(Clone)]
 pub struct Writer {
     queue: mpsc::Sender<Job>,
     stats: Arc<WriterStats>,
 }
 
-/// Counters since the start, for whoever shows them.
+/// Counters since start, read by the metrics and the console.
 #[derive(Debug)]
 pub struct WriterStats {
-    /// Entries stored, at once or later.
+    /// Entries stored, on the first try or a later one.
     pub committed: AtomicU64,
     /// Entries whose first commit failed.
     pub failed: AtomicU64,
-    /// Entries stored by a later try.
+    /// Entries stored by a retry.
     pub retried: AtomicU64,
-    /// Entries lost for good: the retry buffer was full, the engine kept refusing them, or it was down at shutdown.
+    /// Entries lost: the retry queue was full, the engine kept refusing them, or it was down at shutdown.
     pub dropped: AtomicU64,
     /// Entries refused because the queue was full.
     pub refused: AtomicU64,
-    /// Entries waiting for a later try, now.
+    /// Entries waiting for a retry now.
     pub waiting: AtomicU64,
     /// Successful calls of `Store::put`.
     pub commits: AtomicU64,
@@ -61,16 +61,16 @@ pub struct WriterStats {
 
 #[derive(Debug, Default)]
 struct Health {
-    /// Why the last write failed.
+    /// Error of the last write, if it failed.
     failure: Option<StoreError>,
-    /// When the task began what it is doing.
+    /// Start of the engine call in progress.
     busy: Option<Instant>,
 }
 
-/// The task is at the engine until this is dropped.
-struct Busy(Arc<WriterStats>);
+/// Marks an engine call as in progress until dropped.
+struct BusyGuard(Arc<WriterStats>);
 
-impl Drop for Busy {
+impl Drop for BusyGuard {
     fn drop(&mut self) {
         self.0.health().busy = None;
     }
@@ -81,19 +81,19 @@ impl WriterStats {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn busy(self: &Arc<Self>) -> Busy {
+    fn busy(self: &Arc<Self>) -> BusyGuard {
         self.health().busy = Some(Instant::now());
-        Busy(Arc::clone(self))
+        BusyGuard(Arc::clone(self))
     }
 
-    /// How long the last successful commit took.
+    /// Duration of the last successful commit.
     pub fn last_commit(&self) -> Duration {
         Duration::from_micros(self.last_commit_micros.load(Relaxed))
     }
 }
 
 impl Writer {
-    /// Starts the task on the current tokio runtime. `queue` entries may wait (at least one, at most what tokio takes).
+    /// Starts the writer task on the current tokio runtime. `queue` is its capacity, clamped to what tokio allows.
     pub fn spawn(store: Arc<dyn Store>, queue: usize) -> Self {
         let (sender, receiver) = mpsc::channel(queue.clamp(1, Semaphore::MAX_PERMITS));
         let stats = Arc::new(WriterStats {
@@ -107,23 +107,23 @@ impl Writer {
             last_commit_micros: AtomicU64::new(0),
             health: Mutex::default(),
         });
-        tokio::spawn(Task::new(store, receiver, Arc::clone(&stats)).run());
+        tokio::spawn(WriterTask::new(store, receiver, Arc::clone(&stats)).run());
         Self { queue: sender, stats }
     }
 
-    /// Hands an entry over without waiting. The receiver tells when it is durable; dropping it changes nothing.
-    /// A receiver that ends without a value means that the task died: not stored.
+    /// Queues an entry without waiting. The receiver resolves once the entry is durable, and may be dropped. If it
+    /// closes without a value, the task has died and the entry is not stored.
     pub fn put(&self, entry: Entry) -> Result<oneshot::Receiver<Result<(), StoreError>>, StoreError> {
-        self.hand_over(|reply| Job::Put(Box::new(entry), reply))
+        self.enqueue(|reply| Job::Put(Box::new(entry), reply))
     }
 
-    /// The same for a later version of a record that was put before: one that was deleted since does not come back, and
-    /// one of a newer stream with the same id stays. Those are answered with [`StoreError::Gone`].
+    /// [`put`](Self::put) for a later version of a stored record. Fails with [`StoreError::Gone`] if the record was
+    /// deleted since or belongs to a newer stream.
     pub fn amend(&self, entry: Entry) -> Result<oneshot::Receiver<Result<(), StoreError>>, StoreError> {
-        self.hand_over(|reply| Job::Amend(Box::new(entry), reply))
+        self.enqueue(|reply| Job::Amend(Box::new(entry), reply))
     }
 
-    fn hand_over(
+    fn enqueue(
         &self,
         job: impl FnOnce(oneshot::Sender<Result<(), StoreError>>) -> Job,
     ) -> Result<oneshot::Receiver<Result<(), StoreError>>, StoreError> {
@@ -138,8 +138,8 @@ impl Writer {
         }
     }
 
-    /// Forgets a record, also one that still waits to be stored. `Store::delete` alone would let that one come back.
-    /// Takes its turn in the queue, so give it a time limit.
+    /// Deletes a record from the store and from the retry queue; `Store::delete` alone would let a retry restore it.
+    /// Waits for its turn in the queue: use a timeout.
     pub async fn delete(&self, tenant: &str, id: &str, provider: Option<&str>) -> Result<u64, StoreError> {
         let (reply, receiver) = oneshot::channel();
         let job =
@@ -148,52 +148,52 @@ impl Writer {
         receiver.await.unwrap_or(Err(StoreError::Closed))
     }
 
-    /// A record was deleted elsewhere: one that still waits to be stored must not bring it back.
-    pub fn give_up(&self, tenant: String, id: String, provider: Option<String>) {
-        // A queue that is full is one of puts: what it holds was not there to be deleted.
-        let _ = self.queue.try_send(Job::GiveUp { tenant, id, provider });
+    /// Removes a record that was deleted by another replica from the retry queue.
+    pub fn cancel_retry(&self, tenant: String, id: String, provider: Option<String>) {
+        // Dropped if the queue is full: the queued entries were put after the deletion.
+        let _ = self.queue.try_send(Job::CancelRetry { tenant, id, provider });
     }
 
-    /// Commits how far a consumer has read: durable when it answers, and done also when the asker has left. Not tried
-    /// again if it fails: the consumer does that. Takes its turn in the queue, so give it a time limit.
-    pub async fn advance(&self, advance: Advance) -> Result<Advanced, StoreError> {
+    /// Commits a consumer's progress; durable on return, and completed even if the caller is dropped. Not retried on
+    /// failure, because the consumer does that. Waits for its turn in the queue: use a timeout.
+    pub async fn advance(&self, advance: Advance) -> Result<AdvanceOutcome, StoreError> {
         let (reply, receiver) = oneshot::channel();
         self.queue.send(Job::Advance(Box::new(advance), reply)).await.map_err(|_| StoreError::Closed)?;
         receiver.await.unwrap_or(Err(StoreError::Closed))
     }
 
-    /// Jobs in the queue.
-    pub fn depth(&self) -> usize {
+    /// Number of queued jobs.
+    pub fn queue_depth(&self) -> usize {
         self.queue.max_capacity() - self.queue.capacity()
     }
 
-    /// Jobs that it takes.
-    pub fn limit(&self) -> usize {
+    /// Capacity of the queue.
+    pub fn queue_capacity(&self) -> usize {
         self.queue.max_capacity()
     }
 
-    /// Why nothing is stored now: a failed commit, until the store works again; one that takes long; a task that is gone.
-    pub fn trouble(&self) -> Option<StoreError> {
+    /// Why records are not being stored now: the last commit failed, a write is slow, or the task has ended.
+    pub fn unhealthy_reason(&self) -> Option<StoreError> {
         if self.queue.is_closed() {
             return Some(StoreError::Closed);
         }
         let health = self.stats.health();
-        let long = health.busy.is_some_and(|began| began.elapsed() > LONG);
+        let long = health.busy.is_some_and(|began| began.elapsed() > SLOW_WRITE);
         health.failure.clone().or_else(|| long.then(|| StoreError::Engine("a write takes long".to_owned())))
     }
 
-    pub fn healthy(&self) -> bool {
-        self.trouble().is_none()
+    pub fn is_healthy(&self) -> bool {
+        self.unhealthy_reason().is_none()
     }
 
     pub fn stats(&self) -> &Arc<WriterStats> {
         &self.stats
     }
 
-    /// Takes no more entries, commits those that wait, closes the store. Returns how many entries could not be stored.
+    /// Stops accepting entries, commits the queued ones and closes the store. Returns how many entries were lost.
     pub async fn shutdown(self) -> u64 {
         let (reply, receiver) = oneshot::channel();
-        // Waits for a place in a full queue. When somebody else has shut the task down, there is nothing left to do.
+        // Waits for room in the queue. An error means that the task was shut down already.
         match self.queue.send(Job::Stop(reply)).await {
             Ok(()) => receiver.await.unwrap_or(0),
             Err(_) => 0,

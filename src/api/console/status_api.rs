@@ -152,8 +152,8 @@ async fn status(State(app): State<Arc<App>>, Extension(Asker(tenant)): Extension
         search: app.search.is_some(),
         store: StoreStatus {
             kind: app.store.name(),
-            healthy: app.writer.healthy(),
-            queued: app.writer.depth(),
+            healthy: app.writer.is_healthy(),
+            queued: app.writer.queue_depth(),
             retrying: stats.waiting.load(Relaxed),
             last_commit_ms: committed.then(|| stats.last_commit().as_secs_f64() * 1000.0),
         },

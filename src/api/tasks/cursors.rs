@@ -21,7 +21,7 @@ use crate::{
     citation::reading::{MAX_FAILED, Reader, SearchReadCursor, covered, is_failed_id, is_source_id},
     store::{
         PAGE_MAX,
-        task::{Advance, Advanced, CONSUMERS_MAX, Position, Progress},
+        task::{Advance, AdvanceOutcome, CONSUMERS_MAX, Position, Progress},
     },
 };
 
@@ -134,10 +134,10 @@ pub async fn put(
     let now_ms = jiff::Timestamp::now().as_millisecond();
     let advance = Advance { tenant, task: task.clone(), consumer, last, sources, now_ms };
     match tokio::time::timeout(COMMIT_WAIT, app.writer.advance(advance)).await {
-        Ok(Ok(Advanced::Moved(at) | Advanced::Same(at))) => Ok(json(&shown(&task, at))),
-        Ok(Ok(Advanced::Behind(at))) => Err(behind(&task, at)),
-        Ok(Ok(Advanced::NoTask)) => Err(Problem::unknown_task()),
-        Ok(Ok(Advanced::TooMany)) => Err(Problem::too_many_consumers(CONSUMERS_MAX)),
+        Ok(Ok(AdvanceOutcome::Moved(at) | AdvanceOutcome::Unchanged(at))) => Ok(json(&shown(&task, at))),
+        Ok(Ok(AdvanceOutcome::Behind(at))) => Err(behind(&task, at)),
+        Ok(Ok(AdvanceOutcome::NoTask)) => Err(Problem::unknown_task()),
+        Ok(Ok(AdvanceOutcome::TooManyConsumers)) => Err(Problem::too_many_consumers(CONSUMERS_MAX)),
         _ => Err(Problem::store("the store did not confirm the cursor; commit it again")),
     }
 }

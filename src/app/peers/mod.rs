@@ -23,7 +23,7 @@ use uuid::Uuid;
 
 use self::{ask::Asked, peer_message::Word, tell::Lease};
 use super::in_flight::{Key, Live};
-use crate::store::{Bus, Ear, writer::Writer};
+use crate::store::{Bus, Subscription, writer::Writer};
 
 /// Between two signs of life.
 const HELLO_EVERY: Duration = Duration::from_secs(2);
@@ -63,13 +63,13 @@ impl Peers {
     pub async fn run(self: Arc<Self>) {
         let mut failing = false;
         loop {
-            match self.bus.listen().await {
-                Ok(ear) => {
+            match self.bus.subscribe().await {
+                Ok(subscription) => {
                     if std::mem::take(&mut failing) {
                         tracing::warn!("other replicas are heard again");
                     }
                     self.say(&Word::Hello { from: self.me, joining: true }).await;
-                    self.listen(ear).await;
+                    self.listen(subscription).await;
                 }
                 Err(_) if failing => {}
                 Err(error) => {
@@ -82,11 +82,11 @@ impl Peers {
     }
 
     /// Until the connection is lost.
-    async fn listen(self: &Arc<Self>, mut ear: Box<dyn Ear>) {
+    async fn listen(self: &Arc<Self>, mut subscription: Box<dyn Subscription>) {
         let mut hello = interval(HELLO_EVERY);
         loop {
             tokio::select! {
-                word = ear.hear() => match word {
+                word = subscription.recv() => match word {
                     // One of another version may say what we do not know.
                     Ok(word) => if let Ok(word) = serde_json::from_str(&word) { self.heard(word).await },
                     Err(_) => return,
@@ -117,7 +117,7 @@ impl Peers {
             Word::Lack { to, tenant, id, .. } if to == self.me => self.lacks(&(tenant, id), from),
             Word::Forget { tenant, id, provider, .. } => {
                 self.live.forget(&tenant, &id, provider.as_deref());
-                self.writer.give_up(tenant, id, provider);
+                self.writer.cancel_retry(tenant, id, provider);
             }
             Word::Hello { .. } | Word::Bye { .. } | Word::Lack { .. } => {}
         }
@@ -137,7 +137,7 @@ impl Peers {
     /// What cannot be said is not said: whoever asked is patient for a moment only.
     async fn say(&self, word: &Word) {
         if let Ok(word) = serde_json::to_string(word) {
-            let _ = timeout(SAY_LIMIT, self.bus.say(&word)).await;
+            let _ = timeout(SAY_LIMIT, self.bus.publish(&word)).await;
         }
     }
 

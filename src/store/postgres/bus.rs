@@ -1,5 +1,5 @@
-//! Words between replicas, by LISTEN and NOTIFY. A notification takes less than 8000 bytes: a longer word waits in a table
-//! for those who listen, and the notification says where.
+//! The bus over LISTEN and NOTIFY. PostgreSQL limits a notification to 8000 bytes: a longer payload is stored in a
+//! table, and the notification carries its row number.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,36 +10,36 @@ use sqlx::{
 use tokio::{sync::mpsc, time::timeout};
 
 use super::{
-    error::{Fault, said},
-    link::{CONNECT_WAIT, Link, Use},
+    error::{PostgresError, engine_error},
+    pool::{Access, CONNECT_TIMEOUT, Pool},
     text::{escape, unescape},
 };
-use crate::store::{Bus, Ear, Result, StoreError, StoreFut};
+use crate::store::{Bus, Result, StoreError, StoreFut, Subscription};
 
-/// Of a notification, with its mark.
-const SHORT_MAX: usize = 7_900;
-/// What begins a notification with the word itself, and one with the number of its row.
-const SHORT: char = '=';
-const LONG: char = '#';
-/// Words that wait for an ear; with more it has missed some.
-const WAITING: usize = 1024;
-/// A connection that is silent for so long is looked at: it may be gone, and nobody would tell.
-const LOOK: Duration = Duration::from_secs(10);
+/// Longest payload sent in the notification itself, in bytes.
+const INLINE_MAX: usize = 7_900;
+/// First character of a notification: the payload follows, or the number of its row.
+const INLINE: char = '=';
+const STORED: char = '#';
+/// Payloads buffered per subscription. On overflow the subscription ends with an error.
+const PENDING_MAX: usize = 1024;
+/// An idle connection is probed at this interval, because a dead one reports nothing.
+const KEEPALIVE: Duration = Duration::from_secs(10);
 
 pub(super) struct PostgresBus {
-    pub(super) link: Arc<Link>,
+    pub(super) pool: Arc<Pool>,
 }
 
 impl Bus for PostgresBus {
-    fn say<'a>(&'a self, word: &'a str) -> StoreFut<'a, ()> {
+    fn publish<'a>(&'a self, payload: &'a str) -> StoreFut<'a, ()> {
         Box::pin(async move {
-            let channel = self.link.place().await?.channel();
-            let word = escape(word);
-            // A word is kept for nobody, so it need not wait for the disk.
-            let query = if word.len() < SHORT_MAX {
+            let channel = self.pool.schema_id().await?.channel();
+            let payload = escape(payload);
+            // Nothing is kept, so do not wait for the disk.
+            let query = if payload.len() < INLINE_MAX {
                 sqlx::query("SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)")
                     .bind(channel)
-                    .bind(format!("{SHORT}{word}"))
+                    .bind(format!("{INLINE}{payload}"))
             } else {
                 sqlx::query(
                     "WITH old AS (DELETE FROM citetap_word WHERE n IN (SELECT n FROM citetap_word
@@ -48,99 +48,100 @@ impl Bus for PostgresBus {
                      SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2 || n) FROM new",
                 )
                 .bind(channel)
-                .bind(LONG.to_string())
-                .bind(word.into_owned())
+                .bind(STORED.to_string())
+                .bind(payload.into_owned())
             };
-            let said = self.link.read(async |conn| {
+            let sent = self.pool.read(async |conn| {
                 query.execute(conn).await?;
                 Ok(())
             });
-            said.await
+            sent.await
         })
     }
 
-    fn listen(&self) -> StoreFut<'_, Box<dyn Ear>> {
+    fn subscribe(&self) -> StoreFut<'_, Box<dyn Subscription>> {
         Box::pin(async move {
-            let channel = self.link.place().await?.channel();
+            let channel = self.pool.schema_id().await?.channel();
             let open = async {
-                // A pool, because that is what the driver wants; never more than the one connection.
+                // The driver requires a pool here; it never holds more than this connection.
                 let pool = PgPoolOptions::new().max_connections(1).max_lifetime(None).idle_timeout(None);
-                let pool = pool.acquire_timeout(CONNECT_WAIT).connect_lazy_with(self.link.options());
+                let pool = pool.acquire_timeout(CONNECT_TIMEOUT).connect_lazy_with(self.pool.options());
                 let mut listener = PgListener::connect_with(&pool).await?;
-                // What was said while it was away is missed: that must be told.
+                // Do not reconnect silently: notifications sent meanwhile are lost, and the subscriber must learn that.
                 listener.eager_reconnect(false);
                 listener.listen(&channel).await?;
-                Ok::<_, Fault>(listener)
+                Ok::<_, PostgresError>(listener)
             };
-            let listener = timeout(CONNECT_WAIT, open).await.map_err(|_| Fault::Silent(CONNECT_WAIT));
+            let listener = timeout(CONNECT_TIMEOUT, open).await.map_err(|_| PostgresError::Timeout(CONNECT_TIMEOUT));
             let listener = listener.and_then(|opened| opened)?;
-            let (heard, words) = mpsc::channel(WAITING);
-            tokio::spawn(listening(listener, Arc::clone(&self.link), heard));
-            Ok(Box::new(PostgresEar { words, link: Arc::clone(&self.link) }) as Box<dyn Ear>)
+            let (sender, payloads) = mpsc::channel(PENDING_MAX);
+            tokio::spawn(forward(listener, Arc::clone(&self.pool), sender));
+            Ok(Box::new(PostgresSubscription { payloads, pool: Arc::clone(&self.pool) }) as Box<dyn Subscription>)
         })
     }
 }
 
-/// Ends when nobody hears any more, and with the first failure: whoever hears finds the end of the words.
-async fn listening(mut listener: PgListener, link: Arc<Link>, heard: mpsc::Sender<String>) {
+/// Forwards notifications to the subscription. Returns when the subscription is dropped or on any failure, which closes
+/// the channel.
+async fn forward(mut listener: PgListener, pool: Arc<Pool>, sender: mpsc::Sender<String>) {
     loop {
-        let word = tokio::select! {
-            () = heard.closed() => return,
-            () = link.closed() => return,
-            word = timeout(LOOK, listener.try_recv()) => word,
+        let received = tokio::select! {
+            () = sender.closed() => return,
+            () = pool.closed() => return,
+            received = timeout(KEEPALIVE, listener.try_recv()) => received,
         };
-        let word = match word {
-            Ok(Ok(Some(word))) => word,
+        let notification = match received {
+            Ok(Ok(Some(notification))) => notification,
             Ok(_) => return,
-            Err(_) => match timeout(CONNECT_WAIT, listener.execute("SELECT 1")).await {
+            Err(_) => match timeout(CONNECT_TIMEOUT, listener.execute("SELECT 1")).await {
                 Ok(Ok(_)) => continue,
                 _ => return,
             },
         };
-        let payload = word.payload();
-        let word = match payload.strip_prefix(LONG).map(str::parse::<i64>) {
-            None => Some(payload.strip_prefix(SHORT).unwrap_or(payload).to_owned()),
-            Some(Ok(n)) => fetch(&link, n).await,
+        let body = notification.payload();
+        let payload = match body.strip_prefix(STORED).map(str::parse::<i64>) {
+            None => Some(body.strip_prefix(INLINE).unwrap_or(body).to_owned()),
+            Some(Ok(n)) => fetch(&pool, n).await,
             Some(Err(_)) => None,
         };
-        let Some(word) = word else { return };
-        if heard.try_send(unescape(word)).is_err() {
+        let Some(payload) = payload else { return };
+        if sender.try_send(unescape(payload)).is_err() {
             return;
         }
     }
 }
 
-async fn fetch(link: &Link, n: i64) -> Option<String> {
+async fn fetch(pool: &Pool, n: i64) -> Option<String> {
     let query = sqlx::query_scalar("SELECT word FROM citetap_word WHERE n = $1").bind(n);
-    link.read(async |conn| Ok(query.fetch_optional(conn).await?)).await.ok().flatten()
+    pool.read(async |conn| Ok(query.fetch_optional(conn).await?)).await.ok().flatten()
 }
 
-struct PostgresEar {
-    words: mpsc::Receiver<String>,
-    link: Arc<Link>,
+struct PostgresSubscription {
+    payloads: mpsc::Receiver<String>,
+    pool: Arc<Pool>,
 }
 
-impl Ear for PostgresEar {
-    fn hear(&mut self) -> StoreFut<'_, String> {
+impl Subscription for PostgresSubscription {
+    fn recv(&mut self) -> StoreFut<'_, String> {
         Box::pin(async move {
-            match self.words.recv().await {
-                Some(word) => Ok(word),
-                None if self.link.is_closed() => Err(StoreError::Closed),
-                None => Err(said("the connection that listens was lost, and words may be with it")),
+            match self.payloads.recv().await {
+                Some(payload) => Ok(payload),
+                None if self.pool.is_closed() => Err(StoreError::Closed),
+                None => Err(engine_error("the LISTEN connection was lost; notifications may be missing")),
             }
         })
     }
 }
 
-impl Link {
-    /// Known once there was a connection.
-    async fn place(&self) -> Result<super::schema::Place> {
+impl Pool {
+    /// Known once a connection has been made.
+    async fn schema_id(&self) -> Result<super::schema::SchemaId> {
         if self.is_closed() {
             return Err(StoreError::Closed);
         }
-        match self.known_place() {
-            Some(place) => Ok(place),
-            None => Ok(self.connect(Use::Read).await?.1),
+        match self.known_schema() {
+            Some(schema) => Ok(schema),
+            None => Ok(self.connect(Access::Read).await?.1),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One transaction that changes records: what it locks, what it takes away, what it puts in place.
+//! Transactions that change records: locking, removal of replaced rows, insertion, and the aggregates of both.
 
 use std::collections::BTreeSet;
 
@@ -6,38 +6,38 @@ use sha2::{Digest as _, Sha256};
 use sqlx::{PgConnection, Row as _, postgres::PgRow};
 
 use super::{
-    daily::{APART, Sharded},
-    error::Fault,
-    parts::Part,
-    schema::{Lock, Place, SLOTS},
-    tasks,
+    cursors,
+    daily::{OVERFLOW_SHARD, ShardedAggregates},
+    error::PostgresError,
+    partitions::Partition,
+    schema::{AdvisoryLock, LOCK_SLOTS, SchemaId},
     text::{escape, key},
 };
 use crate::{
     citation::bundle::task_id,
-    store::{Entry, packed::Packed, sums::count},
+    store::{Entry, encoded::EncodedRecord, sql_report::sql_int},
 };
 
-pub(super) struct Change<'a> {
+pub(super) struct RecordChange<'a> {
     pub(super) conn: &'a mut PgConnection,
-    pub(super) place: &'a Place,
+    pub(super) schema: &'a SchemaId,
     pub(super) shard: i16,
 }
 
-/// Tenant and task, as the tables have them.
+/// (tenant, task) as encoded in the tables.
 pub(super) type Task = (String, String);
 
-/// A row that was removed.
-struct Gone {
+/// A deleted row.
+struct RemovedRow {
     shard: i16,
     tenant: String,
     provider: String,
     created_ms: i64,
     task: String,
-    tally: String,
+    aggregate_json: String,
 }
 
-impl Gone {
+impl RemovedRow {
     fn read(row: &PgRow) -> Result<Self, sqlx::Error> {
         Ok(Self {
             shard: row.try_get("shard")?,
@@ -45,22 +45,22 @@ impl Gone {
             provider: row.try_get("provider")?,
             created_ms: row.try_get("created_ms")?,
             task: row.try_get("task")?,
-            tally: row.try_get("tally")?,
+            aggregate_json: row.try_get("tally")?,
         })
     }
 }
 
-/// Of a text such as an id, and whose it is.
-pub(super) fn slot(tenant: &str, text: &str) -> u16 {
+/// Lock slot of a tenant's id or task: a hash, because the number of locks per transaction is limited.
+pub(super) fn lock_slot(tenant: &str, text: &str) -> u16 {
     let mut hash = Sha256::new();
     hash.update(tenant.len().to_le_bytes());
     hash.update(tenant);
     hash.update(text);
     let [a, b, ..] = *hash.finalize().first_chunk::<32>().unwrap_or(&[0; 32]);
-    u16::from_le_bytes([a, b]) % SLOTS
+    u16::from_le_bytes([a, b]) % LOCK_SLOTS
 }
 
-/// A statement that removes records from both kinds of tables, with their domains.
+/// Builds a DELETE over the partitioned tables and the overflow tables, with the records' domains.
 macro_rules! removing {
     ($using:literal, $of:literal, $of_days:literal) => {
         concat!(
@@ -82,107 +82,116 @@ macro_rules! removing {
     };
 }
 
-/// Those before the horizon as well: their place is needed.
-const REPLACED: &str = removing!(
+/// Includes rows before the horizon: a new row must replace them too.
+const DELETE_BY_KEYS: &str = removing!(
     "USING unnest($1::text[], $2::text[], $3::text[]) AS a (tenant, provider, id)",
     "r.tenant = a.tenant AND r.id = a.id AND r.provider = a.provider",
     ""
 );
 
-const DELETED: &str = removing!(
+const DELETE_BY_ID: &str = removing!(
     "",
     "r.tenant = $1 AND r.id = $2 AND ($3::text IS NULL OR r.provider = $3)",
     " AND r.created_ms >= (SELECT horizon_ms FROM citetap_meta)"
 );
 
-impl Change<'_> {
-    /// Last write wins whole: of several entries with one key the last is stored.
-    pub(super) async fn put(&mut self, rows: &[Packed<'_>]) -> Result<(), Fault> {
-        let keys = rows.iter().map(|row| slot(&row.entry.tenant, &row.entry.record.message_id)).collect();
+impl RecordChange<'_> {
+    /// Stores the rows in place of those with the same keys. The caller has removed duplicate keys.
+    pub(super) async fn put(&mut self, rows: &[EncodedRecord<'_>]) -> Result<(), PostgresError> {
+        let keys = rows.iter().map(|row| lock_slot(&row.entry.tenant, &row.entry.record.message_id)).collect();
         self.lock(keys).await?;
         let layout = Layout::read(self.conn, rows.len()).await?;
 
         let text = |of: fn(&Entry) -> &str| rows.iter().map(|row| key(of(row.entry))).collect::<Vec<_>>();
         let (tenants, providers, ids) =
             (text(|entry| &entry.tenant), text(|entry| &entry.record.provider), text(|entry| &entry.record.message_id));
-        let query = sqlx::query(REPLACED).bind(&tenants).bind(&providers).bind(&ids);
-        let gone = query.fetch_all(&mut *self.conn).await?;
-        let gone = gone.iter().map(Gone::read).collect::<Result<Vec<_>, _>>()?;
+        let query = sqlx::query(DELETE_BY_KEYS).bind(&tenants).bind(&providers).bind(&ids);
+        let removed = query.fetch_all(&mut *self.conn).await?;
+        let removed = removed.iter().map(RemovedRow::read).collect::<Result<Vec<_>, _>>()?;
 
-        let mut sums = Sharded::default();
-        // Those of before the horizon count no more.
-        for one in gone.iter().filter(|one| one.shard == APART || one.created_ms >= layout.horizon_ms) {
-            sums.take(one.shard, &one.tenant, one.created_ms, &one.provider, &one.tally);
+        let mut aggregates = ShardedAggregates::default();
+        // Rows before the horizon were subtracted when it moved.
+        for one in removed.iter().filter(|one| one.shard == OVERFLOW_SHARD || one.created_ms >= layout.horizon_ms) {
+            aggregates.subtract(one.shard, &one.tenant, one.created_ms, &one.provider, &one.aggregate_json);
         }
-        let mut new: [Rows<'_>; 2] = Default::default();
+        let mut new: [RecordColumns<'_>; 2] = Default::default();
         for (at, row) in rows.iter().enumerate() {
-            let apart = !layout.takes(row.entry.created_ms);
-            let shard = if apart { APART } else { self.shard };
+            let overflow = !layout.has_partition_for(row.entry.created_ms);
+            let shard = if overflow { OVERFLOW_SHARD } else { self.shard };
             let n = layout.numbers.get(at).copied().unwrap_or_default();
-            sums.add(shard, &tenants[at], row.entry.created_ms, &providers[at], &row.tally, 1);
-            new[usize::from(apart)].push(n, shard, row, [&tenants[at], &providers[at], &ids[at]]);
+            aggregates.add(shard, &tenants[at], row.entry.created_ms, &providers[at], &row.aggregate, 1);
+            new[usize::from(overflow)].push(n, shard, row, [&tenants[at], &providers[at], &ids[at]]);
         }
         for (rows, statements) in new.into_iter().zip(INSERT) {
             rows.insert(self.conn, statements).await?;
         }
 
-        // A task that has lost a record, or whose record was moved back, has another newest one.
-        let stays = |one: &&Gone| {
-            let later = |row: &&Packed<'_>| row.entry.created_ms >= one.created_ms;
+        // Refresh the cursors of tasks that lost a record, or whose newest record moved back in time.
+        let has_later_row = |one: &&RemovedRow| {
+            let later = |row: &&EncodedRecord<'_>| row.entry.created_ms >= one.created_ms;
             rows.iter().filter(later).any(|row| task_of(row) == (one.tenant.clone(), one.task.clone()))
         };
-        let left = gone.iter().filter(|one| !stays(one)).map(|one| (one.tenant.clone(), one.task.clone())).collect();
-        self.settle(left).await?;
-        Ok(sums.apply(self.conn).await?)
+        let affected = removed
+            .iter()
+            .filter(|one| !has_later_row(one))
+            .map(|one| (one.tenant.clone(), one.task.clone()))
+            .collect();
+        self.refresh_cursors(affected).await?;
+        Ok(aggregates.apply(self.conn).await?)
     }
 
-    pub(super) async fn delete(&mut self, tenant: &str, id: &str, provider: Option<&str>) -> Result<u64, Fault> {
-        self.lock(BTreeSet::from([slot(tenant, id)])).await?;
-        let query = sqlx::query(DELETED).bind(key(tenant)).bind(key(id)).bind(provider.map(key));
-        let gone = query.fetch_all(&mut *self.conn).await?;
-        let gone = gone.iter().map(Gone::read).collect::<Result<Vec<_>, _>>()?;
-        let mut sums = Sharded::default();
-        for one in &gone {
-            sums.take(one.shard, &one.tenant, one.created_ms, &one.provider, &one.tally);
+    pub(super) async fn delete(
+        &mut self,
+        tenant: &str,
+        id: &str,
+        provider: Option<&str>,
+    ) -> Result<u64, PostgresError> {
+        self.lock(BTreeSet::from([lock_slot(tenant, id)])).await?;
+        let query = sqlx::query(DELETE_BY_ID).bind(key(tenant)).bind(key(id)).bind(provider.map(key));
+        let removed = query.fetch_all(&mut *self.conn).await?;
+        let removed = removed.iter().map(RemovedRow::read).collect::<Result<Vec<_>, _>>()?;
+        let mut aggregates = ShardedAggregates::default();
+        for one in &removed {
+            aggregates.subtract(one.shard, &one.tenant, one.created_ms, &one.provider, &one.aggregate_json);
         }
-        let number = gone.len() as u64;
-        self.settle(gone.into_iter().map(|one| (one.tenant, one.task)).collect()).await?;
-        sums.apply(self.conn).await?;
+        let number = removed.len() as u64;
+        self.refresh_cursors(removed.into_iter().map(|one| (one.tenant, one.task)).collect()).await?;
+        aggregates.apply(self.conn).await?;
         Ok(number)
     }
 
-    /// The layout, and these keys.
-    async fn lock(&mut self, keys: BTreeSet<u16>) -> Result<(), Fault> {
-        let keys: Vec<i32> = keys.into_iter().map(|slot| Lock::Key(slot).number()).collect();
+    /// Locks the layout (shared) and these keys.
+    async fn lock(&mut self, keys: BTreeSet<u16>) -> Result<(), PostgresError> {
+        let keys: Vec<i32> = keys.into_iter().map(|slot| AdvisoryLock::Key(slot).number()).collect();
         let query = "SELECT pg_advisory_xact_lock_shared($1, $2)::text
                      UNION ALL SELECT pg_advisory_xact_lock($1, k)::text FROM unnest($3::int[]) AS k";
-        let query = sqlx::query(query).bind(self.place.class()).bind(Lock::Layout.number()).bind(keys);
+        let query = sqlx::query(query).bind(self.schema.lock_class()).bind(AdvisoryLock::Layout.number()).bind(keys);
         query.execute(&mut *self.conn).await?;
         Ok(())
     }
 
-    /// Cursors go with the last record of their task.
-    async fn settle(&mut self, left: BTreeSet<Task>) -> Result<(), Fault> {
-        if left.is_empty() {
+    /// Updates or deletes the cursors of tasks that lost a record.
+    async fn refresh_cursors(&mut self, affected: BTreeSet<Task>) -> Result<(), PostgresError> {
+        if affected.is_empty() {
             return Ok(());
         }
-        let slots: BTreeSet<u16> = left.iter().map(|(tenant, task)| slot(tenant, task)).collect();
-        let slots: Vec<i32> = slots.into_iter().map(|slot| Lock::Task(slot).number()).collect();
+        let slots: BTreeSet<u16> = affected.iter().map(|(tenant, task)| lock_slot(tenant, task)).collect();
+        let slots: Vec<i32> = slots.into_iter().map(|slot| AdvisoryLock::Task(slot).number()).collect();
         let query = "SELECT pg_advisory_xact_lock($1, k)::text FROM unnest($2::int[]) AS k";
-        sqlx::query(query).bind(self.place.class()).bind(slots).execute(&mut *self.conn).await?;
-        tasks::settle(self.conn, &left).await
+        sqlx::query(query).bind(self.schema.lock_class()).bind(slots).execute(&mut *self.conn).await?;
+        cursors::refresh_cursors(self.conn, &affected).await
     }
 }
 
-fn task_of(row: &Packed<'_>) -> Task {
+fn task_of(row: &EncodedRecord<'_>) -> Task {
     (key(&row.entry.tenant).into_owned(), key(&task_id(&row.entry.record)).into_owned())
 }
 
-/// Where records go, of one moment: nobody changes it while the layout is locked.
+/// The horizon and partitions, stable while the layout lock is held.
 struct Layout {
     horizon_ms: i64,
-    parts: Vec<Part>,
-    /// As many new ones as were asked for.
+    parts: Vec<Partition>,
+    /// Row numbers for the new rows.
     numbers: Vec<i64>,
 }
 
@@ -191,15 +200,15 @@ impl Layout {
         let query = "SELECT horizon_ms, ARRAY(SELECT from_ms FROM citetap_part ORDER BY number) AS starts,
                      ARRAY(SELECT to_ms FROM citetap_part ORDER BY number) AS ends,
                      ARRAY(SELECT nextval('citetap_n') FROM generate_series(1, $1)) AS numbers FROM citetap_meta";
-        let row = sqlx::query(query).bind(count(rows)).fetch_one(conn).await?;
+        let row = sqlx::query(query).bind(sql_int(rows)).fetch_one(conn).await?;
         let (starts, ends): (Vec<i64>, Vec<i64>) = (row.try_get("starts")?, row.try_get("ends")?);
-        let parts = starts.into_iter().zip(ends).map(|(from_ms, to_ms)| Part { from_ms, to_ms }).collect();
+        let parts = starts.into_iter().zip(ends).map(|(from_ms, to_ms)| Partition { from_ms, to_ms }).collect();
         Ok(Self { horizon_ms: row.try_get("horizon_ms")?, parts, numbers: row.try_get("numbers")? })
     }
 
-    /// Is there a day for it that is not gone, even in part?
-    fn takes(&self, created_ms: i64) -> bool {
-        created_ms >= self.horizon_ms && self.parts.iter().any(|part| part.has(created_ms))
+    /// True if a partition takes this time and the horizon does not hide it.
+    fn has_partition_for(&self, created_ms: i64) -> bool {
+        created_ms >= self.horizon_ms && self.parts.iter().any(|part| part.contains(created_ms))
     }
 }
 
@@ -225,15 +234,15 @@ macro_rules! inserting_domains {
     };
 }
 
-/// Records and their domains: into the days, and apart.
+/// INSERT statements for records and domains: into the partitioned and the overflow tables.
 const INSERT: [[&str; 2]; 2] = [
     [inserting!("citetap_record"), inserting_domains!("citetap_domain")],
     [inserting!("citetap_record_apart"), inserting_domains!("citetap_domain_apart")],
 ];
 
-/// New rows of one kind of table, column by column.
+/// New rows for one kind of table, as column arrays.
 #[derive(Default)]
-struct Rows<'a> {
+struct RecordColumns<'a> {
     n: Vec<i64>,
     shard: Vec<i16>,
     tenant: Vec<&'a str>,
@@ -244,20 +253,20 @@ struct Rows<'a> {
     task: Vec<String>,
     body: Vec<&'a str>,
     search: Vec<String>,
-    tally: Vec<&'a str>,
-    domains: Domains<'a>,
+    aggregate_json: Vec<&'a str>,
+    domains: DomainColumns<'a>,
 }
 
 #[derive(Default)]
-struct Domains<'a> {
+struct DomainColumns<'a> {
     n: Vec<i64>,
     tenant: Vec<&'a str>,
     created_ms: Vec<i64>,
     domain: Vec<&'a str>,
 }
 
-impl<'a> Rows<'a> {
-    fn push(&mut self, n: i64, shard: i16, row: &'a Packed<'_>, [tenant, provider, id]: [&'a str; 3]) {
+impl<'a> RecordColumns<'a> {
+    fn push(&mut self, n: i64, shard: i16, row: &'a EncodedRecord<'_>, [tenant, provider, id]: [&'a str; 3]) {
         let Entry { created_ms, record, .. } = row.entry;
         self.n.push(n);
         self.shard.push(shard);
@@ -267,10 +276,10 @@ impl<'a> Rows<'a> {
         self.created_ms.push(*created_ms);
         self.conversation.push(record.conversation_id.as_deref().map(|text| key(text).into_owned()));
         self.task.push(key(&task_id(record)).into_owned());
-        // JSON has no NUL of its own.
+        // serde_json escapes NUL, so the body needs no escaping.
         self.body.push(&row.body);
         self.search.push(escape(&row.search).into_owned());
-        self.tally.push(&row.tally_json);
+        self.aggregate_json.push(&row.aggregate_json);
         for domain in &row.domains {
             self.domains.n.push(n);
             self.domains.tenant.push(tenant);
@@ -295,10 +304,10 @@ impl<'a> Rows<'a> {
             .bind(self.task)
             .bind(self.body)
             .bind(self.search)
-            .bind(self.tally)
+            .bind(self.aggregate_json)
             .execute(&mut *conn)
             .await?;
-        let Domains { n, tenant, created_ms, domain } = self.domains;
+        let DomainColumns { n, tenant, created_ms, domain } = self.domains;
         if !n.is_empty() {
             sqlx::query(domains).bind(n).bind(tenant).bind(created_ms).bind(domain).execute(conn).await?;
         }

@@ -1,35 +1,44 @@
-//! Sums by day, provider and site, kept up to date in the transaction that changes a record.
+//! Daily aggregates in PostgreSQL, updated in the transaction that changes a record.
 
 use std::collections::{BTreeMap, HashMap};
 
 use sqlx::{PgConnection, Row as _};
 
-use crate::store::stats::{Counts, Site, Slot, Sums, Tally};
+use crate::store::stats::{Aggregate, Counts, DailyAggregates, DailyKey, SiteCounts};
 
-/// The sums of the records that are apart.
-pub(super) const APART: i16 = -1;
-/// Replicas choose one of so many.
-pub(super) const SHARDS: u8 = 8;
+/// Shard of the records in the overflow tables.
+pub(super) const OVERFLOW_SHARD: i16 = -1;
+/// Number of shards; each replica picks one at random, so that replicas rarely wait for each other's row locks.
+pub(super) const SHARD_COUNT: u8 = 8;
 
-/// Sums by shard. Tenant and provider are as the tables have them.
+/// Aggregates by shard. Tenant and provider are encoded as in the tables.
 #[derive(Default)]
-pub(super) struct Sharded(BTreeMap<i16, Sums>);
+pub(super) struct ShardedAggregates(BTreeMap<i16, DailyAggregates>);
 
-impl Sharded {
-    pub(super) fn add(&mut self, shard: i16, tenant: &str, created_ms: i64, provider: &str, tally: &Tally, times: i64) {
-        self.0.entry(shard).or_default().add(tenant, created_ms, provider, tally, times);
+impl ShardedAggregates {
+    pub(super) fn add(
+        &mut self,
+        shard: i16,
+        tenant: &str,
+        created_ms: i64,
+        provider: &str,
+        aggregate: &Aggregate,
+        times: i64,
+    ) {
+        self.0.entry(shard).or_default().add(tenant, created_ms, provider, aggregate, times);
     }
 
-    /// Takes away what a row says that it added.
-    pub(super) fn take(&mut self, shard: i16, tenant: &str, created_ms: i64, provider: &str, tally: &str) {
-        let tally = serde_json::from_str(tally).unwrap_or_else(|_| Tally::unreadable());
-        self.add(shard, tenant, created_ms, provider, &tally, -1);
+    /// Subtracts the aggregate stored with a deleted row.
+    pub(super) fn subtract(&mut self, shard: i16, tenant: &str, created_ms: i64, provider: &str, aggregate_json: &str) {
+        let aggregate = serde_json::from_str(aggregate_json).unwrap_or_else(|_| Aggregate::unreadable());
+        self.add(shard, tenant, created_ms, provider, &aggregate, -1);
     }
 
-    /// Adds the sums to those in the tables. Always in the same order: two who change the same ones wait, and no more.
+    /// Adds the aggregates to those in the tables. Sorted order prevents deadlocks between writers.
     pub(super) async fn apply(&self, conn: &mut PgConnection) -> Result<(), sqlx::Error> {
-        for (shard, sums) in &self.0 {
-            let changed: Vec<(&Slot, &Tally)> = sums.0.iter().filter(|(_, tally)| !is_zero(tally)).collect();
+        for (shard, aggregates) in &self.0 {
+            let changed: Vec<(&DailyKey, &Aggregate)> =
+                aggregates.0.iter().filter(|(_, aggregate)| !is_zero(aggregate)).collect();
             if changed.is_empty() {
                 continue;
             }
@@ -40,16 +49,16 @@ impl Sharded {
     }
 }
 
-fn is_zero(tally: &Tally) -> bool {
-    tally.counts.is_zero() && tally.sites.values().all(Site::is_zero)
+fn is_zero(aggregate: &Aggregate) -> bool {
+    aggregate.counts.is_zero() && aggregate.sites.values().all(SiteCounts::is_zero)
 }
 
-/// The number of each slot; none of those that are gone, and their sites with them.
+/// Returns the number of each remaining row. Rows without messages are deleted, and their site rows with them.
 async fn add_counts(
     conn: &mut PgConnection,
     shard: i16,
-    changed: &[(&Slot, &Tally)],
-) -> Result<HashMap<Slot, i64>, sqlx::Error> {
+    changed: &[(&DailyKey, &Aggregate)],
+) -> Result<HashMap<DailyKey, i64>, sqlx::Error> {
     let mut query = sqlx::query(
         "INSERT INTO citetap_daily AS d (shard, tenant, day, provider, messages, with_sources, citations, cited,
          supplemental, filtered, failed, duplicates, dangling_markers)
@@ -67,7 +76,7 @@ async fn add_counts(
     .bind(changed.iter().map(|((tenant, ..), _)| tenant.as_str()).collect::<Vec<_>>())
     .bind(changed.iter().map(|((_, day, _), _)| *day).collect::<Vec<_>>())
     .bind(changed.iter().map(|((.., provider), _)| provider.as_str()).collect::<Vec<_>>());
-    let counts: Vec<[i64; Counts::LEN]> = changed.iter().map(|(_, tally)| tally.counts.into()).collect();
+    let counts: Vec<[i64; Counts::LEN]> = changed.iter().map(|(_, aggregate)| aggregate.counts.into()).collect();
     for at in 0..Counts::LEN {
         query = query.bind(counts.iter().map(|counts| counts[at]).collect::<Vec<_>>());
     }
@@ -88,27 +97,27 @@ async fn add_counts(
 
 async fn add_sites(
     conn: &mut PgConnection,
-    changed: &[(&Slot, &Tally)],
-    numbers: &HashMap<Slot, i64>,
+    changed: &[(&DailyKey, &Aggregate)],
+    numbers: &HashMap<DailyKey, i64>,
 ) -> Result<(), sqlx::Error> {
-    let (mut slots, mut domains, mut sums) = (Vec::new(), Vec::new(), [Vec::new(), Vec::new(), Vec::new()]);
-    let mut less = false;
-    for (slot, tally) in changed {
+    let (mut slots, mut domains, mut aggregates) = (Vec::new(), Vec::new(), [Vec::new(), Vec::new(), Vec::new()]);
+    let mut has_negative = false;
+    for (slot, aggregate) in changed {
         let Some(n) = numbers.get(*slot) else { continue };
-        for (domain, site) in tally.sites.iter().filter(|(_, site)| !site.is_zero()) {
+        for (domain, site) in aggregate.sites.iter().filter(|(_, site)| !site.is_zero()) {
             slots.push(*n);
             domains.push(domain.as_str());
-            let values: [i64; Site::LEN] = (*site).into();
-            for (sum, value) in sums.iter_mut().zip(values) {
+            let values: [i64; SiteCounts::LEN] = (*site).into();
+            for (sum, value) in aggregates.iter_mut().zip(values) {
                 sum.push(value);
             }
-            less |= site.messages < 0;
+            has_negative |= site.messages < 0;
         }
     }
     if slots.is_empty() {
         return Ok(());
     }
-    let [messages, citations, cited] = sums;
+    let [messages, citations, cited] = aggregates;
     sqlx::query(
         "INSERT INTO citetap_daily_site AS s (slot, domain, messages, citations, cited)
          SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[])
@@ -122,7 +131,7 @@ async fn add_sites(
     .bind(cited)
     .execute(&mut *conn)
     .await?;
-    if less {
+    if has_negative {
         sqlx::query(
             "DELETE FROM citetap_daily_site s USING unnest($1::bigint[], $2::text[]) AS a (slot, domain)
              WHERE s.slot = a.slot AND s.domain = a.domain AND s.messages <= 0",

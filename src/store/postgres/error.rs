@@ -1,4 +1,4 @@
-//! What PostgreSQL says, in our words. Of its answers only the five letters of the code are passed on: its sentences quote
+//! Maps PostgreSQL errors to [`StoreError`]. Only the five characters of the SQLSTATE are passed on: messages may quote
 //! rows, and the driver's may quote the URL.
 
 use std::{io::ErrorKind, time::Duration};
@@ -9,31 +9,31 @@ use crate::store::StoreError;
 
 /// A failure within a call.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(super) enum PostgresError {
     Sql(Error),
     Store(StoreError),
-    /// No answer for so long.
-    Silent(Duration),
+    /// No answer within this time.
+    Timeout(Duration),
 }
 
-impl From<Error> for Fault {
+impl From<Error> for PostgresError {
     fn from(error: Error) -> Self {
         Self::Sql(error)
     }
 }
 
-impl From<StoreError> for Fault {
+impl From<StoreError> for PostgresError {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }
 }
 
-impl From<Fault> for StoreError {
-    fn from(fault: Fault) -> Self {
-        match fault {
-            Fault::Store(error) => error,
-            Fault::Silent(limit) => said(&format!("no answer within {} s", limit.as_secs())),
-            Fault::Sql(error) => said(&match &error {
+impl From<PostgresError> for StoreError {
+    fn from(error: PostgresError) -> Self {
+        match error {
+            PostgresError::Store(error) => error,
+            PostgresError::Timeout(limit) => engine_error(&format!("no answer within {} s", limit.as_secs())),
+            PostgresError::Sql(error) => engine_error(&match &error {
                 Error::Database(_) => {
                     let code = code(&error);
                     format!("{} (code {code})", what(&code))
@@ -50,14 +50,14 @@ impl From<Fault> for StoreError {
     }
 }
 
-impl Fault {
-    /// Nobody answers, or not yet: to be tried again. Anything else is an answer.
-    pub(super) fn is_absence(&self) -> bool {
+impl PostgresError {
+    /// True if the server did not answer or is not ready: worth retrying. Any other error is an answer.
+    pub(super) fn is_unreachable(&self) -> bool {
         match self {
-            Self::Silent(_) => true,
-            // So the driver tells of a certificate.
+            Self::Timeout(_) => true,
+            // The driver reports a bad certificate with this kind.
             Self::Sql(Error::Io(error)) => error.kind() != ErrorKind::InvalidData,
-            // Starting up, shutting down, ended by an operator; no connection left.
+            // Starting up, shutting down, session terminated by an operator, or no connection slot left.
             Self::Sql(error @ Error::Database(_)) => {
                 matches!(code(error).as_str(), "57P01" | "57P02" | "57P03" | "53300")
             }
@@ -65,11 +65,11 @@ impl Fault {
         }
     }
 
-    /// The transaction failed, the connection did not.
-    pub(super) fn leaves_the_connection(&self) -> bool {
+    /// True if only the transaction failed and the connection can be used again.
+    pub(super) fn connection_survives(&self) -> bool {
         match self {
             Self::Store(_) => true,
-            Self::Sql(error @ Error::Database(_)) => !self.is_absence() && !code(error).starts_with("08"),
+            Self::Sql(error @ Error::Database(_)) => !self.is_unreachable() && !code(error).starts_with("08"),
             _ => false,
         }
     }
@@ -78,8 +78,8 @@ impl Fault {
         matches!(self, Self::Sql(error) if code(error) == asked)
     }
 
-    /// A refusal to be opened: what is wrong and what to do.
-    pub(super) fn refusal(self) -> StoreError {
+    /// Error for a refused open: the problem and the remedy.
+    pub(super) fn into_open_error(self) -> StoreError {
         let advice = match &self {
             Self::Sql(error @ Error::Database(_)) => advice(&code(error)),
             Self::Sql(Error::Tls(_) | Error::Io(_)) => {
@@ -87,7 +87,7 @@ impl Fault {
             }
             Self::Sql(Error::Configuration(_)) => "see the comment on `store` in config/citetap.toml",
             Self::Sql(_) => "check the host and the port in the URL",
-            Self::Store(_) | Self::Silent(_) => return self.into(),
+            Self::Store(_) | Self::Timeout(_) => return self.into(),
         };
         match StoreError::from(self) {
             StoreError::Engine(what) => StoreError::Engine(format!("{what}; {advice}")),
@@ -96,11 +96,11 @@ impl Fault {
     }
 }
 
-pub(super) fn said(what: &str) -> StoreError {
+pub(super) fn engine_error(what: &str) -> StoreError {
     StoreError::Engine(format!("postgres: {what}"))
 }
 
-/// Five letters and digits, or nothing: <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
+/// The SQLSTATE, or an empty string: <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
 fn code(error: &Error) -> String {
     let code = error.as_database_error().and_then(|error| error.code()).unwrap_or_default();
     code.chars().filter(char::is_ascii_alphanumeric).take(5).collect()

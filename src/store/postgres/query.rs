@@ -1,42 +1,42 @@
-//! What reads records: whatever is asked, an index gives the order and the reading stops at the page's end.
+//! Read queries. For every filter an index provides the order, and reading stops at the end of the page.
 //!
-//! Every question goes to the days and to what is apart, and the two answers are put together. The horizon is read in the
-//! statement itself, so nobody sees one that was.
+//! Every query covers the partitioned tables and the overflow tables and merges both. The horizon is read within the
+//! statement, so it is never stale.
 
 use sqlx::{Postgres, QueryBuilder, Row as _, postgres::PgRow};
 
 use super::{
-    error::Fault,
+    error::PostgresError,
     text::{escape, key},
 };
 use crate::store::{
     Entry, Filter,
-    packed::unpack,
+    encoded::decode,
     page::PAGE_BYTES,
-    sql::{self, Dialect, Tables},
-    sums::count,
+    sql_list::{self, Dialect, Tables},
+    sql_report::sql_int,
 };
 
 const DIALECT: Dialect = Dialect {
     key: |text| key(text).into_owned(),
     text: |text| escape(text).into_owned(),
-    find: "strpos",
-    provider: "r.provider",
+    find_fn: "strpos",
+    provider_column: "r.provider",
 };
 
-/// Those of the days, for which the horizon is, and those apart.
+/// The partitioned tables, which the horizon applies to, and the overflow tables.
 const TABLES: [Tables; 2] = [
     Tables {
         records: "citetap_record",
         domains: "citetap_domain",
         join: "JOIN citetap_record r ON r.n = d.n AND r.created_ms = d.created_ms",
-        only: " AND {created} >= (SELECT horizon_ms FROM citetap_meta)",
+        condition: " AND {created} >= (SELECT horizon_ms FROM citetap_meta)",
     },
     Tables {
         records: "citetap_record_apart",
         domains: "citetap_domain_apart",
         join: "JOIN citetap_record_apart r ON r.n = d.n AND r.created_ms = d.created_ms",
-        only: "",
+        condition: "",
     },
 ];
 
@@ -60,8 +60,8 @@ pub(super) const GET: &str = concat!(
     ") AS found ORDER BY created_ms DESC, provider LIMIT 1"
 );
 
-/// The first rows of both kinds of tables. Beyond the weight of a page bodies are left out: whoever reads has no room for
-/// them, and all that is answered is sent.
+/// The first rows of both kinds of tables. Beyond the size limit of a page bodies are NULL, because the server sends
+/// everything it selects.
 pub(super) fn list(tenant: &str, filter: &Filter, rows: usize) -> QueryBuilder<Postgres> {
     let order = if filter.task.is_some() { "created_ms, provider, id" } else { "created_ms DESC, provider, id" };
     let mut query = QueryBuilder::new(format!(
@@ -71,18 +71,18 @@ pub(super) fn list(tenant: &str, filter: &Filter, rows: usize) -> QueryBuilder<P
     ));
     for (at, tables) in TABLES.iter().enumerate() {
         query.push(if at == 0 { "" } else { ") UNION ALL (" });
-        sql::list(&mut query, &DIALECT, tables, tenant, filter);
-        query.push_bind(count(rows));
+        sql_list::push_list(&mut query, &DIALECT, tables, tenant, filter);
+        query.push_bind(sql_int(rows));
     }
-    query.push(format_args!(")) AS found) AS weighed ORDER BY {order} LIMIT ")).push_bind(count(rows));
+    query.push(format_args!(")) AS found) AS weighed ORDER BY {order} LIMIT ")).push_bind(sql_int(rows));
     query
 }
 
-/// The entry in a row and its weight; `None` where its page was full before it.
-pub(super) fn read(tenant: &str, row: &PgRow) -> Result<Option<(Entry, usize)>, Fault> {
+/// Decodes a row into an entry and its weight; `None` if the page was full before it.
+pub(super) fn read(tenant: &str, row: &PgRow) -> Result<Option<(Entry, usize)>, PostgresError> {
     let Some(body) = row.try_get::<Option<&str>, _>("body")? else { return Ok(None) };
     let stored: (&str, &str) = (row.try_get("provider")?, row.try_get("id")?);
     let is_key = |provider: &str, id: &str| stored == (&*key(provider), &*key(id));
-    let entry = unpack("postgres", tenant, row.try_get("created_ms")?, body, is_key)?;
+    let entry = decode("postgres", tenant, row.try_get("created_ms")?, body, is_key)?;
     Ok(Some((entry, body.len())))
 }

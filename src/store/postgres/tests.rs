@@ -30,8 +30,8 @@ async fn execute(url: &Url, sql: &str) {
     sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut connect(url).await).await.unwrap();
 }
 
-/// The sentence of a refusal, which must say what to do and quote no address.
-async fn refusal(url: &Url) -> String {
+/// The error of a refused open; it must contain a remedy and no address.
+async fn open_error(url: &Url) -> String {
     let Err(StoreError::Engine(message)) = PostgresStore::open(&EngineUrl::new(url.clone()), TTL).await else {
         panic!("opened")
     };
@@ -44,7 +44,7 @@ const TABLES: &str = "SELECT count(*) FROM pg_class WHERE relnamespace = current
                       AND relkind = 'r' AND relname ~ '^citetap_(record|domain)_[0-9]+$'";
 
 #[tokio::test]
-async fn eight_that_start_at_once_on_an_empty_database_make_one_schema() {
+async fn eight_concurrent_opens_create_one_schema() {
     let url = postgres_url().await;
     let opening: Vec<_> = (0..8)
         .map(|n| {
@@ -65,17 +65,17 @@ async fn eight_that_start_at_once_on_an_empty_database_make_one_schema() {
 }
 
 #[tokio::test]
-async fn a_key_is_there_once_over_all_days_and_writers() {
+async fn key_is_unique_across_partitions_and_writers() {
     let url = postgres_url().await;
     let now = now_ms();
     let stores = [open(&url).await, open(&url).await];
-    let writing: Vec<_> = stores
+    let writers: Vec<_> = stores
         .into_iter()
         .enumerate()
         .map(|(who, store)| {
             tokio::spawn(async move {
                 for round in 0..30 {
-                    // Another day each time, and each writer another, some of them without a table.
+                    // Another day in each round and for each writer, some without a partition.
                     let ms = [now, now - DAY, now - 3 * DAY, 5, now + DAY, now + 99 * DAY][(round + who * 2) % 6];
                     let mut one = entry("t", "p", "same", ms);
                     one.record.summary = Some(format!("{who} {round}"));
@@ -91,7 +91,7 @@ async fn a_key_is_there_once_over_all_days_and_writers() {
         })
         .collect();
     let mut stores = Vec::new();
-    for one in writing {
+    for one in writers {
         stores.push(one.await.unwrap());
     }
     assert!(number(&url, ROWS).await <= 2);
@@ -103,7 +103,7 @@ async fn a_key_is_there_once_over_all_days_and_writers() {
 }
 
 #[tokio::test]
-async fn days_that_are_over_are_dropped_not_deleted() {
+async fn sweep_drops_expired_partitions() {
     let url = postgres_url().await;
     let store = open(&url).await;
     let now = now_ms();
@@ -121,9 +121,9 @@ async fn days_that_are_over_are_dropped_not_deleted() {
     assert!(store.get("t", "4", None).await.unwrap().is_some());
     assert!(store.get("t", "5", None).await.unwrap().is_none());
     assert_eq!(store.sweep(midnight).await.unwrap(), 0);
-    // Nobody waits for a table that somebody reads: it goes next time.
-    let mut reading = connect(&url).await;
-    let mut tx = reading.begin().await.unwrap();
+    // A table in use is not waited for; the next sweep drops it.
+    let mut reader = connect(&url).await;
+    let mut tx = reader.begin().await.unwrap();
     sqlx::query("SELECT * FROM citetap_record").fetch_all(&mut *tx).await.unwrap();
     assert_eq!(store.sweep(midnight + DAY).await.unwrap(), 2);
     assert_eq!(number(&url, "SELECT count(*) FROM citetap_part").await, 7);
@@ -134,7 +134,7 @@ async fn days_that_are_over_are_dropped_not_deleted() {
 }
 
 #[tokio::test]
-async fn of_the_day_with_the_border_what_is_before_it_is_gone_at_once() {
+async fn sweep_horizon_hides_part_of_a_partition() {
     let url = postgres_url().await;
     let store = open(&url).await;
     let day = day_of(now_ms() - 3 * DAY);
@@ -155,43 +155,44 @@ async fn of_the_day_with_the_border_what_is_before_it_is_gone_at_once() {
         now_ms: 1,
     };
     for task in ["early", "late"] {
-        assert!(matches!(store.advance(&commit(task)).await, Ok(Advanced::Moved(_))));
+        assert!(matches!(store.advance(&commit(task)).await, Ok(AdvanceOutcome::Moved(_))));
     }
-    let border = day * DAY + 1000;
-    assert_eq!(store.sweep(border).await.unwrap(), 3000);
+    let boundary = day * DAY + 1000;
+    assert_eq!(store.sweep(boundary).await.unwrap(), 3000);
     assert_eq!(number(&url, ROWS).await, 4500, "not a row was deleted");
 
     assert_eq!(store.get("t", "2999", None).await.unwrap(), None);
     assert!(store.get("t", "3000", None).await.unwrap().is_some());
-    let page = store.list("t", &Filter { until_ms: Some(border + 1), ..Filter::default() }).await.unwrap();
+    let page = store.list("t", &Filter { until_ms: Some(boundary + 1), ..Filter::default() }).await.unwrap();
     assert_eq!(page.entries.len(), 3);
-    let of_domain = Filter { domain: Some("example.com".to_owned()), until_ms: Some(border + 1), ..Filter::default() };
+    let of_domain =
+        Filter { domain: Some("example.com".to_owned()), until_ms: Some(boundary + 1), ..Filter::default() };
     assert_eq!(store.list("t", &of_domain).await.unwrap().entries.len(), 3);
-    assert_eq!(store.task("t", "late", None, 1).await.unwrap().entries[0].created_ms, border);
-    let sums = StatsFilter { days: day..day + 1, top: 1, ..StatsFilter::default() };
-    assert_eq!(store.stats("t", &sums).await.unwrap().days[0].counts.messages, 1500);
+    assert_eq!(store.task("t", "late", None, 1).await.unwrap().entries[0].created_ms, boundary);
+    let day_filter = StatsFilter { days: day..day + 1, top: 1, ..StatsFilter::default() };
+    assert_eq!(store.stats("t", &day_filter).await.unwrap().days[0].counts.messages, 1500);
     assert_eq!(store.delete("t", "2999", None).await.unwrap(), 0);
     assert_eq!(store.progress("t", "early", "c").await.unwrap(), None, "cursors go with their task");
-    assert_eq!(store.advance(&commit("early")).await.unwrap(), Advanced::NoTask);
+    assert_eq!(store.advance(&commit("early")).await.unwrap(), AdvanceOutcome::NoTask);
     assert!(store.progress("t", "late", "c").await.unwrap().is_some());
 
-    // A stream that began before the border and ends now was told as stored: it is there until the next sweep.
-    store.put(&[entry("t", "p", "7", border - 1)]).await.unwrap();
+    // A stream that began before the boundary and ends now is stored until the next sweep.
+    store.put(&[entry("t", "p", "7", boundary - 1)]).await.unwrap();
     assert!(store.get("t", "7", None).await.unwrap().is_some());
     assert_eq!(number(&url, ROWS).await, 4500, "in the place of the hidden one");
-    assert_eq!(store.stats("t", &sums).await.unwrap().days[0].counts.messages, 1501);
-    assert_eq!(store.sweep(border - 5).await.unwrap(), 0, "the horizon does not go back");
+    assert_eq!(store.stats("t", &day_filter).await.unwrap().days[0].counts.messages, 1501);
+    assert_eq!(store.sweep(boundary - 5).await.unwrap(), 0, "the horizon does not go back");
     assert!(store.get("t", "2999", None).await.unwrap().is_none());
-    assert_eq!(store.sweep(border).await.unwrap(), 1);
-    assert_eq!(store.stats("t", &sums).await.unwrap().days[0].counts.messages, 1500);
+    assert_eq!(store.sweep(boundary).await.unwrap(), 1);
+    assert_eq!(store.stats("t", &day_filter).await.unwrap().days[0].counts.messages, 1500);
 }
 
 #[tokio::test]
-async fn a_day_that_begins_for_several_at_once_is_made_once() {
+async fn concurrent_writers_create_a_partition_once() {
     let url = postgres_url().await;
     let tomorrow = now_ms() + DAY;
     let stores = [open(&url).await, open(&url).await, open(&url).await, open(&url).await];
-    let writing: Vec<_> = stores
+    let writers: Vec<_> = stores
         .into_iter()
         .enumerate()
         .map(|(n, store)| {
@@ -203,16 +204,16 @@ async fn a_day_that_begins_for_several_at_once_is_made_once() {
             })
         })
         .collect();
-    for one in writing {
+    for one in writers {
         one.await.unwrap();
     }
     assert_eq!(number(&url, "SELECT count(*) FROM citetap_record").await, 12);
     assert_eq!(number(&url, "SELECT count(*) FROM citetap_part").await, 4, "today was made ahead");
 }
 
-/// Two lengths at once: as when replicas with another `ttl` take over.
+/// Two partition widths at once, as when replicas with another `ttl` take over.
 #[tokio::test]
-async fn days_of_another_length_fit_in_between() {
+async fn partitions_of_another_width_fit_in_between() {
     let url = postgres_url().await;
     let long =
         PostgresStore::open(&EngineUrl::new(url.clone()), Some(Duration::from_secs(365 * 86_400))).await.unwrap();
@@ -228,14 +229,14 @@ async fn days_of_another_length_fit_in_between() {
 }
 
 #[tokio::test]
-async fn only_one_sweeps_at_a_time() {
+async fn sweep_runs_on_one_replica_at_a_time() {
     let url = postgres_url().await;
     let store = open(&url).await;
     store.put(&[entry("t", "p", "1", 1)]).await.unwrap();
     let mut other = connect(&url).await;
-    let place = store.link.known_place().unwrap();
-    let lock = sqlx::query("SELECT pg_advisory_lock($1, $2)").bind(place.class());
-    lock.bind(schema::Lock::Sweep.number()).execute(&mut other).await.unwrap();
+    let schema = store.pool.known_schema().unwrap();
+    let lock = sqlx::query("SELECT pg_advisory_lock($1, $2)").bind(schema.lock_class());
+    lock.bind(schema::AdvisoryLock::Sweep.number()).execute(&mut other).await.unwrap();
     assert_eq!(store.sweep(9).await.unwrap(), 0);
     assert!(store.get("t", "1", None).await.unwrap().is_some());
     other.close().await.unwrap();
@@ -243,18 +244,18 @@ async fn only_one_sweeps_at_a_time() {
 }
 
 #[tokio::test]
-async fn commits_are_durable_whatever_the_server_says() {
+async fn commit_is_synchronous_despite_server_default() {
     let mut url = postgres_url().await;
     url.query_pairs_mut().append_pair("options[synchronous_commit]", "off");
     let store = open(&url).await;
-    let mut writing = store.writing(&[]).await.unwrap();
+    let mut tx = store.begin_write(&[]).await.unwrap();
     let query = sqlx::query_scalar("SELECT current_setting('synchronous_commit')");
-    let setting: String = query.fetch_one(&mut writing.conn).await.unwrap();
+    let setting: String = query.fetch_one(&mut tx.conn).await.unwrap();
     assert_eq!(setting, "on");
 }
 
 #[tokio::test]
-async fn a_server_that_takes_no_writes_says_so_and_is_read() {
+async fn read_only_server_serves_reads_only() {
     let url = postgres_url().await;
     open(&url).await.put(&[entry("t", "p", "1", now_ms())]).await.unwrap();
     let mut read_only = url.clone();
@@ -268,26 +269,26 @@ async fn a_server_that_takes_no_writes_says_so_and_is_read() {
     assert!(store.get("t", "1", None).await.unwrap().is_some());
     let mut nothing = postgres_url().await;
     nothing.query_pairs_mut().append_pair("options[default_transaction_read_only]", "on");
-    assert!(refusal(&nothing).await.contains("name the primary"));
+    assert!(open_error(&nothing).await.contains("name the primary"));
 }
 
 #[tokio::test]
-async fn what_the_server_refuses_is_told_with_what_to_do() {
+async fn open_error_names_cause_and_remedy() {
     let url = postgres_url().await;
     let mut missing = url.clone();
     missing.set_path("/nowhere-at-all");
-    assert!(refusal(&missing).await.contains("no such database"));
+    assert!(open_error(&missing).await.contains("no such database"));
     let mut stranger = url.clone();
     stranger.set_username("stranger").unwrap();
     stranger.set_password(Some("hunter2")).unwrap();
-    let message = refusal(&stranger).await;
+    let message = open_error(&stranger).await;
     assert!(message.contains("let this user in") && !message.contains("hunter2"), "{message}");
     let mut typo = url.clone();
     typo.query_pairs_mut().append_pair("pasword", "hunter2");
-    assert!(refusal(&typo).await.contains("not known"));
+    assert!(open_error(&typo).await.contains("not known"));
     let mut nowhere = url.clone();
     nowhere.query_pairs_mut().append_pair("options[search_path]", "nowhere");
-    assert!(refusal(&nowhere).await.contains("CREATE SCHEMA"));
+    assert!(open_error(&nowhere).await.contains("CREATE SCHEMA"));
 
     let schema = sqlx::query_scalar("SELECT current_schema()::text").fetch_one(&mut connect(&url).await).await;
     let schema: String = schema.unwrap();
@@ -295,31 +296,31 @@ async fn what_the_server_refuses_is_told_with_what_to_do() {
     execute(&url, &format!("CREATE ROLE {user} LOGIN; GRANT USAGE ON SCHEMA {schema} TO {user}")).await;
     let mut poor = url.clone();
     poor.set_username(&user).unwrap();
-    assert!(refusal(&poor).await.contains("GRANT"));
+    assert!(open_error(&poor).await.contains("GRANT"));
 
     open(&url).await.close().await;
     execute(&url, "UPDATE citetap_meta SET schema = 99").await;
-    assert!(refusal(&url).await.contains("newer citetap (schema 99"));
+    assert!(open_error(&url).await.contains("newer citetap (schema 99"));
 }
 
 #[tokio::test]
-async fn a_server_is_known_by_its_certificate() {
+async fn tls_verify_full_checks_the_certificate() {
     let url = postgres_url().await;
     let authority = std::env::var("CITETAP_TEST_POSTGRES_CA").expect("run the tests by tests/engines");
     let mut known = url.clone();
     known.query_pairs_mut().append_pair("sslmode", "verify-full").append_pair("sslrootcert", &authority);
     let store = open(&known).await;
-    let mut writing = store.writing(&[]).await.unwrap();
+    let mut tx = store.begin_write(&[]).await.unwrap();
     let query = sqlx::query_scalar("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()");
-    let encrypted: bool = query.fetch_one(&mut writing.conn).await.unwrap();
+    let encrypted: bool = query.fetch_one(&mut tx.conn).await.unwrap();
     assert!(encrypted);
     let mut unknown = url.clone();
     unknown.query_pairs_mut().append_pair("sslmode", "verify-full");
-    assert!(refusal(&unknown).await.contains("certificate"));
+    assert!(open_error(&unknown).await.contains("certificate"));
 }
 
 #[tokio::test]
-async fn a_value_under_a_strange_key_is_never_served() {
+async fn value_under_another_key_is_not_served() {
     let url = postgres_url().await;
     let store = open(&url).await;
     let now = now_ms();
@@ -339,7 +340,7 @@ async fn a_value_under_a_strange_key_is_never_served() {
 async fn long_ids_and_conversations_are_found() {
     let url = postgres_url().await;
     let store = open(&url).await;
-    // Random, so that no compression makes room for them in an index.
+    // Random, so that compression does not make long keys fit into an index.
     let noise: String = (0..300).map(|_| uuid::Uuid::new_v4().simple().to_string()).collect();
     for (n, length) in [399, 400, 401, 9000].into_iter().enumerate() {
         let text = &noise[..length];
@@ -361,7 +362,7 @@ async fn long_ids_and_conversations_are_found() {
 }
 
 #[tokio::test]
-async fn a_put_that_is_dropped_half_way_leaves_nothing_half_done() {
+async fn dropped_put_leaves_no_partial_write() {
     let url = postgres_url().await;
     let store = open(&url).await;
     let now = now_ms();

@@ -1,7 +1,7 @@
-//! Any text as one that PostgreSQL takes, which knows no NUL.
+//! Escapes text for PostgreSQL, which rejects NUL.
 //!
-//! The four lowest characters become three each, of the second to fourth only: a start that is nowhere else, and two of
-//! two more. So texts stay apart, in their order, and one is a part of another after it just if it was before.
+//! Each of U+0000 to U+0003 becomes three characters: a start mark and two of the other two. The encoding is injective
+//! and preserves order and substrings.
 
 use std::{borrow::Cow, fmt::Write as _};
 
@@ -11,7 +11,7 @@ const START: char = '\u{1}';
 const LOW: char = '\u{2}';
 const HIGH: char = '\u{3}';
 
-/// A longer key is cut, and told from others by its hash: an index takes no more than a third of a page.
+/// Longer keys are truncated and completed with their hash (an index row is limited to a third of a page).
 const KEY_MAX: usize = 400;
 
 pub(super) fn escape(text: &str) -> Cow<'_, str> {
@@ -51,13 +51,13 @@ pub(super) fn unescape(text: String) -> String {
     out
 }
 
-/// A text that an index has.
+/// Encodes text for an indexed column.
 pub(super) fn key(text: &str) -> Cow<'_, str> {
     if text.len() <= KEY_MAX {
         return escape(text);
     }
     let mut out = escape(&text[..text.floor_char_boundary(KEY_MAX / 2)]).into_owned();
-    // No text is escaped to this.
+    // No escaped text contains this sequence.
     out.push(HIGH);
     for byte in Sha256::digest(text) {
         // Writing to a String cannot fail.
@@ -74,7 +74,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn stays_itself_and_keeps_its_order_and_its_parts(a in "[\0\u{1}\u{2}\u{3}\u{4}a中]{0,6}", b in "[\0\u{1}\u{2}\u{3}\u{4}a中]{0,3}") {
+        fn escape_is_reversible_and_keeps_order(a in "[\0\u{1}\u{2}\u{3}\u{4}a中]{0,6}", b in "[\0\u{1}\u{2}\u{3}\u{4}a中]{0,3}") {
             let (one, other) = (escape(&a), escape(&b));
             prop_assert!(!one.contains('\0'));
             prop_assert_eq!(unescape(one.clone().into_owned()), a.clone());
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_key_is_cut_and_stays_its_own() {
+    fn long_key_is_truncated_and_stays_unique() {
         let long = "汉\0".repeat(KEY_MAX);
         assert_eq!(key(&long[..KEY_MAX]), escape(&long[..KEY_MAX]), "at the limit");
         let (one, other) = (key(&long[..KEY_MAX + 4]), key(&long[..KEY_MAX + 8]));

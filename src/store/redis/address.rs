@@ -1,4 +1,4 @@
-//! The URL of a server, and what its parameters say.
+//! The store URL of a Redis server and its parameters.
 
 use memchr::memmem;
 use percent_encoding::percent_decode_str;
@@ -14,60 +14,60 @@ const REPLICAS_MAX: usize = 32;
 
 const NO_CERTIFICATE: &str = "the file that ca names has no certificate";
 
-/// When a record counts as stored.
+/// When a write counts as durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Durable {
-    /// When the server's settings, or it itself, say that the write is on disk.
+pub(super) enum Durability {
+    /// When the server's settings, or WAITAOF, confirm that it is on disk.
     Check,
-    /// When it answered: the operator says that it syncs every write first. For servers that hide their settings.
+    /// On reply: the operator asserts that the server syncs every write first. For servers that hide their settings.
     Always,
-    /// When it answered: the operator says that its memory is enough.
+    /// On reply: the operator accepts that the server's memory is enough.
     Memory,
 }
 
 #[derive(Debug)]
 pub(super) struct Address {
     pub(super) client: Client,
-    /// What every key begins with.
+    /// Prefix of every key.
     pub(super) prefix: String,
-    pub(super) durable: Durable,
-    /// So many replicas must have a write before it counts as stored.
+    pub(super) durable: Durability,
+    /// Number of replicas that must have a write before it counts as stored.
     pub(super) replicas: usize,
 }
 
 impl Address {
-    /// Reads the file of certificates, too, if one is named.
+    /// Parses the URL, and reads the certificate file if it names one.
     pub(super) fn parse(url: &Url) -> Result<Self, StoreError> {
         let unix = url.scheme() == "redis+unix";
         let mut redis = RedisConnectionInfo::default().set_lib_name("citetap", crate::VERSION);
         if !url.username().is_empty() {
-            redis = redis.set_username(decoded(url.username())?);
+            redis = redis.set_username(percent_decode(url.username())?);
         }
         if let Some(password) = url.password() {
-            redis = redis.set_password(decoded(password)?);
+            redis = redis.set_password(percent_decode(password)?);
         }
-        let (mut prefix, mut durable, mut replicas, mut ca) = (PREFIX.to_owned(), Durable::Check, 0, None);
+        let (mut prefix, mut durable, mut replicas, mut ca) = (PREFIX.to_owned(), Durability::Check, 0, None);
         for (key, value) in url.query_pairs() {
             match &*key {
-                "prefix" => prefix = checked_prefix(&value)?,
-                "durable" => durable = checked_durable(&value)?,
+                "prefix" => prefix = parse_prefix(&value)?,
+                "durable" => durable = parse_durability(&value)?,
                 "replicas" => {
                     let number = value.parse().ok().filter(|number| *number <= REPLICAS_MAX);
-                    replicas = number.ok_or_else(|| refused("replicas is a number from 0 to 32"))?;
+                    replicas = number.ok_or_else(|| url_error("replicas is a number from 0 to 32"))?;
                 }
                 "ca" if url.scheme() == "rediss" => {
-                    let pem = std::fs::read(&*value).map_err(|_| refused("the file that ca names cannot be read"))?;
+                    let pem = std::fs::read(&*value).map_err(|_| url_error("the file that ca names cannot be read"))?;
                     if memmem::find(&pem, b"-----BEGIN CERTIFICATE-----").is_none() {
-                        return Err(refused(NO_CERTIFICATE));
+                        return Err(url_error(NO_CERTIFICATE));
                     }
                     ca = Some(TlsCertificates { client_tls: None, root_cert: Some(pem) });
                 }
-                // A path has no room for these.
-                "db" if unix => redis = redis.set_db(database(&value)?),
+                // In a socket URL the path is taken, so these are parameters.
+                "db" if unix => redis = redis.set_db(parse_database(&value)?),
                 "user" if unix => redis = redis.set_username(&value),
                 "pass" if unix => redis = redis.set_password(&value),
                 _ => {
-                    return Err(refused(
+                    return Err(url_error(
                         "its parameters can be prefix, durable and replicas, of rediss also ca, and of redis+unix also db, \
                          user and pass",
                     ));
@@ -75,15 +75,15 @@ impl Address {
             }
         }
         let addr = if unix {
-            ConnectionAddr::Unix(decoded(url.path())?.into())
+            ConnectionAddr::Unix(percent_decode(url.path())?.into())
         } else {
             let path = url.path().trim_start_matches('/');
             if !path.is_empty() {
-                redis = redis.set_db(database(path)?);
+                redis = redis.set_db(parse_database(path)?);
             }
-            let host = decoded(url.host_str().unwrap_or_default())?.trim_matches(['[', ']']).to_owned();
+            let host = percent_decode(url.host_str().unwrap_or_default())?.trim_matches(['[', ']']).to_owned();
             if host.is_empty() {
-                return Err(refused("it names no host"));
+                return Err(url_error("it names no host"));
             }
             let port = url.port().unwrap_or(PORT);
             match url.scheme() {
@@ -91,45 +91,45 @@ impl Address {
                 _ => ConnectionAddr::Tcp(host, port),
             }
         };
-        let unusable = |_| refused("the driver does not take it");
+        let unusable = |_| url_error("the driver does not take it");
         let info: ConnectionInfo = addr.into_connection_info().map_err(unusable)?.set_redis_settings(redis);
         let client = match ca {
-            Some(ca) => Client::build_with_tls(info, ca).map_err(|_| refused(NO_CERTIFICATE))?,
+            Some(ca) => Client::build_with_tls(info, ca).map_err(|_| url_error(NO_CERTIFICATE))?,
             None => Client::open(info).map_err(unusable)?,
         };
         Ok(Self { client, prefix, durable, replicas })
     }
 }
 
-/// A prefix with a brace would move the hash tag.
-fn checked_prefix(text: &str) -> Result<String, StoreError> {
-    let ours = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
-    if text.is_empty() || text.len() > PREFIX_MAX || !text.bytes().all(ours) {
-        return Err(refused("prefix has 1 to 64 letters, digits and . _ : -"));
+/// A prefix with a brace would change the cluster hash tag.
+fn parse_prefix(text: &str) -> Result<String, StoreError> {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
+    if text.is_empty() || text.len() > PREFIX_MAX || !text.bytes().all(is_allowed) {
+        return Err(url_error("prefix has 1 to 64 letters, digits and . _ : -"));
     }
     Ok(text.to_owned())
 }
 
-fn checked_durable(text: &str) -> Result<Durable, StoreError> {
+fn parse_durability(text: &str) -> Result<Durability, StoreError> {
     match text {
-        "check" => Ok(Durable::Check),
-        "always" => Ok(Durable::Always),
-        "memory" => Ok(Durable::Memory),
-        _ => Err(refused("durable is check, always or memory")),
+        "check" => Ok(Durability::Check),
+        "always" => Ok(Durability::Always),
+        "memory" => Ok(Durability::Memory),
+        _ => Err(url_error("durable is check, always or memory")),
     }
 }
 
-fn database(text: &str) -> Result<i64, StoreError> {
+fn parse_database(text: &str) -> Result<i64, StoreError> {
     let number = text.parse().ok().filter(|number| (0..=i64::from(u16::MAX)).contains(number));
-    number.ok_or_else(|| refused("after the host comes the number of a database, such as /0"))
+    number.ok_or_else(|| url_error("after the host comes the number of a database, such as /0"))
 }
 
-fn decoded(text: &str) -> Result<String, StoreError> {
-    let decoded = percent_decode_str(text).decode_utf8().map_err(|_| refused("a part of it is not UTF-8"))?;
+fn percent_decode(text: &str) -> Result<String, StoreError> {
+    let decoded = percent_decode_str(text).decode_utf8().map_err(|_| url_error("a part of it is not UTF-8"))?;
     Ok(decoded.into_owned())
 }
 
-fn refused(why: &str) -> StoreError {
+fn url_error(why: &str) -> StoreError {
     StoreError::Engine(format!("redis: the store's URL cannot be used: {why}"))
 }
 
@@ -142,9 +142,9 @@ mod tests {
     }
 
     #[test]
-    fn what_a_url_says() {
+    fn address_parses_every_url_part() {
         let plain = parse("redis://cache.example").unwrap();
-        assert_eq!((plain.prefix.as_str(), plain.durable, plain.replicas), ("citetap", Durable::Check, 0));
+        assert_eq!((plain.prefix.as_str(), plain.durable, plain.replicas), ("citetap", Durability::Check, 0));
         assert_eq!(plain.client.get_connection_info().addr(), &ConnectionAddr::Tcp("cache.example".to_owned(), 6379));
         let full = parse("rediss://us%20er:pw%2F1@[::1]:7000/3?prefix=a:b&durable=memory&replicas=2").unwrap();
         let info = full.client.get_connection_info();
@@ -153,7 +153,7 @@ mod tests {
         assert!(
             matches!(info.addr(), ConnectionAddr::TcpTls { host, port: 7000, insecure: false, .. } if host == "::1")
         );
-        assert_eq!((full.prefix.as_str(), full.durable, full.replicas), ("a:b", Durable::Memory, 2));
+        assert_eq!((full.prefix.as_str(), full.durable, full.replicas), ("a:b", Durability::Memory, 2));
         let unix = parse("redis+unix:///run/a%20b.sock?db=2&pass=p&durable=always").unwrap();
         let info = unix.client.get_connection_info();
         assert_eq!(info.addr(), &ConnectionAddr::Unix("/run/a b.sock".into()));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_said_without_the_password() {
+    fn address_error_omits_the_password() {
         for (url, why) in [
             ("redis://:hunter2@h/x", "number of a database"),
             ("redis://:hunter2@h/-1", "number of a database"),

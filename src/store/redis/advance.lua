@@ -1,9 +1,10 @@
--- KEYS[1]: a task's places. ARGV: what every key of the tenant begins with; where places begin that are not past their
--- time; the task; the consumer; most consumers; most sources; 1 if there is a last query and source, and these; the time;
--- a 1 or 0 for each source, whether it counts; the sources, each once. Returns what became of it, and the position.
+-- Moves a consumer's cursor. KEYS[1]: the task's set. ARGV: key prefix of the tenant; lower bound of unexpired members;
+-- task; consumer; most consumers; most sources; 1 if a last query and source follow; these two; the time; a string with
+-- 1 for each source that counts and 0 for others; the sources, without duplicates. Returns the outcome and the
+-- position.
 local base, live, task, consumer = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local flags, FIRST = ARGV[11], 12
--- Arguments that one call takes without trouble.
+-- Arguments per call (Lua's unpack is limited).
 local STEP = 500
 
 if #redis.call('ZRANGEBYLEX', KEYS[1], live, '+', 'LIMIT', 0, 1) == 0 then
@@ -19,7 +20,7 @@ else
   from = { '', '', '0', '0' }
 end
 
--- The score tells the first from the last.
+-- The score is the order of consumption.
 local last = redis.call('ZREVRANGE', consumed, 0, 0, 'WITHSCORES')
 local score, new, counted = tonumber(last[2] or '0'), 0, 0
 for start = FIRST, #ARGV, STEP do
@@ -53,7 +54,7 @@ if tonumber(ARGV[10]) > tonumber(from[4]) then
 end
 redis.call('HSET', readers, consumer, cjson.encode(to))
 redis.call('ZREMRANGEBYRANK', consumed, 0, -1 - tonumber(ARGV[6]))
--- As long as the task's records, which prolong it.
+-- Expires with the task's records, which extend it.
 local left = redis.call('PTTL', KEYS[1])
 for _, key in ipairs({ readers, consumed }) do
   if left > 0 then

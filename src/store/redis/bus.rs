@@ -1,4 +1,4 @@
-//! Words between replicas: a channel of the server.
+//! The bus over a Redis channel.
 
 use std::{
     sync::{
@@ -20,82 +20,88 @@ use tokio::{
 };
 
 use super::{
-    error::{engine, late},
-    link::Link,
+    connection::SharedConnection,
+    error::{engine_error, timeout_error},
 };
-use crate::store::{Bus, Ear, StoreError, StoreFut};
+use crate::store::{Bus, StoreError, StoreFut, Subscription};
 
-const SAY: Duration = Duration::from_secs(5);
-const LISTEN: Duration = Duration::from_secs(3);
-/// A silent connection is asked so often whether it is one.
-const PULSE: Duration = Duration::from_secs(10);
-/// Words, and bytes of them, that wait for whoever listens. With more he has fallen behind, and is told.
-const WAITING: usize = 4096;
-const WAITING_BYTES: usize = 32 << 20;
+const PUBLISH_TIMEOUT: Duration = Duration::from_secs(5);
+const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(3);
+/// Interval at which a subscribed connection is pinged.
+const KEEPALIVE: Duration = Duration::from_secs(10);
+/// Payloads buffered per subscription, in number and bytes. On overflow the subscription ends with an error.
+const PENDING_MAX: usize = 4096;
+const PENDING_BYTES_MAX: usize = 32 << 20;
 
 pub(super) struct RedisBus {
-    pub(super) link: Arc<Link>,
+    pub(super) connection: Arc<SharedConnection>,
     pub(super) client: Client,
     pub(super) channel: String,
 }
 
 impl Bus for RedisBus {
-    fn say<'a>(&'a self, word: &'a str) -> StoreFut<'a, ()> {
+    fn publish<'a>(&'a self, payload: &'a str) -> StoreFut<'a, ()> {
         Box::pin(async move {
-            let said = self
-                .link
-                .call(SAY, async |conn, _| Ok(cmd("PUBLISH").arg(&self.channel).arg(word).query_async(conn).await?));
-            said.await
+            let sent = self.connection.call(PUBLISH_TIMEOUT, async |conn, _| {
+                Ok(cmd("PUBLISH").arg(&self.channel).arg(payload).query_async(conn).await?)
+            });
+            sent.await
         })
     }
 
-    fn listen(&self) -> StoreFut<'_, Box<dyn Ear>> {
+    fn subscribe(&self) -> StoreFut<'_, Box<dyn Subscription>> {
         Box::pin(async move {
-            let subscribed = timeout(LISTEN, async {
+            let subscribed = timeout(SUBSCRIBE_TIMEOUT, async {
                 let (mut sink, stream) = self.client.get_async_pubsub().await?.split();
                 sink.subscribe(&self.channel).await?;
                 Ok((sink, stream))
             });
-            let (sink, stream) = subscribed.await.map_err(|_| late())?.map_err(|error| engine(&error))?;
-            let (words, heard) = mpsc::channel(WAITING);
-            let bytes = Arc::new(AtomicUsize::new(0));
-            tokio::spawn(forward(sink, stream, words, Arc::clone(&bytes)));
-            Ok(Box::new(RedisEar { heard, bytes }) as Box<dyn Ear>)
+            let (sink, stream) =
+                subscribed.await.map_err(|_| timeout_error())?.map_err(|error| engine_error(&error))?;
+            let (sender, receiver) = mpsc::channel(PENDING_MAX);
+            let pending_bytes = Arc::new(AtomicUsize::new(0));
+            tokio::spawn(forward(sink, stream, sender, Arc::clone(&pending_bytes)));
+            Ok(Box::new(RedisSubscription { receiver, pending_bytes }) as Box<dyn Subscription>)
         })
     }
 }
 
-struct RedisEar {
-    heard: mpsc::Receiver<String>,
-    bytes: Arc<AtomicUsize>,
+struct RedisSubscription {
+    receiver: mpsc::Receiver<String>,
+    pending_bytes: Arc<AtomicUsize>,
 }
 
-impl Ear for RedisEar {
-    fn hear(&mut self) -> StoreFut<'_, String> {
+impl Subscription for RedisSubscription {
+    fn recv(&mut self) -> StoreFut<'_, String> {
         Box::pin(async move {
-            let word = self.heard.recv().await;
-            let word = word.ok_or_else(|| StoreError::Engine("redis: the connection was lost".to_owned()))?;
-            self.bytes.fetch_sub(word.len(), Relaxed);
-            Ok(word)
+            let payload = self.receiver.recv().await;
+            let payload = payload.ok_or_else(|| StoreError::Engine("redis: the connection was lost".to_owned()))?;
+            self.pending_bytes.fetch_sub(payload.len(), Relaxed);
+            Ok(payload)
         })
     }
 }
 
-/// Takes words as they come, so that none waits where nobody counts it. Ends with the connection, with whoever listens, and
-/// when he falls behind.
-async fn forward(mut sink: PubSubSink, mut stream: PubSubStream, words: mpsc::Sender<String>, bytes: Arc<AtomicUsize>) {
-    let mut pulse = interval(PULSE);
+/// Forwards payloads to the subscription without blocking, so that they queue only where they are counted. Returns when
+/// the connection fails, the subscription is dropped, or its buffer overflows.
+async fn forward(
+    mut sink: PubSubSink,
+    mut stream: PubSubStream,
+    sender: mpsc::Sender<String>,
+    pending_bytes: Arc<AtomicUsize>,
+) {
+    let mut keepalive = interval(KEEPALIVE);
     loop {
         tokio::select! {
             message = stream.next() => {
-                let Some(Ok(word)) = message.map(|message| message.get_payload::<String>()) else { return };
-                if bytes.fetch_add(word.len(), Relaxed) > WAITING_BYTES || words.try_send(word).is_err() {
+                let Some(Ok(payload)) = message.map(|message| message.get_payload::<String>()) else { return };
+                if pending_bytes.fetch_add(payload.len(), Relaxed) > PENDING_BYTES_MAX || sender.try_send(payload).is_err() {
                     return;
                 }
             }
-            () = words.closed() => return,
-            _ = pulse.tick() => {
-                if !matches!(timeout(SAY, sink.ping::<redis::Value>()).await, Ok(Ok(_))) {
+            () = sender.closed() => return,
+            _ = keepalive.tick() => {
+                if !matches!(timeout(PUBLISH_TIMEOUT, sink.ping::<redis::Value>()).await, Ok(Ok(_))) {
                     return;
                 }
             }

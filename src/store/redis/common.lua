@@ -1,16 +1,17 @@
--- What put, delete and sweep share. Every key of a tenant begins with ARGV[1]; ARGV[2] is the time now, in milliseconds.
--- Keys that many records share get ARGV[3] more time than they need, so that few of those records have to prolong it.
+-- Shared by put, delete and sweep. ARGV[1]: key prefix of the tenant; ARGV[2]: the time now in milliseconds; ARGV[3]:
+-- extra lifetime for keys that many records share, so that few writes have to extend their expiry.
 --
--- r:<name>          a record: `b` is its value, `m` what it is indexed and counted by. A name is a provider and an id
+-- r:<name>          a record: `b` is its value, `m` its index data. A name is a provider and an id.
 -- n i:<id> v:<conversation> d:<domain>
 --                   sorted sets of records, newest first: each member is 16 hexadecimal digits and the name
 -- t:<task>          the same, oldest first
--- c:<day>           what a day adds up to, by provider
--- s:<day>:<provider> the same by site
--- q:<task>          where its consumers stand; x:<task>\0\1<consumer> what each has consumed
+-- c:<day>           totals of a day, by provider
+-- s:<day>:<provider> totals of a day, by site
+-- q:<task>          positions of its consumers; x:<task>\0\1<consumer> the sources each has consumed
 local base, now, slack = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
--- Keeps a key at least until `at`; 0 is for ever. Says whether that prolonged it, which is so now and then.
+-- Keeps a key at least until `at`; 0 means for ever. Returns true if that extended its expiry, which happens now and
+-- then.
 local function keep(key, at)
   if at == 0 then
     redis.call('PERSIST', key)
@@ -25,7 +26,8 @@ local function keep(key, at)
   return false
 end
 
--- Adds numbers to those of a field. The first of them counts messages: without one the field goes. Says whether it stayed.
+-- Adds numbers to those of a field. The first number counts messages: at 0 the field is deleted. Returns whether it
+-- remains.
 local function sum(key, field, by, times)
   local old, new = redis.call('HGET', key, field), {}
   if old then
@@ -62,8 +64,8 @@ local function count(meta, times, at)
   end
 end
 
--- Removes a record but for its task's cursors. Returns what it was indexed by, if it was there.
-local function take_out(name)
+-- Removes a record, but not its task's cursors. Returns its index data, or nil if there was none.
+local function remove_record(name)
   local key = base .. 'r:' .. name
   local meta = redis.call('HGET', key, 'm')
   if not meta then
@@ -85,8 +87,8 @@ local function take_out(name)
   return meta
 end
 
--- Cursors go with the last record of their task.
-local function left(task)
+-- Deletes a task's cursors if its last record is gone.
+local function drop_cursors_if_empty(task)
   if redis.call('EXISTS', base .. 't:' .. task) == 1 then
     return
   end

@@ -1,4 +1,5 @@
-//! What Redis says, in our words. Its own text is never passed on: it can quote a command, and with that anybody's text.
+//! Maps Redis errors to [`StoreError`]. The server's text is never passed on: it can quote a command and with it a
+//! record.
 
 use std::{error::Error, io, sync::Arc};
 
@@ -6,38 +7,38 @@ use redis::{ErrorKind, RedisError};
 
 use crate::store::StoreError;
 
-/// A failure while running.
-pub(super) fn engine(error: &RedisError) -> StoreError {
+/// Maps an error at run time.
+pub(super) fn engine_error(error: &RedisError) -> StoreError {
     StoreError::Engine(format!("redis: {}", what(error)))
 }
 
-pub(super) fn late() -> StoreError {
+pub(super) fn timeout_error() -> StoreError {
     StoreError::Engine("redis: the server does not answer in time".to_owned())
 }
 
-/// What came back is not what a command returns.
-pub(super) fn unreadable() -> StoreError {
+/// The reply has an unexpected shape.
+pub(super) fn unreadable_error() -> StoreError {
     StoreError::Engine("redis: a stored value is not readable".to_owned())
 }
 
-/// The server is there and does not want us, now or later: to try again changes nothing.
-pub(super) fn refuses(error: &RedisError) -> bool {
+/// True if the server refuses us; retrying does not help.
+pub(super) fn is_refusal(error: &RedisError) -> bool {
     match error.kind() {
         ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig => true,
-        _ if is_crowded(error) => false,
+        _ if is_client_limit(error) => false,
         _ => matches!(code(error).as_str(), "NOAUTH" | "WRONGPASS" | "NOPERM" | "ERR" | "DENIED"),
     }
 }
 
-/// Nothing more comes through this connection, or nothing that we could match to a question.
-pub(super) fn breaks(error: &RedisError) -> bool {
-    // READONLY: it is a replica now, and a new connection may find the primary.
+/// True if the connection is dead, or replies can no longer be matched to requests.
+pub(super) fn breaks_connection(error: &RedisError) -> bool {
+    // READONLY: the server is a replica now, and a new connection may reach the primary.
     error.is_io_error()
         || error.is_unrecoverable_error()
         || matches!(code(error).as_str(), "NOAUTH" | "READONLY" | "MOVED" | "UNBLOCKED")
 }
 
-/// Of several errors the first one's.
+/// Error code; of several errors, that of the first.
 fn code(error: &RedisError) -> String {
     let first = || {
         let errors = error.clone().into_server_errors()?;
@@ -79,8 +80,8 @@ fn what(error: &RedisError) -> String {
         "ERR" if error.detail().is_some_and(|detail| detail.contains("DB index")) => {
             "there is no database of that number; name another after the host, such as /0"
         }
-        "ERR" if is_crowded(error) => "the server has as many clients as it takes",
-        // A code cannot hold anybody's text.
+        "ERR" if is_client_limit(error) => "the server has as many clients as it takes",
+        // A code cannot contain user text.
         code if !code.is_empty() && code.len() <= 16 && code.bytes().all(|byte| byte.is_ascii_uppercase()) => {
             return format!("the server failed ({code})");
         }
@@ -89,7 +90,7 @@ fn what(error: &RedisError) -> String {
     .to_owned()
 }
 
-fn is_crowded(error: &RedisError) -> bool {
+fn is_client_limit(error: &RedisError) -> bool {
     error.detail().is_some_and(|detail| detail.contains("max number of clients"))
 }
 
@@ -99,7 +100,7 @@ fn io_error(error: &RedisError) -> String {
     if error.is_timeout() {
         return "the server does not answer in time".to_owned();
     }
-    // The driver's source is its own pointer to the error.
+    // The driver wraps the source in its own `Arc`.
     let source = error.source().and_then(|source| source.downcast_ref::<Arc<dyn Error + Send + Sync>>());
     match source.and_then(|source| source.downcast_ref()).map(io::Error::kind) {
         Some(io::ErrorKind::ConnectionRefused) => "nothing listens at that address".to_owned(),

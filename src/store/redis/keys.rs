@@ -1,26 +1,25 @@
-//! What the keys are called, and the places of records in sorted sets.
+//! Key names, and the members of the sorted sets.
 //!
-//! All keys of a tenant have the same hash tag, so that they lie on one shard of a cluster and one script changes them
-//! together. The members of a set all have the same score: Redis then orders them by their bytes, exactly, where scores
-//! are floating-point numbers.
+//! All keys of a tenant share a hash tag, so they live in one cluster slot and one script can change them together. All
+//! members of a set have the same score, so Redis orders them by bytes; scores are doubles and would lose precision.
 
 use crate::store::{Cursor, Entry};
 
-/// Between two parts of a name. A NUL in the first part is written otherwise, so names order as their parts do.
-const BETWEEN: &str = "\0\u{1}";
-const NUL: &str = "\0\u{2}";
+/// Separates the two parts of a name. NUL in the first part is escaped, so that names order as their parts do.
+const PART_SEPARATOR: &str = "\0\u{1}";
+const ESCAPED_NUL: &str = "\0\u{2}";
 
-/// Hexadecimal digits that a place begins with.
-const TIME_LEN: usize = 16;
+/// Hexadecimal digits of the time at the start of a member.
+const TIME_HEX_LEN: usize = 16;
 
-/// What the keys of one tenant begin with.
+/// Key names of one tenant.
 pub(super) struct Keys {
     pub(super) base: String,
 }
 
 impl Keys {
     pub(super) fn new(prefix: &str, tenant: &str) -> Self {
-        // No text can end the tag early, and even the empty one makes a tag.
+        // Escaped, so that no tenant can end the hash tag; `t:` keeps it non-empty.
         let mut base = format!("{prefix}:{{t:");
         for byte in tenant.bytes() {
             match byte {
@@ -41,19 +40,19 @@ impl Keys {
     }
 
     pub(super) fn record(&self, provider: &str, id: &str) -> String {
-        self.of("r:", &name(provider, id))
+        self.of("r:", &join_name(provider, id))
     }
 
     pub(super) fn task(&self, task: &str) -> String {
-        self.of("t:", &part(task))
+        self.of("t:", &escape_part(task))
     }
 
-    pub(super) fn readers(&self, task: &str) -> String {
-        self.of("q:", &part(task))
+    pub(super) fn positions(&self, task: &str) -> String {
+        self.of("q:", &escape_part(task))
     }
 
     pub(super) fn consumed(&self, task: &str, consumer: &str) -> String {
-        self.of("x:", &name(task, consumer))
+        self.of("x:", &join_name(task, consumer))
     }
 
     pub(super) fn counts(&self, day: i64) -> String {
@@ -65,7 +64,7 @@ impl Keys {
     }
 }
 
-/// The list of tenants: on a shard of its own.
+/// Set of all tenants, in a slot of its own.
 pub(super) fn tenants(prefix: &str) -> String {
     format!("{prefix}:tenants")
 }
@@ -78,47 +77,47 @@ pub(super) fn channel(prefix: &str) -> String {
     format!("{prefix}:bus")
 }
 
-/// The first of two parts.
-pub(super) fn part(text: &str) -> String {
-    text.replace('\0', NUL)
+/// Escapes the first of two parts.
+pub(super) fn escape_part(text: &str) -> String {
+    text.replace('\0', ESCAPED_NUL)
 }
 
-/// What the names of a provider begin with; of any, nothing.
-pub(super) fn beginning(provider: Option<&str>) -> String {
-    provider.map_or_else(String::new, |provider| part(provider) + BETWEEN)
+/// Prefix of the names of a provider; empty for all providers.
+pub(super) fn name_prefix(provider: Option<&str>) -> String {
+    provider.map_or_else(String::new, |provider| escape_part(provider) + PART_SEPARATOR)
 }
 
-pub(super) fn name(provider: &str, id: &str) -> String {
-    part(provider) + BETWEEN + id
+pub(super) fn join_name(provider: &str, id: &str) -> String {
+    escape_part(provider) + PART_SEPARATOR + id
 }
 
-/// Orders as the number does.
-pub(super) fn up(ms: i64) -> String {
+/// Hexadecimal text that orders like the number.
+pub(super) fn ascending(ms: i64) -> String {
     format!("{:016x}", ms.cast_unsigned() ^ (1 << 63))
 }
 
-/// The later, the smaller.
-pub(super) fn down(ms: i64) -> String {
+/// Hexadecimal text that orders from late to early.
+pub(super) fn descending(ms: i64) -> String {
     format!("{:016x}", !(ms.cast_unsigned() ^ (1 << 63)))
 }
 
-/// Where lists have an entry: the newest first, then by provider and id.
-pub(super) fn place(entry: &Entry) -> String {
-    down(entry.created_ms) + &name(&entry.record.provider, &entry.record.message_id)
+/// Member of the sets ordered newest first, then by provider and id.
+pub(super) fn newest_member(entry: &Entry) -> String {
+    descending(entry.created_ms) + &join_name(&entry.record.provider, &entry.record.message_id)
 }
 
-/// Where its task has it: the oldest first.
-pub(super) fn step(entry: &Entry) -> String {
-    up(entry.created_ms) + &name(&entry.record.provider, &entry.record.message_id)
+/// Member of a task's set, ordered oldest first.
+pub(super) fn task_member(entry: &Entry) -> String {
+    ascending(entry.created_ms) + &join_name(&entry.record.provider, &entry.record.message_id)
 }
 
-/// Reads a place back; `up` tells which order it is of.
-pub(super) fn cursor(place: &str, is_up: bool) -> Option<Cursor> {
-    let (time, name) = place.split_at_checked(TIME_LEN)?;
+/// Parses a member back; `is_ascending` says which order it uses.
+pub(super) fn parse_member(member: &str, is_ascending: bool) -> Option<Cursor> {
+    let (time, name) = member.split_at_checked(TIME_HEX_LEN)?;
     let ordered = u64::from_str_radix(time, 16).ok()?;
-    let created_ms = (if is_up { ordered } else { !ordered } ^ (1 << 63)).cast_signed();
-    let (provider, id) = name.split_once(BETWEEN)?;
-    Some(Cursor { created_ms, provider: provider.replace(NUL, "\0"), id: id.to_owned() })
+    let created_ms = (if is_ascending { ordered } else { !ordered } ^ (1 << 63)).cast_signed();
+    let (provider, id) = name.split_once(PART_SEPARATOR)?;
+    Some(Cursor { created_ms, provider: provider.replace(ESCAPED_NUL, "\0"), id: id.to_owned() })
 }
 
 #[cfg(test)]
@@ -127,7 +126,7 @@ mod tests {
     use crate::store::tests::entry;
 
     #[test]
-    fn places_order_as_lists_do_and_come_back() {
+    fn members_sort_like_lists_and_round_trip() {
         let mut entries = Vec::new();
         for ms in [i64::MIN, -1, 0, 1, (1 << 53) + 1, (1 << 53) + 2, i64::MAX] {
             for provider in ["", "\0", "\0\u{1}", "a", "a\0", "a\0\0", "a\u{1}", "a\u{2}b", "ab", "豆包"] {
@@ -138,22 +137,22 @@ mod tests {
         }
         let key = |one: &Entry| (one.record.provider.clone(), one.record.message_id.clone());
         entries.sort_by_key(|one| (std::cmp::Reverse(one.created_ms), key(one)));
-        assert!(entries.iter().map(place).is_sorted_by(|a, b| a < b));
+        assert!(entries.iter().map(newest_member).is_sorted_by(|a, b| a < b));
         entries.sort_by_key(|one| (one.created_ms, key(one)));
-        assert!(entries.iter().map(step).is_sorted_by(|a, b| a < b));
+        assert!(entries.iter().map(task_member).is_sorted_by(|a, b| a < b));
         for one in &entries {
             let (provider, id) = key(one);
             let expected = Some(Cursor { created_ms: one.created_ms, provider, id });
-            assert_eq!(cursor(&place(one), false), expected);
-            assert_eq!(cursor(&step(one), true), expected);
+            assert_eq!(parse_member(&newest_member(one), false), expected);
+            assert_eq!(parse_member(&task_member(one), true), expected);
         }
         for nothing in ["", "0", "000000000000000g a", "0000000000000000", "汉汉汉汉汉汉"] {
-            assert_eq!(cursor(nothing, true), None, "{nothing}");
+            assert_eq!(parse_member(nothing, true), None, "{nothing}");
         }
     }
 
     #[test]
-    fn no_tenant_can_leave_its_tag() {
+    fn tenant_name_cannot_leave_its_hash_tag() {
         let base = |tenant: &str| Keys::new("citetap", tenant).base;
         assert_eq!(base("team-a"), "citetap:{t:team-a}:");
         assert_eq!(base(""), "citetap:{t:}:");

@@ -1,6 +1,6 @@
--- KEYS[1]: a sorted set. ARGV: what every key of the tenant begins with; the first and the last place; members to look at
--- and bytes to return at most, about; what the names begin with. Returns the last place looked at, whether it was the last
--- there is, and places with their values.
+-- Reads a step of a page. KEYS[1]: a sorted set. ARGV: key prefix of the tenant; lower and upper bound; most members to
+-- look at; about how many bytes to return; prefix of the names. Returns the last member looked at, whether the range
+-- ended there, and members with their values.
 local base, most, begin = ARGV[1], tonumber(ARGV[5]), ARGV[6]
 local places = redis.call('ZRANGEBYLEX', KEYS[1], ARGV[2], ARGV[3], 'LIMIT', 0, ARGV[4])
 local found, bytes, last, ended = {}, 0, '', #places < tonumber(ARGV[4])

@@ -1,10 +1,10 @@
--- ARGV[4], ARGV[5]: where members begin (newest first) or end (oldest first) whose records are gone for sure. Then five for each record: its name, what it is indexed by, its value, until when it and until when its
--- day's sums are kept.
+-- Stores records. ARGV[4], ARGV[5]: from where on (newest first) or up to where (oldest first) members have certainly
+-- expired. Then five for each record: name, index data, value, its expiry time, and that of its day's aggregates.
 local gone_down, gone_up = ARGV[4], ARGV[5]
 
 local function index(key, place, at)
   redis.call('ZADD', key, 0, place)
-  -- Whatever nobody sweeps goes here, so that no set grows for ever.
+  -- Removes expired members that no sweep has removed, so that the set does not grow for ever.
   if keep(key, at) then
     redis.call('ZREMRANGEBYLEX', key, '[' .. gone_down, '+')
   end
@@ -28,7 +28,7 @@ end
 for n = 6, #ARGV, 5 do
   local name, meta, at = ARGV[n], cjson.decode(ARGV[n + 1]), tonumber(ARGV[n + 3])
   local key, place = base .. 'r:' .. name, meta.o .. name
-  local old = take_out(name)
+  local old = remove_record(name)
   redis.call('HSET', key, 'm', ARGV[n + 1], 'b', ARGV[n + 2])
   if at > 0 then
     redis.call('PEXPIREAT', key, ARGV[n + 3])
@@ -43,8 +43,8 @@ for n = 6, #ARGV, 5 do
   end
   index_task(meta.k, meta.a .. name, at)
   count(meta, 1, tonumber(ARGV[n + 4]))
-  -- Now: a record that only changed has not left its task.
+  -- After the insert: an updated record has not left its task.
   if old then
-    left(old.k)
+    drop_cursors_if_empty(old.k)
   end
 end

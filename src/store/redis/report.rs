@@ -1,27 +1,27 @@
-//! The sums of a period, read without its records.
+//! The statistics report from Redis' daily aggregates.
 
 use std::collections::{BTreeMap, HashMap};
 
 use redis::{aio::MultiplexedConnection, cmd, pipe};
 
-use super::{error::unreadable, keys::Keys, link::Trouble};
+use super::{connection::CallError, error::unreadable_error, keys::Keys};
 use crate::store::{
     StoreError,
-    stats::{self, Counts, DayStats, STATS_TOP_MAX, Site, SiteStats, StatsFilter, StatsReport},
+    stats::{self, Counts, DayStats, STATS_TOP_MAX, SiteCounts, SiteStats, StatsFilter, StatsReport},
 };
 
-/// Fields that one question takes, or asks for.
-const STEP: usize = 1000;
-/// Days that one question asks for.
-const DAYS: usize = 64;
-/// Sites of one period that are added up at most.
+/// Hash fields per call.
+const FIELDS_PER_CALL: usize = 1000;
+/// Days per call.
+const DAYS_PER_CALL: usize = 64;
+/// Most sites summed over one period; more is an error.
 const SITES_MAX: usize = 500_000;
 
 pub(super) async fn report(
     conn: &mut MultiplexedConnection,
     keys: &Keys,
     filter: &StatsFilter,
-) -> Result<StatsReport, Trouble> {
+) -> Result<StatsReport, CallError> {
     let mut days = counts(conn, keys, filter).await?;
     let top = filter.top.min(STATS_TOP_MAX);
     if days.is_empty() || top == 0 {
@@ -29,10 +29,10 @@ pub(super) async fn report(
     }
     let totals = match &filter.domain {
         Some(domain) => {
-            let domain = [stats::asked_site(domain)];
-            let mut total = Site::default();
+            let domain = [stats::query_site(domain)];
+            let mut total = SiteCounts::default();
             for day in &days {
-                for (_, site) in listed(conn, keys, day, &domain).await? {
+                for (_, site) in sites_of_day(conn, keys, day, &domain).await? {
                     total.add(&site, 1);
                 }
             }
@@ -42,31 +42,35 @@ pub(super) async fn report(
         None => totals(conn, keys, &days).await?,
     };
     let all = totals.into_iter().filter(|(_, site)| !site.is_zero());
-    let mut sites = stats::ranked(all.map(|(domain, site)| SiteStats { domain, site }).collect());
+    let mut sites = stats::rank_sites(all.map(|(domain, site)| SiteStats { domain, site }).collect());
     sites.truncate(top);
     if filter.by_day {
         let names: Vec<String> = sites.iter().map(|one| one.domain.clone()).collect();
         for day in &mut days {
-            let found = listed(conn, keys, day, &names).await?;
-            day.sites = stats::ranked(found.into_iter().map(|(domain, site)| SiteStats { domain, site }).collect());
+            let found = sites_of_day(conn, keys, day, &names).await?;
+            day.sites = stats::rank_sites(found.into_iter().map(|(domain, site)| SiteStats { domain, site }).collect());
         }
     }
     Ok(StatsReport { days, sites })
 }
 
-/// By day and provider.
-async fn counts(conn: &mut MultiplexedConnection, keys: &Keys, filter: &StatsFilter) -> Result<Vec<DayStats>, Trouble> {
+/// Totals per day and provider.
+async fn counts(
+    conn: &mut MultiplexedConnection,
+    keys: &Keys,
+    filter: &StatsFilter,
+) -> Result<Vec<DayStats>, CallError> {
     let mut found = Vec::new();
-    let asked: Vec<i64> = stats::days(filter).collect();
-    for asked in asked.chunks(DAYS) {
-        let mut questions = pipe();
-        for day in asked {
-            questions.hgetall(keys.counts(*day));
+    let all_days: Vec<i64> = stats::capped_days(filter).collect();
+    for chunk in all_days.chunks(DAYS_PER_CALL) {
+        let mut pipeline = pipe();
+        for day in chunk {
+            pipeline.hgetall(keys.counts(*day));
         }
-        let answers: Vec<BTreeMap<String, String>> = questions.query_async(conn).await?;
-        for (day, by_provider) in asked.iter().zip(answers) {
+        let replies: Vec<BTreeMap<String, String>> = pipeline.query_async(conn).await?;
+        for (day, by_provider) in chunk.iter().zip(replies) {
             for (provider, counts) in by_provider {
-                if filter.provider.as_ref().is_none_or(|asked| *asked == provider) {
+                if filter.provider.as_ref().is_none_or(|only| *only == provider) {
                     let counts = Counts::from(numbers(&counts)?);
                     found.push(DayStats { day: *day, provider, counts, sites: Vec::new() });
                 }
@@ -76,23 +80,23 @@ async fn counts(conn: &mut MultiplexedConnection, keys: &Keys, filter: &StatsFil
     Ok(found)
 }
 
-/// Of all sites.
+/// Totals of all sites.
 async fn totals(
     conn: &mut MultiplexedConnection,
     keys: &Keys,
     days: &[DayStats],
-) -> Result<HashMap<String, Site>, Trouble> {
-    let mut totals: HashMap<String, Site> = HashMap::new();
+) -> Result<HashMap<String, SiteCounts>, CallError> {
+    let mut totals: HashMap<String, SiteCounts> = HashMap::new();
     for day in days {
-        // A field may come twice in a scan.
+        // HSCAN can return a field twice.
         let mut of_day = HashMap::new();
         let (key, mut cursor) = (keys.sites(day.day, &day.provider), 0_u64);
         loop {
             let mut scan = cmd("HSCAN");
-            let scan = scan.arg(&key).arg(cursor).arg("COUNT").arg(STEP);
+            let scan = scan.arg(&key).arg(cursor).arg("COUNT").arg(FIELDS_PER_CALL);
             let (next, found): (u64, Vec<(String, String)>) = scan.query_async(conn).await?;
             for (domain, site) in found {
-                of_day.insert(domain, Site::from(numbers(&site)?));
+                of_day.insert(domain, SiteCounts::from(numbers(&site)?));
             }
             if of_day.len().max(totals.len()) > SITES_MAX {
                 let what = "redis: too many sites in this period; ask for fewer days or for one domain";
@@ -110,27 +114,27 @@ async fn totals(
     Ok(totals)
 }
 
-/// Those of the named sites that a day has.
-async fn listed(
+/// The named sites that a day has.
+async fn sites_of_day(
     conn: &mut MultiplexedConnection,
     keys: &Keys,
     day: &DayStats,
     names: &[String],
-) -> Result<Vec<(String, Site)>, Trouble> {
+) -> Result<Vec<(String, SiteCounts)>, CallError> {
     let (key, mut found) = (keys.sites(day.day, &day.provider), Vec::new());
-    for names in names.chunks(STEP) {
+    for names in names.chunks(FIELDS_PER_CALL) {
         let sites: Vec<Option<String>> = cmd("HMGET").arg(&key).arg(names).query_async(conn).await?;
         for (name, site) in names.iter().zip(sites) {
             if let Some(site) = site {
-                found.push((name.clone(), Site::from(numbers(&site)?)));
+                found.push((name.clone(), SiteCounts::from(numbers(&site)?)));
             }
         }
     }
     Ok(found)
 }
 
-/// As a script writes them.
+/// Parses the comma-separated numbers that the scripts write.
 fn numbers<const N: usize>(text: &str) -> Result<[i64; N], StoreError> {
     let numbers: Result<Vec<i64>, _> = text.split(',').map(str::parse).collect();
-    numbers.ok().and_then(|numbers| numbers.try_into().ok()).ok_or_else(unreadable)
+    numbers.ok().and_then(|numbers| numbers.try_into().ok()).ok_or_else(unreadable_error)
 }

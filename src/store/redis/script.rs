@@ -1,4 +1,4 @@
-//! What runs in the server: each script is one transaction.
+//! Lua scripts; each runs as one transaction.
 
 use std::sync::LazyLock;
 
@@ -16,4 +16,4 @@ script!(SWEEP, "common.lua", "sweep.lua");
 script!(PAGE, "page.lua");
 script!(NEWEST, "newest.lua");
 script!(ADVANCE, "advance.lua");
-script!(NOTE, "common.lua", "note.lua");
+script!(REGISTER_TENANT, "common.lua", "register_tenant.lua");

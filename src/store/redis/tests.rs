@@ -1,4 +1,4 @@
-//! What only this engine does, each with a server of its own where it has to be ended, held or set up otherwise.
+//! Redis-specific tests, with a private server where it is stopped, paused or configured.
 
 mod durable;
 mod expiry;
@@ -18,18 +18,18 @@ use url::Url;
 use super::*;
 use crate::store::tests::{entry, redis_store};
 
-/// A server that ends with its test.
-struct Private {
+/// A Redis server process that ends with the test.
+struct TestServer {
     child: Child,
     folder: TempDir,
 }
 
-impl Private {
+impl TestServer {
     async fn start(args: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let child = spawn(folder.path(), args);
         let server = Self { child, folder };
-        server.is_up().await;
+        server.wait_until_up().await;
         server
     }
 
@@ -37,7 +37,7 @@ impl Private {
         self.folder.path().join("s")
     }
 
-    /// Over the socket, with these parameters.
+    /// URL of the server's socket, with these parameters.
     fn url(&self, parameters: &str) -> EngineUrl {
         let url = format!("redis+unix://{}?{parameters}", self.socket().display());
         EngineUrl::new(Url::parse(&url).unwrap())
@@ -62,18 +62,18 @@ impl Private {
         self.child.wait().unwrap();
     }
 
-    /// Again, over the same files.
+    /// Starts the server again over the same files.
     async fn restart(&mut self, args: &[&str]) {
         self.child = spawn(self.folder.path(), args);
-        self.is_up().await;
+        self.wait_until_up().await;
     }
 
-    async fn is_up(&self) {
+    async fn wait_until_up(&self) {
         let client = Client::open(self.url("").reveal().as_str()).unwrap();
         for _ in 0..500 {
             if let Ok(mut conn) = client.get_multiplexed_async_connection().await {
                 match cmd("PING").query_async::<()>(&mut conn).await {
-                    // It wants a password.
+                    // Any reply other than LOADING counts as up, also a demand for a password.
                     Err(error) if error.code() == Some("LOADING") => {}
                     _ => return,
                 }
@@ -84,7 +84,7 @@ impl Private {
     }
 }
 
-impl Drop for Private {
+impl Drop for TestServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -98,20 +98,20 @@ fn spawn(folder: &Path, args: &[&str]) -> Child {
     command.stdout(Stdio::null()).spawn().unwrap_or_else(|_| panic!("no {program}: install the package redis-server"))
 }
 
-/// All keys that a store has made.
+/// All keys made by a store.
 async fn keys_of(store: &RedisStore) -> Vec<String> {
     let pattern = format!("{}:*", store.address.prefix);
-    let found = store.reads.call(READ, async |conn, _| Ok(cmd("KEYS").arg(&pattern).query_async(conn).await?));
+    let found = store.reads.call(READ_TIMEOUT, async |conn, _| Ok(cmd("KEYS").arg(&pattern).query_async(conn).await?));
     found.await.unwrap()
 }
 
-/// One command, as anybody could send it.
+/// Sends one command, as an operator could.
 async fn run<T: redis::FromRedisValue>(store: &RedisStore, words: &[&str]) -> T {
     let (name, args) = words.split_first().unwrap();
-    store.writes.call(READ, async |conn, _| Ok(cmd(name).arg(args).query_async(conn).await?)).await.unwrap()
+    store.writes.call(READ_TIMEOUT, async |conn, _| Ok(cmd(name).arg(args).query_async(conn).await?)).await.unwrap()
 }
 
-fn at_work(task: &str) -> Advance {
+fn commit(task: &str) -> Advance {
     Advance {
         tenant: "t".to_owned(),
         task: task.to_owned(),
@@ -122,9 +122,9 @@ fn at_work(task: &str) -> Advance {
     }
 }
 
-/// A value says whose it is, so that no mistake in the server, or with its tools, shows it to somebody else.
+/// A value names its owner, so that a record copied to another key is not served.
 #[tokio::test]
-async fn a_value_under_another_key_is_never_served() {
+async fn value_under_another_key_is_not_served() {
     let store = redis_store(None).await;
     let mut conversation = entry("t", "p", "1", 1);
     conversation.record.conversation_id = Some("talk".to_owned());
@@ -145,18 +145,18 @@ async fn a_value_under_another_key_is_never_served() {
         assert_eq!(store.task("t", "talk", None, 9).await.unwrap_err(), StoreError::Mismatch, "{from}");
         assert!(store.get("t", "2", None).await.unwrap().is_some());
     }
-    // The same record, in another place.
-    run::<()>(&store, &["ZADD", &ours.of("i:", "2"), "0", &(keys::down(7) + &keys::name("p", "2"))]).await;
+    // The same record under another member.
+    run::<()>(&store, &["ZADD", &ours.of("i:", "2"), "0", &(keys::descending(7) + &keys::join_name("p", "2"))]).await;
     assert_eq!(store.get("t", "2", None).await, Err(StoreError::Mismatch));
     run::<()>(&store, &["HSET", &ours.record("p", "2"), "b", "{}"]).await;
     let error = store.get("t", "2", Some("p")).await.unwrap_err();
     assert_eq!(error.to_string(), "store: redis: a stored value is not readable");
 }
 
-/// On a node of a cluster, which refuses a script that leaves its slot's node; slots tell by the tag alone.
+/// A cluster node refuses scripts over several slots; the slot depends on the hash tag only.
 #[tokio::test]
-async fn all_keys_of_a_tenant_lie_in_one_slot() {
-    let server = Private::start(&["--cluster-enabled", "yes"]).await;
+async fn tenant_keys_share_one_cluster_slot() {
+    let server = TestServer::start(&["--cluster-enabled", "yes"]).await;
     cmd("CLUSTER").arg(&["ADDSLOTSRANGE", "0", "16383"]).query_async::<()>(&mut server.conn().await).await.unwrap();
     let store = RedisStore::open(&server.url("durable=memory"), Some(Duration::from_secs(60))).await.unwrap();
     let mut put = Err(StoreError::Closed);
@@ -166,14 +166,14 @@ async fn all_keys_of_a_tenant_lie_in_one_slot() {
         one.record.task_id = Some("{u}".to_owned());
         put = store.put(&[one, entry("{u}", "p", "1", now()), entry("", "p", "1", now())]).await;
         match &put {
-            // It takes a moment to see itself as a whole.
+            // The cluster state takes a moment to settle.
             Err(StoreError::Engine(what)) if what.contains("cluster is down") => {}
             _ => break,
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     put.unwrap();
-    assert!(matches!(store.advance(&at_work("{u}")).await, Ok(Advanced::Moved(_))));
+    assert!(matches!(store.advance(&commit("{u}")).await, Ok(AdvanceOutcome::Moved(_))));
     let mut kinds = std::collections::BTreeSet::new();
     for tenant in ["t", "{u}", ""] {
         assert_eq!(store.list(tenant, &Filter::default()).await.unwrap().entries.len(), 1);
@@ -192,51 +192,56 @@ async fn all_keys_of_a_tenant_lie_in_one_slot() {
 }
 
 #[tokio::test]
-async fn replicas_hear_each_other_until_the_connection_is_lost() {
-    let server = Private::start(&[]).await;
+async fn bus_delivers_until_the_connection_is_lost() {
+    let server = TestServer::start(&[]).await;
     let (one, other) = (server.store("").await, server.store("").await);
     let elsewhere = server.store("prefix=other").await;
     let [one, other, elsewhere] = [one, other, elsewhere].map(|store| store.bus().unwrap());
-    let (mut ear, mut second) = (one.listen().await.unwrap(), other.listen().await.unwrap());
-    elsewhere.say("nobody hears it").await.unwrap();
-    // Dropped while it waits, it has taken nothing.
-    assert!(tokio::time::timeout(Duration::from_millis(50), ear.hear()).await.is_err());
+    let (mut subscription, mut second) = (one.subscribe().await.unwrap(), other.subscribe().await.unwrap());
+    elsewhere.publish("nobody hears it").await.unwrap();
+    // Dropping a waiting `recv` loses nothing.
+    assert!(tokio::time::timeout(Duration::from_millis(50), subscription.recv()).await.is_err());
     let long = format!("{{\"long\":\"{}\"}}", "汉".repeat(400_000));
-    one.say("{\"n\":1}").await.unwrap();
-    other.say(&long).await.unwrap();
-    for ear in [&mut ear, &mut second] {
-        assert_eq!(ear.hear().await.unwrap(), "{\"n\":1}");
-        assert!(ear.hear().await.unwrap() == long);
+    one.publish("{\"n\":1}").await.unwrap();
+    other.publish(&long).await.unwrap();
+    for subscription in [&mut subscription, &mut second] {
+        assert_eq!(subscription.recv().await.unwrap(), "{\"n\":1}");
+        assert!(subscription.recv().await.unwrap() == long);
     }
     cmd("CLIENT").arg(&["KILL", "TYPE", "pubsub"]).query_async::<()>(&mut server.conn().await).await.unwrap();
-    for ear in [&mut ear, &mut second] {
-        let error = ear.hear().await.unwrap_err();
+    for subscription in [&mut subscription, &mut second] {
+        let error = subscription.recv().await.unwrap_err();
         assert_eq!(error.to_string(), "store: redis: the connection was lost");
-        assert!(ear.hear().await.is_err());
+        assert!(subscription.recv().await.is_err());
     }
-    let mut again = one.listen().await.unwrap();
-    other.say("{}").await.unwrap();
-    assert_eq!(again.hear().await.unwrap(), "{}");
-    // Whoever does not listen is let go: what he has not heard may not pile up.
-    let word = "x".repeat(1 << 20);
+    let mut again = one.subscribe().await.unwrap();
+    other.publish("{}").await.unwrap();
+    assert_eq!(again.recv().await.unwrap(), "{}");
+    // A subscriber that does not read is disconnected, so that payloads cannot pile up.
+    let payload = "x".repeat(1 << 20);
     for _ in 0..60 {
-        other.say(&word).await.unwrap();
+        other.publish(&payload).await.unwrap();
     }
-    let mut heard = 0;
-    while again.hear().await.is_ok() {
-        heard += 1;
+    let mut received = 0;
+    while again.recv().await.is_ok() {
+        received += 1;
     }
-    assert!(heard < 60, "all of them waited");
+    assert!(received < 60, "all of them waited");
 }
 
 #[test]
-fn a_batch_is_cut_where_one_script_would_be_too_long() {
+fn batch_over_script_limits_is_split() {
     let entry = entry("t", "p", "1", 1);
-    let value =
-        |work, bytes| Value { entry: &entry, name: String::new(), meta: String::new(), body: "x".repeat(bytes), work };
-    let (small, wide, heavy) = (|| value(9, 9), || value(WORK_MAX / 2, 9), || value(9, BYTES_MAX));
+    let value = |work, bytes| EncodedValue {
+        entry: &entry,
+        name: String::new(),
+        meta: String::new(),
+        body: "x".repeat(bytes),
+        work,
+    };
+    let (small, wide, heavy) = (|| value(9, 9), || value(SCRIPT_WORK_MAX / 2, 9), || value(9, SCRIPT_BYTES_MAX));
     let values = [small(), wide(), wide(), small(), heavy(), heavy(), small()];
-    let lens: Vec<_> = portions(&values).map(<[_]>::len).collect();
+    let lens: Vec<_> = script_batches(&values).map(<[_]>::len).collect();
     assert_eq!(lens, [2, 2, 1, 1, 1]);
-    assert_eq!(portions(&[]).count(), 0);
+    assert_eq!(script_batches(&[]).count(), 0);
 }

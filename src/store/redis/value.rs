@@ -1,41 +1,41 @@
-//! An entry as it is kept, and back.
+//! Encodes entries for Redis and decodes them.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{error::unreadable, keys};
+use super::{error::unreadable_error, keys};
 use crate::{
     citation::{bundle::task_id, record::Record},
     store::{
         Entry, StoreError, day_of,
-        stats::{Site, Tally},
+        stats::{Aggregate, SiteCounts},
         terms,
     },
 };
 
-/// The value carries its key.
+/// The stored JSON value. It contains the tenant, so that reads can verify the key.
 #[derive(Serialize)]
-struct Body<'a> {
+struct BodyRef<'a> {
     tenant: &'a str,
     created_ms: i64,
     record: &'a Record,
 }
 
 #[derive(Deserialize)]
-struct OwnedBody {
+struct StoredBody {
     tenant: String,
     created_ms: i64,
     record: Record,
 }
 
-/// What scripts index and count a record by: kept beside it, so that just that can be taken away again.
+/// Index and aggregate data of a record, stored beside it so that scripts can remove exactly what was added.
 #[derive(Serialize)]
 struct Meta<'a> {
-    /// The time in the order of lists, and of tasks.
+    /// Creation time, encoded for descending and for ascending order.
     o: String,
     a: String,
-    /// The day.
+    /// Day, as counted by [`day_of`].
     y: String,
     p: &'a str,
     i: &'a str,
@@ -44,51 +44,51 @@ struct Meta<'a> {
     k: String,
     d: Vec<String>,
     c: [i64; 9],
-    s: &'a BTreeMap<String, Site>,
+    s: &'a BTreeMap<String, SiteCounts>,
 }
 
-pub(super) struct Value<'a> {
+pub(super) struct EncodedValue<'a> {
     pub(super) entry: &'a Entry,
     pub(super) name: String,
     pub(super) meta: String,
     pub(super) body: String,
-    /// About how many changes of keys it takes.
+    /// Approximate number of key changes.
     pub(super) work: usize,
 }
 
-impl<'a> Value<'a> {
+impl<'a> EncodedValue<'a> {
     pub(super) fn new(entry: &'a Entry) -> Result<Self, StoreError> {
         let Entry { tenant, created_ms, record } = entry;
         let unwritable = |_| StoreError::Engine("redis: a record cannot be written as JSON".to_owned());
-        let tally = Tally::of(record);
+        let aggregate = Aggregate::of(record);
         let domains: Vec<_> = terms::domains(record).into_iter().collect();
-        let work = domains.len() + tally.sites.len() + 8;
+        let work = domains.len() + aggregate.sites.len() + 8;
         let meta = Meta {
-            o: keys::down(*created_ms),
-            a: keys::up(*created_ms),
+            o: keys::descending(*created_ms),
+            a: keys::ascending(*created_ms),
             y: day_of(*created_ms).to_string(),
             p: &record.provider,
             i: &record.message_id,
             v: record.conversation_id.as_deref(),
-            k: keys::part(&task_id(record)),
+            k: keys::escape_part(&task_id(record)),
             d: domains,
-            c: tally.counts.into(),
-            s: &tally.sites,
+            c: aggregate.counts.into(),
+            s: &aggregate.sites,
         };
         Ok(Self {
             entry,
-            name: keys::name(&record.provider, &record.message_id),
+            name: keys::join_name(&record.provider, &record.message_id),
             meta: serde_json::to_string(&meta).map_err(unwritable)?,
-            body: serde_json::to_string(&Body { tenant, created_ms: *created_ms, record }).map_err(unwritable)?,
+            body: serde_json::to_string(&BodyRef { tenant, created_ms: *created_ms, record }).map_err(unwritable)?,
             work,
         })
     }
 }
 
-/// The entry in a value.
+/// Decodes a value and verifies its tenant.
 pub(super) fn read(tenant: &str, body: &[u8]) -> Result<Entry, StoreError> {
-    // The parser's own message would quote the record.
-    let OwnedBody { tenant: of, created_ms, record } = serde_json::from_slice(body).map_err(|_| unreadable())?;
+    // Drop serde's message: it may quote the record.
+    let StoredBody { tenant: of, created_ms, record } = serde_json::from_slice(body).map_err(|_| unreadable_error())?;
     if of != tenant {
         return Err(StoreError::Mismatch);
     }

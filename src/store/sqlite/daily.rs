@@ -1,4 +1,4 @@
-//! Sums by day, provider and site, kept up to date in the transaction that changes a record.
+//! Daily aggregates in SQLite, updated in the transaction that changes a record.
 
 use std::collections::HashMap;
 
@@ -10,100 +10,111 @@ use sqlx::{
 };
 
 use crate::store::{
-    packed::{OwnedBody, Packed},
-    stats::{Slot, Sums, Tally},
+    encoded::{EncodedRecord, StoredBody},
+    stats::{Aggregate, DailyAggregates, DailyKey},
 };
 
-/// Keys in one question for what they count; a statement takes 32,766 values.
-const KEYS_STEP: usize = 256;
-/// Records that the first count adds up before it writes: more sums than these make are never held.
-const COUNT_STEP: i64 = 2000;
+/// Keys per lookup query (SQLite allows 32,766 bound values per statement).
+const KEYS_PER_QUERY: usize = 256;
+/// Records per round of the backfill (bounds the aggregates held in memory).
+const RECORDS_PER_TRANSACTION: i64 = 2000;
 
-/// The columns that tell what a record counts, of a table `record`.
-pub(super) const COUNTED: &str = "tenant, provider, created_ms, tally, iif(tally IS NULL, body, NULL) AS uncounted";
+/// Columns from which [`read_aggregate`] reads a record's aggregate.
+pub(super) const COUNTED_COLUMNS: &str =
+    "tenant, provider, created_ms, tally, iif(tally IS NULL, body, NULL) AS uncounted";
 
-/// What the records of a batch count before it is written.
-pub(super) struct Before<'a> {
-    known: HashMap<(&'a str, &'a str, &'a str), (i64, Tally)>,
+/// Aggregates of the stored records that a batch replaces.
+pub(super) struct PreviousAggregates<'a> {
+    known: HashMap<(&'a str, &'a str, &'a str), (i64, Aggregate)>,
 }
 
-impl<'a> Before<'a> {
-    pub(super) async fn read(tx: &mut Transaction<'_, Sqlite>, rows: &[Packed<'a>]) -> Result<Self, sqlx::Error> {
+impl<'a> PreviousAggregates<'a> {
+    pub(super) async fn read(
+        tx: &mut Transaction<'_, Sqlite>,
+        rows: &[EncodedRecord<'a>],
+    ) -> Result<Self, sqlx::Error> {
         let mut known = HashMap::new();
-        for rows in rows.chunks(KEYS_STEP) {
+        for rows in rows.chunks(KEYS_PER_QUERY) {
             let mut query = QueryBuilder::new("WITH asked (at, t, p, i) AS (");
             query.push_values(rows.iter().enumerate(), |mut values, (at, row)| {
                 let (tenant, provider, id) = row.key();
-                // Bound as they are: JSON would end a text at a NUL.
+                // Bound as text: a JSON array would be cut at a NUL.
                 values
                     .push_bind(i64::try_from(at).unwrap_or(i64::MAX))
                     .push_bind(tenant)
                     .push_bind(provider)
                     .push_bind(id);
             });
-            query.push(") SELECT at, ").push(COUNTED);
+            query.push(") SELECT at, ").push(COUNTED_COLUMNS);
             query.push(" FROM asked CROSS JOIN record ON tenant = t AND provider = p AND id = i");
-            // The text differs with the number of keys: most of them would only push others out of the cache.
+            // The SQL text depends on the number of keys; caching every variant would evict other statements.
             let found = query.build().persistent(rows.len() == 1).fetch_all(&mut **tx).await?;
             for found in &found {
                 let at: i64 = found.try_get("at")?;
                 let Some(row) = usize::try_from(at).ok().and_then(|at| rows.get(at)) else { continue };
-                known.insert(row.key(), (found.try_get("created_ms")?, counted(found)?));
+                known.insert(row.key(), (found.try_get("created_ms")?, read_aggregate(found)?));
             }
         }
         Ok(Self { known })
     }
 
-    /// Counts a row in the place of what its key counted before. Says whether there was such a record.
-    pub(super) fn replace(&mut self, row: &Packed<'a>, sums: &mut Sums) -> bool {
+    /// Adds a row's aggregate and subtracts that of the record it replaces. Returns whether there was one.
+    pub(super) fn replace(&mut self, row: &EncodedRecord<'a>, aggregates: &mut DailyAggregates) -> bool {
         let (tenant, provider, _) = row.key();
-        sums.add(tenant, row.entry.created_ms, provider, &row.tally, 1);
-        let before = self.known.insert(row.key(), (row.entry.created_ms, row.tally.clone()));
-        if let Some((created_ms, tally)) = &before {
-            sums.add(tenant, *created_ms, provider, tally, -1);
+        aggregates.add(tenant, row.entry.created_ms, provider, &row.aggregate, 1);
+        let before = self.known.insert(row.key(), (row.entry.created_ms, row.aggregate.clone()));
+        if let Some((created_ms, aggregate)) = &before {
+            aggregates.add(tenant, *created_ms, provider, aggregate, -1);
         }
         before.is_some()
     }
 }
 
-/// Runs a DELETE that returns [`COUNTED`], and takes what it removes out of the sums. Returns how many went.
+/// Runs a DELETE that returns [`COUNTED_COLUMNS`] and subtracts the deleted records' aggregates. Returns how many were
+/// deleted.
 pub(super) async fn remove(
     conn: &mut SqliteConnection,
     delete: Query<'_, Sqlite, SqliteArguments>,
 ) -> Result<u64, sqlx::Error> {
-    let (mut sums, mut gone) = (Sums::default(), 0);
+    let (mut aggregates, mut deleted) = (DailyAggregates::default(), 0);
     let mut rows = delete.fetch(&mut *conn);
     while let Some(row) = rows.try_next().await? {
-        sums.add(row.try_get("tenant")?, row.try_get("created_ms")?, row.try_get("provider")?, &counted(&row)?, -1);
-        gone += 1;
+        aggregates.add(
+            row.try_get("tenant")?,
+            row.try_get("created_ms")?,
+            row.try_get("provider")?,
+            &read_aggregate(&row)?,
+            -1,
+        );
+        deleted += 1;
     }
     drop(rows);
-    apply(conn, &sums).await?;
-    Ok(gone)
+    apply(conn, &aggregates).await?;
+    Ok(deleted)
 }
 
-fn counted(row: &SqliteRow) -> Result<Tally, sqlx::Error> {
-    let tally: Option<&str> = row.try_get("tally")?;
+fn read_aggregate(row: &SqliteRow) -> Result<Aggregate, sqlx::Error> {
+    let aggregate: Option<&str> = row.try_get("tally")?;
     let body: Option<&str> = row.try_get("uncounted")?;
-    Ok(tally.and_then(|tally| serde_json::from_str(tally).ok()).unwrap_or_else(|| tally_of(body)))
+    Ok(aggregate.and_then(|aggregate| serde_json::from_str(aggregate).ok()).unwrap_or_else(|| aggregate_of_body(body)))
 }
 
-/// A value that cannot be read is a message all the same.
-fn tally_of(body: Option<&str>) -> Tally {
-    let read = body.and_then(|body| serde_json::from_str::<OwnedBody>(body).ok());
-    read.map_or_else(Tally::unreadable, |body| Tally::of(&body.record))
+/// A body that cannot be read counts as one message.
+fn aggregate_of_body(body: Option<&str>) -> Aggregate {
+    let read = body.and_then(|body| serde_json::from_str::<StoredBody>(body).ok());
+    read.map_or_else(Aggregate::unreadable, |body| Aggregate::of(&body.record))
 }
 
-/// Adds the sums to those in the file.
-pub(super) async fn apply(conn: &mut SqliteConnection, sums: &Sums) -> Result<(), sqlx::Error> {
-    for (slot, tally) in &sums.0 {
-        let sites: Vec<_> = tally.sites.iter().filter(|(_, site)| !site.is_zero()).collect();
-        if tally.counts.is_zero() && sites.is_empty() {
+/// Adds the aggregates to those in the database.
+pub(super) async fn apply(conn: &mut SqliteConnection, aggregates: &DailyAggregates) -> Result<(), sqlx::Error> {
+    for (slot, aggregate) in &aggregates.0 {
+        let sites: Vec<_> = aggregate.sites.iter().filter(|(_, site)| !site.is_zero()).collect();
+        if aggregate.counts.is_zero() && sites.is_empty() {
             continue;
         }
-        let (n, messages) = add_counts(conn, slot, tally).await?;
+        let (n, messages) = add_counts(conn, slot, aggregate).await?;
         if messages <= 0 {
-            // Its sites go with it.
+            // The foreign key deletes its site rows.
             sqlx::query("DELETE FROM daily WHERE n = ?1").bind(n).execute(&mut *conn).await?;
             continue;
         }
@@ -112,7 +123,7 @@ pub(super) async fn apply(conn: &mut SqliteConnection, sums: &Sums) -> Result<()
         }
         let rows: Vec<_> =
             sites.iter().map(|(domain, site)| (domain, site.messages, site.citations, site.cited)).collect();
-        // Domains hold no control characters, so JSON leaves them whole.
+        // Domains contain no control characters, so JSON does not change them.
         let rows = serde_json::to_string(&rows).unwrap_or_default();
         sqlx::query(
             "INSERT INTO daily_site (slot, domain, messages, citations, cited)
@@ -138,8 +149,12 @@ pub(super) async fn apply(conn: &mut SqliteConnection, sums: &Sums) -> Result<()
     Ok(())
 }
 
-/// The number of the slot, and its messages now.
-async fn add_counts(conn: &mut SqliteConnection, slot: &Slot, tally: &Tally) -> Result<(i64, i64), sqlx::Error> {
+/// Returns the row's number and its new message count.
+async fn add_counts(
+    conn: &mut SqliteConnection,
+    slot: &DailyKey,
+    aggregate: &Aggregate,
+) -> Result<(i64, i64), sqlx::Error> {
     let (tenant, day, provider) = slot;
     let query = sqlx::query_as(
         "INSERT INTO daily (tenant, day, provider, messages, with_sources, citations, cited, supplemental, filtered,
@@ -152,30 +167,31 @@ async fn add_counts(conn: &mut SqliteConnection, slot: &Slot, tally: &Tally) -> 
          RETURNING n, messages",
     );
     let query = query.bind(tenant).bind(day).bind(provider);
-    let counts: [i64; _] = tally.counts.into();
+    let counts: [i64; _] = aggregate.counts.into();
     counts.into_iter().fold(query, |query, count| query.bind(count)).fetch_one(conn).await
 }
 
-/// Counts the records that were there before the sums were. Reads them and writes the sums only: to write every record
-/// anew would take as much room again in the log.
-pub(super) async fn count_all(conn: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+/// Builds the aggregates of records stored before aggregates existed. Does not rewrite the records, which would double
+/// them in the log.
+pub(super) async fn backfill_daily(conn: &mut SqliteConnection) -> Result<(), sqlx::Error> {
     let mut last = None;
     loop {
         let query = "SELECT n, tenant, provider, created_ms, body FROM record WHERE n > ?1 ORDER BY n LIMIT ?2";
-        let mut rows = sqlx::query(query).bind(last.unwrap_or(i64::MIN)).bind(COUNT_STEP).fetch(&mut *conn);
-        let mut sums = Sums::default();
+        let mut rows =
+            sqlx::query(query).bind(last.unwrap_or(i64::MIN)).bind(RECORDS_PER_TRANSACTION).fetch(&mut *conn);
+        let mut aggregates = DailyAggregates::default();
         while let Some(row) = rows.try_next().await? {
             if last.is_none() {
-                tracing::info!("counting the records for statistics, once");
+                tracing::info!("building statistics for existing records, once");
             }
             last = Some(row.try_get("n")?);
-            let tally = tally_of(row.try_get("body")?);
-            sums.add(row.try_get("tenant")?, row.try_get("created_ms")?, row.try_get("provider")?, &tally, 1);
+            let aggregate = aggregate_of_body(row.try_get("body")?);
+            aggregates.add(row.try_get("tenant")?, row.try_get("created_ms")?, row.try_get("provider")?, &aggregate, 1);
         }
         drop(rows);
-        if sums.0.is_empty() {
+        if aggregates.0.is_empty() {
             return Ok(());
         }
-        apply(conn, &sums).await?;
+        apply(conn, &aggregates).await?;
     }
 }

@@ -1,4 +1,4 @@
-//! The sums in the file: those of older files, the first sites, and the plans.
+//! Daily aggregates in SQLite: backfill of old files, top sites, query plans.
 
 use std::collections::BTreeMap;
 
@@ -16,33 +16,33 @@ fn all() -> StatsFilter {
     StatsFilter { days: 0..100, top: 10, by_day: true, ..StatsFilter::default() }
 }
 
-/// Numbers that look random, the same in every run.
-struct Dice(u64);
+/// A deterministic pseudo-random generator.
+struct SeededRng(u64);
 
-impl Dice {
-    fn roll(&mut self) -> f64 {
+impl SeededRng {
+    fn next_f64(&mut self) -> f64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Below `of`, the low ones far more often, as sites are in answers.
-    fn low(&mut self, of: f64) -> u32 {
-        of.powf(self.roll()) as u32 - 1
+    /// A number below `of`, low ones far more often, like the sites of real answers.
+    fn skewed_below(&mut self, of: f64) -> u32 {
+        of.powf(self.next_f64()) as u32 - 1
     }
 }
 
-/// Message `n` of a day: four sources, one in three answers of another provider.
-fn message(dice: &mut Dice, n: usize, day: i64, sites: f64) -> Entry {
+/// Message `n` of a day: four sources, every third message by another provider.
+fn message(rng: &mut SeededRng, n: usize, day: i64, sites: f64) -> Entry {
     let mut one =
         entry("t", if n.is_multiple_of(3) { "tencent" } else { "doubao" }, &n.to_string(), day * DAY + n as i64 % DAY);
     let like = one.record.citations.remove(0);
     one.record.citations.extend((1..=4).map(|number| {
-        let site = dice.low(sites);
+        let site = rng.skewed_below(sites);
         Citation {
             number,
             hostname: Some(format!("www.site-{site}.com")),
             url: Some(format!("https://www.site-{site}.com/article/{n}")),
-            cited: dice.roll() < 0.5,
+            cited: rng.next_f64() < 0.5,
             aliases: Vec::new(),
             ..like.clone()
         }
@@ -56,15 +56,15 @@ async fn rows(store: &SqliteStore, sql: &'static str) -> i64 {
 }
 
 #[tokio::test]
-async fn a_file_from_before_the_sums_is_counted_once_and_counts_down_again() {
+async fn migration_backfills_aggregates_once() {
     let folder = tempfile::tempdir().unwrap();
     let (old, new) = (folder.path().join("old.db"), folder.path().join("new.db"));
-    let mut dice = Dice(1);
-    let entries: Vec<_> = (0..1203).map(|n| message(&mut dice, n, n as i64 / 300, 50.0)).collect();
+    let mut rng = SeededRng(1);
+    let entries: Vec<_> = (0..1203).map(|n| message(&mut rng, n, n as i64 / 300, 50.0)).collect();
     let fresh = SqliteStore::open(&new).await.unwrap();
     fresh.put(&entries).await.unwrap();
 
-    // As the version before left it.
+    // A file as schema version 1 left it.
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&old).create_if_missing(true);
     let mut conn = options.connect().await.unwrap();
     sqlx::raw_sql(include_str!("../migrations/sqlite/0001_records.sql")).execute(&mut conn).await.unwrap();
@@ -96,7 +96,7 @@ async fn a_file_from_before_the_sums_is_counted_once_and_counts_down_again() {
     store = SqliteStore::open(&old).await.unwrap();
     assert_eq!(store.stats("t", &all()).await.unwrap().days.remove(2), unread, "once");
 
-    // Replaced, deleted, swept: what they counted goes with them, from days that stay.
+    // Replace, delete and sweep subtract from the days that stay.
     let mut changed = entries[7].clone();
     changed.record.citations.truncate(1);
     for store in [&fresh, &store] {
@@ -116,11 +116,11 @@ async fn a_file_from_before_the_sums_is_counted_once_and_counts_down_again() {
 }
 
 #[tokio::test]
-async fn the_first_sites_found_by_the_index_are_the_first_of_all() {
+async fn top_sites_by_index_equal_top_sites_of_all() {
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(&folder.path().join("s.db")).await.unwrap();
-    let mut dice = Dice(2);
-    let entries: Vec<_> = (0..4000).map(|n| message(&mut dice, n, n as i64 / 800, 2000.0)).collect();
+    let mut rng = SeededRng(2);
+    let entries: Vec<_> = (0..4000).map(|n| message(&mut rng, n, n as i64 / 800, 2000.0)).collect();
     store.put(&entries).await.unwrap();
     let mut totals: BTreeMap<String, i64> = BTreeMap::new();
     for citation in entries.iter().flat_map(|entry| &entry.record.citations) {
@@ -132,19 +132,19 @@ async fn the_first_sites_found_by_the_index_are_the_first_of_all() {
     for top in [1, 2, 3, 5, 10, 20, 40, 80, 200, 1000, 10_000] {
         let filter = StatsFilter { top, ..all() };
         let mut tx = store.readers().begin().await.unwrap();
-        let mut reader = Reader { conn: &mut tx, tenant: "t", filter: &filter };
-        if let Some(candidates) = sums::candidates(&mut reader, &filter, top, 10).await.unwrap() {
+        let mut reader = ReportReader { conn: &mut tx, tenant: "t", filter: &filter };
+        if let Some(candidates) = sql_report::candidates(&mut reader, &filter, top, 10).await.unwrap() {
             assert!(candidates.len() >= top && candidates.len() < 200, "{top}: {}", candidates.len());
             by_index += 1;
         }
-        let found = sums::report(&mut reader, &filter).await.unwrap().sites;
+        let found = sql_report::report(&mut reader, &filter).await.unwrap().sites;
         let found: Vec<_> = found.into_iter().map(|one| (one.domain, one.site.citations)).collect();
         assert_eq!(found, expected[..top.min(expected.len())], "{top}");
     }
     assert!((4..10).contains(&by_index), "both ways: {by_index}");
 }
 
-/// The plan of a query as one text.
+/// The query plan as text.
 async fn plan(store: &SqliteStore, sql: &str) -> String {
     let rows =
         sqlx::query(AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"))).fetch_all(&store.readers()).await.unwrap();
@@ -152,10 +152,17 @@ async fn plan(store: &SqliteStore, sql: &str) -> String {
 }
 
 #[tokio::test]
-async fn sums_are_found_by_their_keys() {
+async fn report_queries_use_indexes() {
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(&folder.path().join("s.db")).await.unwrap();
-    for sql in [report::DAYS, report::LEAST, report::CANDIDATES, report::FIRST_OF, report::FIRST, report::BY_DAY] {
+    for sql in [
+        report::DAY_TOTALS,
+        report::THRESHOLD,
+        report::CANDIDATES,
+        report::TOP_OF_SITES,
+        report::TOP_SITES,
+        report::SITES_BY_DAY,
+    ] {
         let plan = plan(&store, sql).await;
         let scans = plan.lines().filter(|line| line.contains("SCAN") && !line.contains("SCAN c VIRTUAL TABLE"));
         assert_eq!(scans.count(), 0, "{sql}\n{plan}");

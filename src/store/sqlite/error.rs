@@ -1,4 +1,4 @@
-//! What SQLite says, in our words. Only its numeric code is passed on: a code cannot hold anybody's text.
+//! Maps SQLite errors to [`StoreError`]. Only the numeric code is passed on: SQLite's text may quote a record.
 
 use std::path::Path;
 
@@ -6,8 +6,8 @@ use sqlx::Error;
 
 use crate::store::StoreError;
 
-/// A failure while running.
-pub(super) fn engine(error: Error) -> StoreError {
+/// Maps an error at run time.
+pub(super) fn engine_error(error: Error) -> StoreError {
     match error {
         Error::PoolClosed => StoreError::Closed,
         Error::Database(_) => {
@@ -24,28 +24,28 @@ pub(super) fn engine(error: Error) -> StoreError {
     }
 }
 
-/// A failure to open: names the file, what is wrong and what to do.
-pub(super) fn opening(path: &Path, error: &Error) -> StoreError {
+/// Maps an error while opening: names the file, the problem and the remedy.
+pub(super) fn open_error(path: &Path, error: &Error) -> StoreError {
     let code = code(error);
-    refused(path, &format!("{} (code {code})", what(code)), advice(code))
+    refusal_error(path, &format!("{} (code {code})", what(code)), advice(code))
 }
 
-pub(super) fn refused(path: &Path, what: &str, advice: &str) -> StoreError {
+pub(super) fn refusal_error(path: &Path, what: &str, advice: &str) -> StoreError {
     StoreError::Engine(format!("sqlite: cannot use {}: {what}; {advice}", path.display()))
 }
 
-/// Another connection holds the lock.
-pub(super) fn is_busy(error: &Error) -> bool {
+/// True if another connection holds the lock.
+pub(super) fn is_locked(error: &Error) -> bool {
     code(error) & 0xff == 5
 }
 
-/// The extended result code; 0 where SQLite gave none.
+/// The extended result code; 0 if there is none.
 fn code(error: &Error) -> i32 {
     let code = error.as_database_error().and_then(|error| error.code());
     code.and_then(|code| code.parse().ok()).unwrap_or(0)
 }
 
-/// The low byte of an extended code is the primary one: <https://www.sqlite.org/rescode.html>.
+/// Describes a result code. Its low byte is the primary code: <https://www.sqlite.org/rescode.html>.
 fn what(code: i32) -> &'static str {
     match code & 0xff {
         3 | 23 => "permission denied",

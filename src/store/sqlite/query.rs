@@ -1,32 +1,32 @@
-//! The list query.
+//! The list query for SQLite.
 
 use sqlx::{QueryBuilder, Sqlite};
 
 use crate::store::{
     Filter,
-    sql::{self, Dialect, Tables},
-    sums::count,
+    sql_list::{self, Dialect, Tables},
+    sql_report::sql_int,
 };
 
 const DIALECT: Dialect = Dialect {
     key: str::to_owned,
     text: str::to_owned,
-    find: "instr",
-    // The plus keeps the planner from the key's index, which would mean sorting everything.
-    provider: "+r.provider",
+    find_fn: "instr",
+    // The unary plus keeps the planner from the primary key's index, which would require a full sort.
+    provider_column: "+r.provider",
 };
 
 const TABLES: Tables = Tables {
     records: "record",
     domains: "record_domain",
-    // CROSS fixes the order of the join: from the few rows of the domain to their records.
+    // CROSS JOIN fixes the join order: from the domain's few rows to their records.
     join: "CROSS JOIN record r ON r.n = d.record",
-    only: "",
+    condition: "",
 };
 
 pub(super) fn list(tenant: &str, filter: &Filter, rows: usize) -> QueryBuilder<Sqlite> {
     let mut query = QueryBuilder::new("");
-    sql::list(&mut query, &DIALECT, &TABLES, tenant, filter);
-    query.push_bind(count(rows));
+    sql_list::push_list(&mut query, &DIALECT, &TABLES, tenant, filter);
+    query.push_bind(sql_int(rows));
     query
 }

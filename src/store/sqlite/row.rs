@@ -1,18 +1,22 @@
-//! An entry as a row, and back.
+//! Converts entries to rows and back.
 
 use sqlx::{Row as _, Sqlite, Transaction, sqlite::SqliteRow};
 
-use super::error::engine;
+use super::error::engine_error;
 use crate::{
     citation::bundle::task_id,
     store::{
         Entry, StoreError,
-        packed::{Packed, unpack},
+        encoded::{EncodedRecord, decode},
     },
 };
 
-/// `known`: there is a record of this key.
-pub(super) async fn upsert(row: Packed<'_>, tx: &mut Transaction<'_, Sqlite>, known: bool) -> Result<(), sqlx::Error> {
+/// Inserts or updates a record. `known` says that a record of this key exists.
+pub(super) async fn upsert(
+    row: EncodedRecord<'_>,
+    tx: &mut Transaction<'_, Sqlite>,
+    known: bool,
+) -> Result<(), sqlx::Error> {
     let Entry { tenant, created_ms, record } = row.entry;
     let n: i64 = sqlx::query_scalar(
         "INSERT INTO record (tenant, provider, id, created_ms, conversation, body, search, task, tally)
@@ -30,7 +34,7 @@ pub(super) async fn upsert(row: Packed<'_>, tx: &mut Transaction<'_, Sqlite>, kn
     .bind(row.body)
     .bind(row.search)
     .bind(task_id(record).as_ref())
-    .bind(row.tally_json)
+    .bind(row.aggregate_json)
     .fetch_one(&mut **tx)
     .await?;
     if known {
@@ -42,18 +46,18 @@ pub(super) async fn upsert(row: Packed<'_>, tx: &mut Transaction<'_, Sqlite>, kn
     .bind(n)
     .bind(tenant)
     .bind(created_ms)
-    // A JSON array: one statement for any number of them.
+    // A JSON array: one statement for any number of domains.
     .bind(serde_json::to_string(&row.domains).unwrap_or_default())
     .execute(&mut **tx)
     .await?;
     Ok(())
 }
 
-/// The entry in a row and its weight, or an error when the row's value was stored under another key.
+/// Decodes a row into an entry and its weight. Fails if the value was stored under another key.
 pub(super) fn read(tenant: &str, row: &SqliteRow) -> Result<(Entry, usize), StoreError> {
-    let created_ms = row.try_get("created_ms").map_err(engine)?;
-    let key: (&str, &str) = (row.try_get("provider").map_err(engine)?, row.try_get("id").map_err(engine)?);
-    let body: &str = row.try_get("body").map_err(engine)?;
-    let entry = unpack("sqlite", tenant, created_ms, body, |provider, id| key == (provider, id))?;
+    let created_ms = row.try_get("created_ms").map_err(engine_error)?;
+    let key: (&str, &str) = (row.try_get("provider").map_err(engine_error)?, row.try_get("id").map_err(engine_error)?);
+    let body: &str = row.try_get("body").map_err(engine_error)?;
+    let entry = decode("sqlite", tenant, created_ms, body, |provider, id| key == (provider, id))?;
     Ok((entry, body.len()))
 }

@@ -1,4 +1,4 @@
-//! Opening a file: is it ours, is it whole, is it ours to change? Only then is it touched.
+//! Opens and migrates a database file. Changes nothing until the file is known to be ours, intact and writable.
 
 use std::{
     io::ErrorKind,
@@ -15,66 +15,66 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     daily,
-    error::{DAMAGED, is_busy, opening, refused},
+    error::{DAMAGED, is_locked, open_error, refusal_error},
 };
 use crate::store::StoreError;
 
-/// In the file's header (`citp`): tells our files from other programs'.
+/// `application_id` in the file header (`citp`): distinguishes our files from other programs'.
 pub(super) const APPLICATION_ID: i32 = 0x6369_7470;
 
-/// Applied in order; a file's `user_version` says how many it has. Never edit one that was released.
+/// Applied in order; a file's `user_version` is the number applied. Never edit a released migration.
 pub(super) const MIGRATIONS: [Migration; 3] = [
-    Migration { sql: include_str!("../migrations/sqlite/0001_records.sql"), fill: Fill::Nothing },
-    Migration { sql: include_str!("../migrations/sqlite/0002_tasks.sql"), fill: Fill::Nothing },
-    Migration { sql: include_str!("../migrations/sqlite/0003_daily.sql"), fill: Fill::Daily },
+    Migration { sql: include_str!("../migrations/sqlite/0001_records.sql"), backfill: Backfill::Nothing },
+    Migration { sql: include_str!("../migrations/sqlite/0002_tasks.sql"), backfill: Backfill::Nothing },
+    Migration { sql: include_str!("../migrations/sqlite/0003_daily.sql"), backfill: Backfill::Daily },
 ];
 
 pub(super) struct Migration {
     pub(super) sql: &'static str,
-    fill: Fill,
+    backfill: Backfill,
 }
 
-/// What a migration makes of the records that are there, beyond what SQL can say.
-enum Fill {
+/// A data migration that SQL alone cannot do.
+enum Backfill {
     Nothing,
     Daily,
 }
 
-/// How long one statement waits for another process's lock.
+/// How long a statement waits for another process's lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Between two tries where SQLite does not wait itself.
+/// Delay between attempts where SQLite does not wait itself.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
-/// Larger files are not read through at start, which would take minutes; damage in them shows when a page is read.
+/// Larger files are not checked at start, which would take minutes; damage shows when a page is read.
 const CHECK_MAX_BYTES: u64 = 256 << 20;
 
-/// What the write-ahead log is cut back to after a burst.
+/// Size to which the write-ahead log is truncated after a burst (64 MiB).
 const WAL_KEEP_BYTES: &str = "67108864";
 
-/// Makes the file a store of the current version, or says why it cannot be one.
+/// Creates or migrates the file to the current version, or returns why it cannot be used.
 pub(super) async fn prepare(path: &Path) -> Result<(), StoreError> {
     create_private(path).await?;
-    // Not yet in WAL mode: that alone would change a file that may be somebody else's.
-    let mut probe = base(path).connect().await.map_err(|error| opening(path, &error))?;
+    // Not in WAL mode yet: switching would modify a file that may not be ours.
+    let mut probe = base(path).connect().await.map_err(|error| open_error(path, &error))?;
     let checked = check(&mut probe, path).await;
-    let closed = probe.close().await.map_err(|error| opening(path, &error));
+    let closed = probe.close().await.map_err(|error| open_error(path, &error));
     let page_size = checked?;
     closed?;
-    whole_pages(path, page_size).await?;
+    check_whole_pages(path, page_size).await?;
 
-    let mut writer = connect_writer(path).await.map_err(|error| opening(path, &error))?;
+    let mut writer = connect_writer(path).await.map_err(|error| open_error(path, &error))?;
     let migrated = migrate(&mut writer, path).await;
-    let closed = writer.close().await.map_err(|error| opening(path, &error));
+    let closed = writer.close().await.map_err(|error| open_error(path, &error));
     migrated.and(closed)
 }
 
-/// The switch to WAL mode, unlike other statements, does not wait for a lock by itself.
+/// Connects in WAL mode. Retries, because the switch to WAL does not honour the busy timeout.
 pub(super) async fn connect_writer(path: &Path) -> Result<SqliteConnection, sqlx::Error> {
     let deadline = Instant::now() + BUSY_TIMEOUT;
     loop {
         match writer_options(path).connect().await {
-            Err(error) if is_busy(&error) && Instant::now() < deadline => sleep(BUSY_PAUSE).await,
+            Err(error) if is_locked(&error) && Instant::now() < deadline => sleep(BUSY_PAUSE).await,
             done => return done,
         }
     }
@@ -83,9 +83,9 @@ pub(super) async fn connect_writer(path: &Path) -> Result<SqliteConnection, sqlx
 fn writer_options(path: &Path) -> SqliteConnectOptions {
     base(path)
         .journal_mode(SqliteJournalMode::Wal)
-        // In WAL mode anything less loses commits when the power goes.
+        // In WAL mode anything below FULL can lose commits on power failure.
         .synchronous(SqliteSynchronous::Full)
-        // A plain fsync on macOS stops at the disk's cache. Elsewhere these do nothing.
+        // On macOS a plain fsync does not flush the disk cache. No effect elsewhere.
         .pragma("fullfsync", "ON")
         .pragma("checkpoint_fullfsync", "ON")
         .pragma("journal_size_limit", WAL_KEEP_BYTES)
@@ -104,25 +104,25 @@ fn base(path: &Path) -> SqliteConnectOptions {
         .disable_statement_logging()
 }
 
-/// `:memory:`, an empty name and `file:…` mean something else to SQLite than to the operator.
+/// Prevents SQLite's special reading of `:memory:`, an empty name and `file:…`.
 fn plain_file(path: &Path) -> PathBuf {
     if path.is_relative() { Path::new(".").join(path) } else { path.to_owned() }
 }
 
-/// Tells one file from another at the same path.
+/// (device, inode): distinguishes files at the same path.
 pub(super) type FileId = (u64, u64);
 
 pub(super) async fn file_id(path: &Path) -> Option<FileId> {
     let file = tokio::fs::metadata(plain_file(path)).await.ok()?;
     #[cfg(unix)]
     let id = (std::os::unix::fs::MetadataExt::dev(&file), std::os::unix::fs::MetadataExt::ino(&file));
-    // Elsewhere an open file cannot be moved.
+    // On other systems an open file cannot be moved.
     #[cfg(not(unix))]
     let id = (0, u64::from(file.is_file()));
     Some(id)
 }
 
-/// SQLite would make the file readable for everybody; its -wal and -shm files copy the mode of this one.
+/// Creates the file with mode 0600. SQLite would make it world-readable; its -wal and -shm files copy this mode.
 async fn create_private(path: &Path) -> Result<(), StoreError> {
     let mut options = tokio::fs::OpenOptions::new();
     options.write(true).create_new(true);
@@ -131,7 +131,7 @@ async fn create_private(path: &Path) -> Result<(), StoreError> {
     match options.open(plain_file(path)).await {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(refused(
+        Err(error) => Err(refusal_error(
             path,
             &error.kind().to_string(),
             "check that the folder exists and that this user may write to it",
@@ -139,9 +139,9 @@ async fn create_private(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Returns the size of a page.
+/// Checks identity and integrity. Returns the page size.
 async fn check(conn: &mut SqliteConnection, path: &Path) -> Result<u64, StoreError> {
-    let fail = |error: sqlx::Error| opening(path, &error);
+    let fail = |error: sqlx::Error| open_error(path, &error);
     version(conn, path).await?;
     let query = "SELECT c.page_count, s.page_size FROM pragma_page_count c, pragma_page_size s";
     let (pages, page_size): (u32, u32) = sqlx::query_as(query).fetch_one(&mut *conn).await.map_err(fail)?;
@@ -154,27 +154,27 @@ async fn check(conn: &mut SqliteConnection, path: &Path) -> Result<u64, StoreErr
     if verdict == "ok" {
         Ok(page_size)
     } else {
-        // The verdict itself may quote what it found in the file.
-        Err(refused(path, "the database is damaged", DAMAGED))
+        // Drop the verdict: it may quote the file's content.
+        Err(refusal_error(path, "the database is damaged", DAMAGED))
     }
 }
 
-/// SQLite reads what is missing of the last page as zeros, which may be somebody's text.
-async fn whole_pages(path: &Path, page_size: u64) -> Result<(), StoreError> {
+/// Refuses a truncated file: SQLite reads the missing part of the last page as zeros, silently corrupting a record.
+async fn check_whole_pages(path: &Path, page_size: u64) -> Result<(), StoreError> {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
-    // While there is a log, the page may be whole in there.
+    // While a log exists, it may hold the complete page.
     if tokio::fs::metadata(log).await.is_ok_and(|log| log.len() > 0) {
         return Ok(());
     }
     match tokio::fs::metadata(path).await {
         Ok(file) if file.len().is_multiple_of(page_size) => Ok(()),
-        Ok(_) => Err(refused(path, "the file was cut short", DAMAGED)),
-        Err(error) => Err(refused(path, &error.kind().to_string(), "check the disk")),
+        Ok(_) => Err(refusal_error(path, "the file was cut short", DAMAGED)),
+        Err(error) => Err(refusal_error(path, &error.kind().to_string(), "check the disk")),
     }
 }
 
-/// How many migrations the file has had.
+/// Number of migrations applied to the file.
 async fn version(conn: &mut SqliteConnection, path: &Path) -> Result<usize, StoreError> {
     let (application, version, objects): (i32, i64, i64) = sqlx::query_as(
         "SELECT a.application_id, v.user_version, (SELECT count(*) FROM sqlite_schema)
@@ -182,35 +182,36 @@ async fn version(conn: &mut SqliteConnection, path: &Path) -> Result<usize, Stor
     )
     .fetch_one(&mut *conn)
     .await
-    .map_err(|error| opening(path, &error))?;
+    .map_err(|error| open_error(path, &error))?;
     let empty = application == 0 && version == 0 && objects == 0;
     if application != APPLICATION_ID && !empty {
-        return Err(refused(path, "it is another program's database", "name another file"));
+        return Err(refusal_error(path, "it is another program's database", "name another file"));
     }
     match usize::try_from(version) {
         Ok(version) if version <= MIGRATIONS.len() => Ok(version),
         _ => {
             let known = MIGRATIONS.len();
             let what = format!("it was written by a newer citetap (schema {version}, this one knows up to {known})");
-            Err(refused(path, &what, "run that version or newer, or name another file"))
+            Err(refusal_error(path, &what, "run that version or newer, or name another file"))
         }
     }
 }
 
-/// Two processes may start on one file at once: the second waits here, and then finds nothing left to do.
+/// Applies the missing migrations. If two processes start at once, the second waits for the lock and finds nothing to
+/// do.
 async fn migrate(conn: &mut SqliteConnection, path: &Path) -> Result<(), StoreError> {
-    let fail = |error: sqlx::Error| opening(path, &error);
+    let fail = |error: sqlx::Error| open_error(path, &error);
     let mut tx = conn.begin_with("BEGIN IMMEDIATE").await.map_err(fail)?;
     let done = version(&mut tx, path).await?;
     if done < MIGRATIONS.len() {
         for migration in &MIGRATIONS[done..] {
             sqlx::raw_sql(migration.sql).execute(&mut *tx).await.map_err(fail)?;
-            match migration.fill {
-                Fill::Nothing => {}
-                Fill::Daily => daily::count_all(&mut tx).await.map_err(fail)?,
+            match migration.backfill {
+                Backfill::Nothing => {}
+                Backfill::Daily => daily::backfill_daily(&mut tx).await.map_err(fail)?,
             }
         }
-        // Pragmas take no parameters; both values are our own numbers.
+        // Pragmas take no parameters; both values are constants.
         let stamp = format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {};", MIGRATIONS.len());
         sqlx::raw_sql(sqlx::AssertSqlSafe(stamp)).execute(&mut *tx).await.map_err(fail)?;
     }

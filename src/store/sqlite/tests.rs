@@ -15,7 +15,7 @@ async fn filled(path: &Path) -> SqliteStore {
     store
 }
 
-/// The message of a refusal, which must name the file and what to do about it.
+/// The error of a refused file; it must name the file and a remedy.
 async fn refusal(path: &Path) -> String {
     let Err(StoreError::Engine(message)) = SqliteStore::open(path).await else { panic!("opened") };
     assert!(message.contains(&*path.to_string_lossy()) && message.contains("; "), "{message}");
@@ -24,16 +24,18 @@ async fn refusal(path: &Path) -> String {
 
 async fn execute(store: &SqliteStore, sql: &'static str) {
     store
-        .write(async |tx: &mut Transaction<'_, Sqlite>| sqlx::raw_sql(sql).execute(&mut **tx).await.map_err(engine))
+        .write(async |tx: &mut Transaction<'_, Sqlite>| {
+            sqlx::raw_sql(sql).execute(&mut **tx).await.map_err(engine_error)
+        })
         .await
         .unwrap();
 }
 
 #[tokio::test]
-async fn what_was_put_is_there_after_a_reopen() {
+async fn records_survive_crash_and_reopen() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.db");
-    // Not closed: as after a crash, the log is all there is.
+    // Not closed, as after a crash: the data is only in the log.
     let crashed = filled(&path).await;
     let copy = folder.path().join("copy.db");
     fs::copy(&path, &copy).unwrap();
@@ -54,7 +56,7 @@ async fn commits_are_synced() {
     let (mode, sync): (String, i64) = store
         .write(async |tx: &mut Transaction<'_, Sqlite>| {
             let query = "SELECT j.journal_mode, s.synchronous FROM pragma_journal_mode j, pragma_synchronous s";
-            sqlx::query_as(query).fetch_one(&mut **tx).await.map_err(engine)
+            sqlx::query_as(query).fetch_one(&mut **tx).await.map_err(engine_error)
         })
         .await
         .unwrap();
@@ -62,7 +64,7 @@ async fn commits_are_synced() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_database_is_refused_and_left_alone() {
+async fn open_non_database_refuses_it_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notes.txt");
     let notes = "dear diary, ".repeat(1000);
@@ -73,7 +75,7 @@ async fn a_file_that_is_no_database_is_refused_and_left_alone() {
 }
 
 #[tokio::test]
-async fn a_truncated_file_is_refused() {
+async fn open_truncated_file_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.db");
     filled(&path).await.close().await;
@@ -85,7 +87,7 @@ async fn a_truncated_file_is_refused() {
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_refused() {
+async fn open_damaged_file_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.db");
     filled(&path).await.close().await;
@@ -98,7 +100,7 @@ async fn a_damaged_file_is_refused() {
 }
 
 #[tokio::test]
-async fn another_programs_database_is_refused_and_left_alone() {
+async fn open_foreign_database_refuses_it_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("theirs.db");
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&path).create_if_missing(true);
@@ -111,7 +113,7 @@ async fn another_programs_database_is_refused_and_left_alone() {
 }
 
 #[tokio::test]
-async fn a_newer_schema_is_refused() {
+async fn open_newer_schema_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.db");
     let store = filled(&path).await;
@@ -121,14 +123,14 @@ async fn a_newer_schema_is_refused() {
 }
 
 #[tokio::test]
-async fn a_place_that_cannot_hold_a_file_is_refused() {
+async fn open_unusable_path_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     refusal(&folder.path().join("no/such/folder/s.db")).await;
     refusal(folder.path()).await;
 }
 
 #[tokio::test]
-async fn an_empty_file_becomes_a_store() {
+async fn open_empty_file_becomes_a_store() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.db");
     fs::write(&path, "").unwrap();
@@ -137,7 +139,7 @@ async fn an_empty_file_becomes_a_store() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn only_the_owner_can_read_the_files() {
+async fn files_are_readable_by_the_owner_only() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().unwrap();
     let _store = filled(&folder.path().join("s.db")).await;
@@ -148,7 +150,7 @@ async fn only_the_owner_can_read_the_files() {
 }
 
 #[tokio::test]
-async fn two_processes_may_start_on_one_file_at_once() {
+async fn concurrent_opens_share_one_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.db");
     let (one, two) = tokio::join!(SqliteStore::open(&path), SqliteStore::open(&path));
@@ -160,7 +162,7 @@ async fn two_processes_may_start_on_one_file_at_once() {
 }
 
 #[tokio::test]
-async fn a_value_under_another_key_is_never_served() {
+async fn value_under_another_key_is_not_served() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(&folder.path().join("s.db")).await;
     store.put(&[entry("u", "p", "7", 7)]).await.unwrap();
@@ -173,7 +175,7 @@ async fn a_value_under_another_key_is_never_served() {
 }
 
 #[tokio::test]
-async fn an_unreadable_value_is_an_error_that_quotes_nothing() {
+async fn unreadable_value_error_quotes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(&folder.path().join("s.db")).await;
     execute(&store, "UPDATE record SET body = replace(body, 'websearch', 'secret') WHERE id = '7'").await;
@@ -182,10 +184,10 @@ async fn an_unreadable_value_is_an_error_that_quotes_nothing() {
 }
 
 #[tokio::test]
-async fn after_a_failed_write_the_connection_is_replaced() {
+async fn failed_write_replaces_the_connection() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(&folder.path().join("s.db")).await;
-    // The disk is full, as far as this connection knows.
+    // Simulates a full disk for this connection.
     execute(&store, "PRAGMA max_page_count = 1").await;
     let mut large = entry("t", "p", "large", 1);
     large.record.summary = Some("x".repeat(1 << 20));
@@ -193,14 +195,14 @@ async fn after_a_failed_write_the_connection_is_replaced() {
     let Err(StoreError::Engine(message)) = store.put(&batch).await else { panic!("stored") };
     assert!(message.contains("no space left"), "{message}");
     assert_eq!(store.get("t", "small", None).await.unwrap(), None, "all or nothing");
-    assert!(matches!(store.writer.lock().await.slot, Slot::Empty));
+    assert!(matches!(store.writer.lock().await.slot, ConnSlot::Empty));
     store.put(&batch).await.unwrap();
     assert!(store.get("t", "large", None).await.unwrap().is_some());
 }
 
-/// SQLite goes on in a file that has no name any more; what it stores there is gone with the process.
+/// SQLite keeps writing to an unlinked file, whose data is lost when the process ends.
 #[tokio::test]
-async fn a_file_that_was_moved_away_is_begun_anew_and_those_who_read_follow() {
+async fn moved_file_is_recreated_for_all_connections() {
     let folder = tempfile::tempdir().unwrap();
     let (path, away) = (folder.path().join("s.db"), folder.path().join("away"));
     let store = filled(&path).await;
@@ -221,9 +223,9 @@ async fn a_file_that_was_moved_away_is_begun_anew_and_those_who_read_follow() {
     assert_eq!(old.get("t", "new", None).await.unwrap(), None);
 }
 
-/// An operator may forget the log, whose pages belong to the file that went.
+/// An operator may leave the old log behind, whose pages belong to the moved file.
 #[tokio::test]
-async fn a_log_that_was_left_behind_is_not_read_into_the_new_file() {
+async fn leftover_log_is_not_read_into_a_new_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.db");
     let store = filled(&path).await;
@@ -239,7 +241,7 @@ async fn a_log_that_was_left_behind_is_not_read_into_the_new_file() {
 }
 
 #[tokio::test]
-async fn a_put_that_is_dropped_half_way_leaves_nothing_half_done() {
+async fn dropped_put_leaves_no_partial_write() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(&folder.path().join("s.db")).await;
     let batch: Vec<_> = (0..100).map(|n| entry("t", "dropped", &n.to_string(), n)).collect();
@@ -248,15 +250,16 @@ async fn a_put_that_is_dropped_half_way_leaves_nothing_half_done() {
         let filter = Filter { provider: Some("dropped".to_owned()), limit: 1000, ..Filter::default() };
         let found = store.list("t", &filter).await.unwrap().entries.len();
         assert!(found == 0 || found == 100, "{found}");
-        let sums = StatsFilter { days: 0..1, provider: Some("dropped".to_owned()), ..StatsFilter::default() };
-        let counted = store.stats("t", &sums).await.unwrap().days.first().map_or(0, |day| day.counts.messages);
-        assert_eq!(counted, found as i64);
+        let day_filter = StatsFilter { days: 0..1, provider: Some("dropped".to_owned()), ..StatsFilter::default() };
+        let read_aggregate =
+            store.stats("t", &day_filter).await.unwrap().days.first().map_or(0, |day| day.counts.messages);
+        assert_eq!(read_aggregate, found as i64);
         store.ping().await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn every_list_walks_an_index_newest_first() {
+async fn list_query_uses_an_index_newest_first() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(&folder.path().join("s.db")).await;
     let text = || Some("x".to_owned());
@@ -279,13 +282,13 @@ async fn every_list_walks_an_index_newest_first() {
             .await
             .unwrap();
         let plan = plan.iter().map(|row| row.get::<String, _>("detail")).collect::<Vec<_>>().join("\n");
-        // Within one millisecond a domain's records may be sorted; everything may not.
+        // A domain's records within one millisecond may be sorted; a full sort may not happen.
         assert!(!plan.contains("SCAN") && !plan.contains("B-TREE FOR ORDER BY"), "{filter:?}\n{plan}");
     }
 }
 
 #[tokio::test]
-async fn a_task_walks_an_index_oldest_first() {
+async fn task_query_uses_an_index_oldest_first() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(&folder.path().join("s.db")).await;
     for cursor in [None, Some(Cursor { created_ms: 5, provider: "p".to_owned(), id: "5".to_owned() })] {
@@ -310,25 +313,26 @@ fn commit(source: &str, now_ms: i64) -> Advance {
 }
 
 #[tokio::test]
-async fn a_commit_is_there_after_a_crash_and_for_the_other_process() {
+async fn cursor_commit_survives_crash_and_is_shared() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.db");
     let (one, two) = (filled(&path).await, SqliteStore::open(&path).await.unwrap());
-    assert!(matches!(one.advance(&commit("a", 1)).await, Ok(Advanced::Moved(_))));
-    let at = |source: &str, count| Position { query: "q1".to_owned(), source: source.to_owned(), count, updated_ms: 2 };
-    assert_eq!(two.advance(&commit("b", 2)).await, Ok(Advanced::Moved(at("b", 2))));
-    assert_eq!(one.advance(&commit("a", 3)).await, Ok(Advanced::Behind(at("b", 2))));
-    // Not closed: as after a crash, the log is all there is.
+    assert!(matches!(one.advance(&commit("a", 1)).await, Ok(AdvanceOutcome::Moved(_))));
+    let position =
+        |source: &str, count| Position { query: "q1".to_owned(), source: source.to_owned(), count, updated_ms: 2 };
+    assert_eq!(two.advance(&commit("b", 2)).await, Ok(AdvanceOutcome::Moved(position("b", 2))));
+    assert_eq!(one.advance(&commit("a", 3)).await, Ok(AdvanceOutcome::Behind(position("b", 2))));
+    // Not closed, as after a crash: the data is only in the log.
     fs::copy(&path, folder.path().join("copy.db")).unwrap();
     fs::copy(folder.path().join("s.db-wal"), folder.path().join("copy.db-wal")).unwrap();
     let reopened = SqliteStore::open(&folder.path().join("copy.db")).await.unwrap();
     let progress = reopened.progress("t", "7", "c").await.unwrap().unwrap();
-    assert_eq!((progress.position, progress.consumed.len()), (at("b", 2), 2));
+    assert_eq!((progress.position, progress.consumed.len()), (position("b", 2), 2));
 }
 
-/// A file from before tasks is read as it is: its records belong to their conversations, or stand alone.
+/// Records from schema 1 are assigned to their conversation as task, or to their own id.
 #[tokio::test]
-async fn a_file_of_the_first_schema_gets_its_tasks() {
+async fn migration_from_schema_1_assigns_tasks() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.db");
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&path).create_if_missing(true);
@@ -356,8 +360,8 @@ async fn a_file_of_the_first_schema_gets_its_tasks() {
     assert_eq!(ids("talk").await, ["0", "1"]);
     assert_eq!((ids("2").await, ids("3").await), (vec!["2".to_owned()], vec!["3".to_owned()]));
     assert_eq!((ids("4").await.len(), ids("5").await.len()), (0, 0), "not in our alphabet");
-    assert!(matches!(store.advance(&commit("a", 1)).await, Ok(Advanced::Moved(_))));
-    // Stored again, it belongs to the task that its bundles name.
+    assert!(matches!(store.advance(&commit("a", 1)).await, Ok(AdvanceOutcome::Moved(_))));
+    // Storing it again assigns the task id that its bundles use.
     let again = store.get("t", "4", None).await.unwrap().unwrap();
     let task = task_id(&again.record).into_owned();
     store.put(&[again]).await.unwrap();

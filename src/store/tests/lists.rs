@@ -1,4 +1,4 @@
-//! Filters, pages, and strangers' text in both.
+//! Conformance cases: filters, pages, and hostile text in both.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{entry, ids};
 use crate::store::{Cursor, Filter, PAGE_DEFAULT, PAGE_MAX, Store};
 
-pub(super) async fn filters_select(store: Arc<dyn Store>) {
+pub(super) async fn list_filters_select(store: Arc<dyn Store>) {
     let mut a = entry("t", "doubao", "a", 10);
     a.record.conversation_id = Some("77".to_owned());
     a.record.summary = Some("搜索 2 个关键词，参考 10 篇资料".to_owned());
@@ -59,8 +59,8 @@ pub(super) async fn filters_select(store: Arc<dyn Store>) {
     }
 }
 
-pub(super) async fn pages_to_the_end(store: Arc<dyn Store>) {
-    // Many share a millisecond, so that the cursor's second and third part matter.
+pub(super) async fn list_pages_to_the_end(store: Arc<dyn Store>) {
+    // Many entries share a millisecond, so that the cursor's provider and id matter.
     let mut entries = Vec::new();
     for n in 0..60_i64 {
         let mut one = entry("t", ["p", "q", "r"][(n % 3) as usize], &format!("{:02}", n / 2), n / 7);
@@ -99,7 +99,7 @@ pub(super) async fn pages_to_the_end(store: Arc<dyn Store>) {
     }
 }
 
-pub(super) async fn a_page_is_bounded(store: Arc<dyn Store>) {
+pub(super) async fn list_page_is_bounded(store: Arc<dyn Store>) {
     let entries: Vec<_> = (0..PAGE_MAX as i64 + 1).map(|n| entry("t", "p", &n.to_string(), n)).collect();
     store.put(&entries).await.unwrap();
     for (limit, expected) in [(0, PAGE_DEFAULT), (PAGE_MAX, PAGE_MAX), (usize::MAX, PAGE_MAX)] {
@@ -109,7 +109,7 @@ pub(super) async fn a_page_is_bounded(store: Arc<dyn Store>) {
     }
 }
 
-pub(super) async fn hostile_text_is_only_text(store: Arc<dyn Store>) {
+pub(super) async fn hostile_text_is_stored_as_text(store: Arc<dyn Store>) {
     let texts = [
         "'; DROP TABLE record; --",
         "\"quoted\"",
@@ -125,7 +125,7 @@ pub(super) async fn hostile_text_is_only_text(store: Arc<dyn Store>) {
         "\u{1f}",
         "*",
         "[a-z]",
-        // Half of a pair is no text, but its escape is.
+        // A lone surrogate is not valid text, but its escape is.
         "\\ud83e",
         "\u{1}\u{2}\u{3}",
         "\u{10ffff}\u{feff}",

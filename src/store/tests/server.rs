@@ -1,4 +1,4 @@
-//! The servers that `tests/engines` starts. Every test has a schema of its own there.
+//! PostgreSQL server for the tests, started by `tests/engines`. Every test gets its own schema.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use url::Url;
 
 use crate::{config::EngineUrl, store::PostgresStore};
 
-/// How long records live in these tests.
+/// Record lifetime in these tests.
 pub(crate) const TTL: Option<Duration> = Some(Duration::from_secs(30 * 86_400));
 
-/// The address of an empty schema.
+/// URL of a new, empty schema.
 pub(crate) async fn postgres_url() -> Url {
     let url = std::env::var("CITETAP_TEST_POSTGRES")
         .expect("CITETAP_TEST_POSTGRES names no server: run the tests by `tests/engines cargo nextest run`");

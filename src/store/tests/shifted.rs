@@ -1,22 +1,22 @@
-//! A store whose records are of these days, as far as it knows, and of around 1970, as far as its user does: what is written
-//! for any engine also tries what an engine does with days that are near.
+//! Wraps PostgreSQL and shifts timestamps, so that cases written for days around 1970 run on current days, which have
+//! partitions.
 
 use super::server;
 use crate::store::{
     Bus, Cursor, Entry, Filter, Fut, Page, PostgresStore, RecordStore, StatsFilter, StatsReport, Store, StoreFut,
     day_of,
-    task::{Advance, Advanced, Progress},
+    task::{Advance, AdvanceOutcome, Progress},
 };
 
 const DAY_MS: i64 = 86_400_000;
 
-pub(crate) struct Shifted {
+pub(crate) struct ShiftedStore {
     inner: PostgresStore,
     days: i64,
 }
 
-impl Shifted {
-    /// The first of January 1970 is eight days ago.
+impl ShiftedStore {
+    /// Shifts 1970-01-01 to eight days ago.
     pub(crate) async fn new() -> Self {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
         Self { inner: server::postgres().await, days: day_of(now.as_millis() as i64) - 8 }
@@ -41,7 +41,7 @@ impl Shifted {
     }
 }
 
-impl RecordStore for Shifted {
+impl RecordStore for ShiftedStore {
     fn name(&self) -> &'static str {
         self.inner.name()
     }
@@ -101,12 +101,12 @@ impl RecordStore for Shifted {
     }
 }
 
-impl Store for Shifted {
+impl Store for ShiftedStore {
     fn progress<'a>(&'a self, tenant: &'a str, task: &'a str, consumer: &'a str) -> StoreFut<'a, Option<Progress>> {
         self.inner.progress(tenant, task, consumer)
     }
 
-    fn advance<'a>(&'a self, advance: &'a Advance) -> StoreFut<'a, Advanced> {
+    fn advance<'a>(&'a self, advance: &'a Advance) -> StoreFut<'a, AdvanceOutcome> {
         self.inner.advance(advance)
     }
 }

@@ -1,21 +1,22 @@
-//! Sums: whatever was put, replaced, deleted and swept, they are those of the records that are there.
+//! Statistics: after any sequence of put, replace, delete and sweep they equal those recomputed from the stored
+//! records.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use proptest::{collection::vec, prelude::*};
 
-use super::{entry, redis_store, server, shifted::Shifted, toy};
+use super::{entry, minimal_store, redis_store, server, shifted::ShiftedStore};
 use crate::{
     citation::record::{Origin, Status},
     store::{
-        Counts, DayStats, Entry, MemoryStore, RecordStore, STATS_DAYS_MAX, Site, SiteStats, SqliteStore, StatsFilter,
-        StatsReport, Store,
+        Counts, DayStats, Entry, MemoryStore, RecordStore, STATS_DAYS_MAX, SiteCounts, SiteStats, SqliteStore,
+        StatsFilter, StatsReport, Store,
     },
 };
 
 const DAY: i64 = 86_400_000;
 
-/// Hosts, and the site of each; the last one is none.
+/// Hostnames and the site of each; the last one is not a hostname.
 const HOSTS: [(&str, Option<&str>); 9] = [
     ("www.example.com", Some("example.com")),
     ("Example.COM.", Some("example.com")),
@@ -28,7 +29,7 @@ const HOSTS: [(&str, Option<&str>); 9] = [
     ("nul\0inside", None),
 ];
 
-/// A source: its host, whether it is cited, its kind, and how often it comes.
+/// (index of the host, cited, kind, repetitions)
 type Source = (usize, bool, u8, usize);
 
 #[derive(Debug, Clone)]
@@ -39,7 +40,7 @@ enum Op {
 }
 
 fn source() -> impl Strategy<Value = Source> {
-    // Many of one site on a day: the first ones are then found by an index.
+    // Often many citations of one site on a day, so that the index of top sites is used.
     (0..HOSTS.len(), any::<bool>(), 0_u8..8, prop_oneof![4 => 1_usize..3, 1 => 8_usize..30])
 }
 
@@ -79,9 +80,10 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// By hand, from the records alone.
-fn recomputed<'a>(records: impl Iterator<Item = &'a Entry>, tenant: &str, filter: &StatsFilter) -> StatsReport {
-    let (mut days, mut totals) = (BTreeMap::<_, (Counts, BTreeMap<&str, Site>)>::new(), BTreeMap::<&str, Site>::new());
+/// The expected report, computed from the records alone.
+fn expected_report<'a>(records: impl Iterator<Item = &'a Entry>, tenant: &str, filter: &StatsFilter) -> StatsReport {
+    let (mut days, mut totals) =
+        (BTreeMap::<_, (Counts, BTreeMap<&str, SiteCounts>)>::new(), BTreeMap::<&str, SiteCounts>::new());
     for Entry { created_ms, record, .. } in records.filter(|entry| entry.tenant == tenant) {
         let day = created_ms.div_euclid(DAY);
         if !filter.days.contains(&day) || filter.provider.as_ref().is_some_and(|asked| *asked != record.provider) {
@@ -112,7 +114,7 @@ fn recomputed<'a>(records: impl Iterator<Item = &'a Entry>, tenant: &str, filter
             }
         }
     }
-    let ranked = |sites: BTreeMap<&str, Site>| {
+    let rank_sites = |sites: BTreeMap<&str, SiteCounts>| {
         let mut sites: Vec<_> =
             sites.into_iter().map(|(domain, site)| SiteStats { domain: domain.to_owned(), site }).collect();
         sites.sort_by_key(|one| -one.site.citations);
@@ -121,12 +123,12 @@ fn recomputed<'a>(records: impl Iterator<Item = &'a Entry>, tenant: &str, filter
     if let Some(domain) = &filter.domain {
         totals.retain(|site, _| site == domain);
     }
-    let mut sites = ranked(totals);
+    let mut sites = rank_sites(totals);
     sites.truncate(filter.top);
     let listed = |domain: &str| filter.by_day && sites.iter().any(|site| site.domain == domain);
     let days = days.into_iter().map(|((day, provider), (counts, mut of_day))| {
         of_day.retain(|domain, _| listed(domain));
-        DayStats { day, provider, counts, sites: ranked(of_day) }
+        DayStats { day, provider, counts, sites: rank_sites(of_day) }
     });
     StatsReport { days: days.collect(), sites }
 }
@@ -148,7 +150,7 @@ fn filters() -> Vec<StatsFilter> {
     filters
 }
 
-async fn agrees_after_each(store: &dyn Store, ops: &[Op]) -> Result<(), TestCaseError> {
+async fn check_after_each(store: &dyn Store, ops: &[Op]) -> Result<(), TestCaseError> {
     let mut model = BTreeMap::new();
     for (at, op) in ops.iter().enumerate() {
         match op {
@@ -170,7 +172,7 @@ async fn agrees_after_each(store: &dyn Store, ops: &[Op]) -> Result<(), TestCase
             }
         }
         for (filter, tenant) in filters().iter().flat_map(|filter| [(filter, "t"), (filter, "u")]) {
-            let expected = recomputed(model.values(), tenant, filter);
+            let expected = expected_report(model.values(), tenant, filter);
             let found = store.stats(tenant, filter).await.unwrap();
             prop_assert_eq!(found, expected, "{} {:?} after step {}", tenant, filter, at);
         }
@@ -189,58 +191,58 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn sums_in_memory_are_those_of_the_records(ops in vec(op(), 1..12)) {
-        runtime().block_on(agrees_after_each(&MemoryStore::new(), &ops))?;
+    fn stats_memory_match_the_records(ops in vec(op(), 1..12)) {
+        runtime().block_on(check_after_each(&MemoryStore::new(), &ops))?;
     }
 
     #[test]
-    fn sums_read_from_records_are_those_of_the_records(ops in vec(op(), 1..12)) {
-        runtime().block_on(agrees_after_each(&toy(), &ops))?;
+    fn stats_default_match_the_records(ops in vec(op(), 1..12)) {
+        runtime().block_on(check_after_each(&minimal_store(), &ops))?;
     }
 
     #[test]
-    fn sums_in_sqlite_are_those_of_the_records(ops in vec(op(), 1..12)) {
+    fn stats_sqlite_match_the_records(ops in vec(op(), 1..12)) {
         let folder = tempfile::tempdir().unwrap();
         runtime().block_on(async {
             let store = SqliteStore::open(&folder.path().join("s.db")).await.unwrap();
-            let agrees = agrees_after_each(&store, &ops).await;
+            let result = check_after_each(&store, &ops).await;
             store.close().await;
-            agrees
+            result
         })?;
     }
 }
 
 proptest! {
-    // Each step is several ways to a server.
+    // Fewer cases: each step makes several round trips to a server.
     #![proptest_config(ProptestConfig { cases: 6, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn sums_in_redis_are_those_of_the_records(ops in vec(op(), 1..12)) {
-        runtime().block_on(async { agrees_after_each(&redis_store(None).await, &ops).await })?;
+    fn stats_redis_match_the_records(ops in vec(op(), 1..12)) {
+        runtime().block_on(async { check_after_each(&redis_store(None).await, &ops).await })?;
     }
 
     #[test]
-    fn sums_in_postgres_are_those_of_the_records(ops in vec(op(), 1..12)) {
+    fn stats_postgres_overflow_match_the_records(ops in vec(op(), 1..12)) {
         runtime().block_on(async {
             let store = server::postgres().await;
-            let agrees = agrees_after_each(&store, &ops).await;
+            let result = check_after_each(&store, &ops).await;
             store.close().await;
-            agrees
+            result
         })?;
     }
 
     #[test]
-    fn sums_in_postgres_of_days_are_those_of_the_records(ops in vec(op(), 1..12)) {
+    fn stats_postgres_partitions_match_the_records(ops in vec(op(), 1..12)) {
         runtime().block_on(async {
-            let store = Shifted::new().await;
-            let agrees = agrees_after_each(&store, &ops).await;
+            let store = ShiftedStore::new().await;
+            let result = check_after_each(&store, &ops).await;
             store.close().await;
-            agrees
+            result
         })?;
     }
 }
 
-pub(super) async fn what_counts_and_what_does_not(store: Arc<dyn Store>) {
+pub(super) async fn stats_count_each_kind_of_citation(store: Arc<dyn Store>) {
     let mut one = entry("t", "p", "1", 5);
     let like = one.record.citations[0].clone();
     one.record.citations.extend((0..4).map(|_| like.clone()));
@@ -251,9 +253,9 @@ pub(super) async fn what_counts_and_what_does_not(store: Arc<dyn Store>) {
     let mut bare = entry("t", "p", "2", 6);
     bare.record.citations.clear();
     bare.record.stats.dangling_markers = vec![1, 9];
-    let mut found_by_us = entry("t", "p", "3", 7);
-    found_by_us.record.citations[0].origin = Origin::Supplemental;
-    store.put(&[one, bare, found_by_us, entry("other", "p", "1", 5)]).await.unwrap();
+    let mut supplemental = entry("t", "p", "3", 7);
+    supplemental.record.citations[0].origin = Origin::Supplemental;
+    store.put(&[one, bare, supplemental, entry("other", "p", "1", 5)]).await.unwrap();
     let filter = StatsFilter { days: 0..1, top: 5, by_day: true, ..StatsFilter::default() };
     let counts = Counts {
         messages: 3,
@@ -266,22 +268,22 @@ pub(super) async fn what_counts_and_what_does_not(store: Arc<dyn Store>) {
         ..Counts::default()
     };
     let sites =
-        vec![SiteStats { domain: "example.com".to_owned(), site: Site { messages: 1, citations: 2, cited: 1 } }];
+        vec![SiteStats { domain: "example.com".to_owned(), site: SiteCounts { messages: 1, citations: 2, cited: 1 } }];
     let day = DayStats { day: 0, provider: "p".to_owned(), counts, sites: sites.clone() };
     assert_eq!(store.stats("t", &filter).await.unwrap(), StatsReport { days: vec![day], sites });
-    // A host asks for its site.
-    for asked in ["www.example.com", "EXAMPLE.com.", " example.com "] {
-        let filter = StatsFilter { domain: Some(asked.to_owned()), ..filter.clone() };
-        assert_eq!(store.stats("t", &filter).await.unwrap().sites.len(), 1, "{asked}");
+    // A hostname selects its site.
+    for domain in ["www.example.com", "EXAMPLE.com.", " example.com "] {
+        let filter = StatsFilter { domain: Some(domain.to_owned()), ..filter.clone() };
+        assert_eq!(store.stats("t", &filter).await.unwrap().sites.len(), 1, "{domain}");
     }
-    for asked in ["ample.com", "com", "%", "", "nul\0"] {
-        let filter = StatsFilter { domain: Some(asked.to_owned()), ..filter.clone() };
+    for domain in ["ample.com", "com", "%", "", "nul\0"] {
+        let filter = StatsFilter { domain: Some(domain.to_owned()), ..filter.clone() };
         let report = store.stats("t", &filter).await.unwrap();
-        assert_eq!((report.sites.len(), report.days.len()), (0, 1), "{asked}");
+        assert_eq!((report.sites.len(), report.days.len()), (0, 1), "{domain}");
     }
 }
 
-pub(super) async fn days_are_utcs_and_bounded(store: Arc<dyn Store>) {
+pub(super) async fn stats_days_are_utc_and_bounded(store: Arc<dyn Store>) {
     let entries: Vec<_> = [-1, 0, DAY - 1, DAY, STATS_DAYS_MAX * DAY - 1, STATS_DAYS_MAX * DAY, i64::MIN, i64::MAX]
         .iter()
         .zip(0..)

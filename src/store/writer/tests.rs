@@ -12,32 +12,32 @@ use crate::store::{
     tests::entry,
 };
 
-/// Fails when told to, refuses entries with the id `bad`, and holds puts back while its gate is shut.
-struct Faulty {
+/// Fails on demand, refuses entries with the id `bad`, and blocks puts while `gate` has no permits.
+struct FaultyStore {
     inner: MemoryStore,
     down: AtomicBool,
-    /// The next put fails, and only that.
-    hiccup: AtomicBool,
-    /// What is put may be lost in a crash.
+    /// Only the next put fails.
+    fail_next_put: AtomicBool,
+    /// Puts return [`StoreError::Volatile`].
     volatile: AtomicBool,
     puts: AtomicUsize,
     gate: Semaphore,
 }
 
-impl Faulty {
+impl FaultyStore {
     fn new() -> Arc<Self> {
         let gate = Semaphore::new(Semaphore::MAX_PERMITS);
         Arc::new(Self {
             inner: MemoryStore::new(),
             down: AtomicBool::new(false),
-            hiccup: AtomicBool::new(false),
+            fail_next_put: AtomicBool::new(false),
             volatile: AtomicBool::new(false),
             puts: AtomicUsize::new(0),
             gate,
         })
     }
 
-    fn shut() -> Arc<Self> {
+    fn gated() -> Arc<Self> {
         let store = Self::new();
         store.gate.forget_permits(usize::MAX);
         store
@@ -52,7 +52,7 @@ impl Faulty {
     }
 }
 
-impl RecordStore for Faulty {
+impl RecordStore for FaultyStore {
     fn name(&self) -> &'static str {
         "faulty"
     }
@@ -62,7 +62,7 @@ impl RecordStore for Faulty {
             self.puts.fetch_add(1, SeqCst);
             let _open = self.gate.acquire().await.unwrap();
             self.check()?;
-            if self.hiccup.swap(false, SeqCst) {
+            if self.fail_next_put.swap(false, SeqCst) {
                 return Err(StoreError::Engine("hiccup".to_owned()));
             }
             if entries.iter().any(|entry| entry.record.message_id == "bad") {
@@ -96,18 +96,18 @@ impl RecordStore for Faulty {
         Box::pin(async move { self.check() })
     }
 
-    /// Leaves the memory open, so that a test can look at it afterwards.
+    /// Keeps the memory open, so that tests can inspect it afterwards.
     fn close(&self) -> Fut<'_, ()> {
         Box::pin(async {})
     }
 }
 
-impl Store for Faulty {
+impl Store for FaultyStore {
     fn progress<'a>(&'a self, tenant: &'a str, task: &'a str, consumer: &'a str) -> StoreFut<'a, Option<Progress>> {
         self.inner.progress(tenant, task, consumer)
     }
 
-    fn advance<'a>(&'a self, advance: &'a Advance) -> StoreFut<'a, Advanced> {
+    fn advance<'a>(&'a self, advance: &'a Advance) -> StoreFut<'a, AdvanceOutcome> {
         Box::pin(async move {
             let _open = self.gate.acquire().await.unwrap();
             self.check()?;
@@ -129,31 +129,31 @@ async fn until(what: &str, condition: impl AsyncFn() -> bool) {
 }
 
 #[tokio::test]
-async fn entries_that_wait_together_are_committed_together() {
-    let store = Faulty::shut();
+async fn writer_commits_queued_entries_together() {
+    let store = FaultyStore::gated();
     let writer = Writer::spawn(store.clone(), 1000);
     let mut replies = vec![writer.put(one("first")).unwrap()];
     until("the first put", async || store.puts.load(SeqCst) == 1).await;
     replies.extend((0..300).map(|n| writer.put(one(&n.to_string())).unwrap()));
-    assert_eq!(writer.depth(), 300);
+    assert_eq!(writer.queue_depth(), 300);
     store.gate.add_permits(1);
     for reply in replies {
         assert_eq!(reply.await.unwrap(), Ok(()));
     }
     assert_eq!(store.puts.load(SeqCst), 3, "1, then 256, then 44");
     assert_eq!((writer.stats().committed.load(Relaxed), writer.stats().commits.load(Relaxed)), (301, 3));
-    assert_eq!(writer.depth(), 0);
+    assert_eq!(writer.queue_depth(), 0);
 }
 
 #[tokio::test]
-async fn a_full_queue_says_full_and_never_waits() {
-    let store = Faulty::shut();
+async fn writer_full_queue_refuses_at_once() {
+    let store = FaultyStore::gated();
     let writer = Writer::spawn(store.clone(), 3);
     let mut replies = vec![writer.put(one("first")).unwrap()];
     until("the first put", async || store.puts.load(SeqCst) == 1).await;
     replies.extend((0..3).map(|n| writer.put(one(&n.to_string())).unwrap()));
     assert_eq!(writer.put(one("over")).err(), Some(StoreError::Full));
-    assert_eq!((writer.depth(), writer.stats().refused.load(Relaxed)), (3, 1));
+    assert_eq!((writer.queue_depth(), writer.stats().refused.load(Relaxed)), (3, 1));
     store.gate.add_permits(1);
     for reply in replies {
         assert_eq!(reply.await.unwrap(), Ok(()));
@@ -162,8 +162,8 @@ async fn a_full_queue_says_full_and_never_waits() {
 }
 
 #[tokio::test]
-async fn one_bad_entry_does_not_sink_the_others() {
-    let store = Faulty::shut();
+async fn writer_bad_entry_does_not_fail_the_batch() {
+    let store = FaultyStore::gated();
     let writer = Writer::spawn(store.clone(), 100);
     let _first = writer.put(one("first")).unwrap();
     until("the first put", async || store.puts.load(SeqCst) == 1).await;
@@ -172,37 +172,37 @@ async fn one_bad_entry_does_not_sink_the_others() {
     let [a, bad, b] = replies;
     assert_eq!((a.await.unwrap(), b.await.unwrap()), (Ok(()), Ok(())));
     assert_eq!(bad.await.unwrap(), Err(StoreError::Engine("bad entry".to_owned())));
-    assert!(writer.healthy(), "the engine took the others");
+    assert!(writer.is_healthy(), "the engine took the others");
     assert_eq!(writer.stats().waiting.load(Relaxed), 1);
-    // first, the batch, its three one by one; then the bad one alone, twice.
+    // first, the batch, its three entries one by one; then the bad one alone, twice.
     until("the bad one was tried again", async || store.puts.load(SeqCst) >= 7).await;
-    assert!(writer.healthy(), "nor does it make the engine look ill later");
+    assert!(writer.is_healthy(), "nor does it make the engine look ill later");
 }
 
 #[tokio::test]
-async fn a_hiccup_goes_unnoticed() {
-    let store = Faulty::new();
+async fn writer_single_failed_commit_is_retried_unseen() {
+    let store = FaultyStore::new();
     let writer = Writer::spawn(store.clone(), 10);
-    store.hiccup.store(true, SeqCst);
+    store.fail_next_put.store(true, SeqCst);
     assert_eq!(writer.put(one("1")).unwrap().await.unwrap(), Ok(()));
-    assert!(writer.healthy() && store.has("1").await);
+    assert!(writer.is_healthy() && store.has("1").await);
     assert_eq!(writer.stats().failed.load(Relaxed), 0);
 }
 
 #[tokio::test]
-async fn an_outage_is_answered_at_once_and_made_good_later() {
-    let store = Faulty::new();
+async fn writer_outage_fails_at_once_and_is_retried() {
+    let store = FaultyStore::new();
     let writer = Writer::spawn(store.clone(), 2000);
     store.down.store(true, SeqCst);
     let replies: Vec<_> = (0..600).map(|n| writer.put(one(&n.to_string())).unwrap()).collect();
     for reply in replies {
         assert!(reply.await.unwrap().is_err());
     }
-    assert!(!writer.healthy());
+    assert!(!writer.is_healthy());
     assert_eq!(store.puts.load(SeqCst), 3, "while the engine is down, entries are not tried one by one");
 
     store.down.store(false, SeqCst);
-    until("healthy", async || writer.healthy()).await;
+    until("healthy", async || writer.is_healthy()).await;
     until("all stored", async || writer.stats().waiting.load(Relaxed) == 0).await;
     assert!(store.has("0").await && store.has("599").await);
     let stats = writer.stats();
@@ -210,32 +210,32 @@ async fn an_outage_is_answered_at_once_and_made_good_later() {
     assert_eq!(counts, [600, 600, 600, 0]);
 }
 
-/// Before the engine itself gives up, which may take it long.
+/// Reported before the engine call itself times out.
 #[tokio::test]
-async fn a_write_that_takes_long_is_told_and_so_is_its_end() {
-    let store = Faulty::shut();
+async fn writer_slow_write_is_reported_until_it_ends() {
+    let store = FaultyStore::gated();
     let writer = Writer::spawn(store.clone(), 10);
     let reply = writer.put(one("1")).unwrap();
-    sleep(LONG / 4).await;
-    assert_eq!(writer.trouble(), None, "a slow one is none");
-    until("trouble", async || writer.trouble().is_some()).await;
+    sleep(SLOW_WRITE / 4).await;
+    assert_eq!(writer.unhealthy_reason(), None, "a slow one is none");
+    until("trouble", async || writer.unhealthy_reason().is_some()).await;
     store.gate.add_permits(1);
     assert_eq!(reply.await.unwrap(), Ok(()));
-    until("healthy", async || writer.healthy()).await;
+    until("healthy", async || writer.is_healthy()).await;
 }
 
 #[tokio::test]
-async fn trouble_says_what_the_engine_said() {
-    let store = Faulty::new();
+async fn writer_unhealthy_reason_is_the_engine_error() {
+    let store = FaultyStore::new();
     let writer = Writer::spawn(store.clone(), 10);
     store.down.store(true, SeqCst);
     assert!(writer.put(one("1")).unwrap().await.unwrap().is_err());
-    assert_eq!(writer.trouble(), Some(StoreError::Engine("down".to_owned())));
+    assert_eq!(writer.unhealthy_reason(), Some(StoreError::Engine("down".to_owned())));
 }
 
 #[tokio::test]
-async fn a_later_try_never_overwrites_a_newer_version() {
-    let store = Faulty::new();
+async fn writer_retry_keeps_a_newer_version() {
+    let store = FaultyStore::new();
     let writer = Writer::spawn(store.clone(), 10);
     store.down.store(true, SeqCst);
     assert!(writer.put(entry("t", "p", "1", 1)).unwrap().await.unwrap().is_err());
@@ -247,8 +247,8 @@ async fn a_later_try_never_overwrites_a_newer_version() {
 }
 
 #[tokio::test]
-async fn what_was_deleted_does_not_come_back() {
-    let store = Faulty::new();
+async fn writer_retry_does_not_restore_deleted() {
+    let store = FaultyStore::new();
     let writer = Writer::spawn(store.clone(), 10);
     assert_eq!(writer.put(one("stored")).unwrap().await.unwrap(), Ok(()));
     store.down.store(true, SeqCst);
@@ -257,21 +257,21 @@ async fn what_was_deleted_does_not_come_back() {
     store.down.store(false, SeqCst);
     assert_eq!(writer.delete("t", "stored", Some("p")).await, Ok(1));
     assert_eq!(writer.delete("t", "unknown", None).await, Ok(0));
-    // Nothing waits and nothing comes: the engine is looked at all the same.
-    until("healthy", async || writer.healthy()).await;
+    // Recovery is detected without traffic.
+    until("healthy", async || writer.is_healthy()).await;
     assert!(!store.has("waiting").await && !store.has("stored").await);
 }
 
-/// Another replica has deleted it: the try that is still to come does not bring it back.
+/// A pending retry must not restore a record that another replica deleted.
 #[tokio::test]
-async fn what_was_deleted_elsewhere_does_not_come_back() {
-    let store = Faulty::new();
+async fn writer_retry_skips_deletes_of_other_replicas() {
+    let store = FaultyStore::new();
     let writer = Writer::spawn(store.clone(), 10);
     store.down.store(true, SeqCst);
     for id in ["forgotten", "kept"] {
         assert!(writer.put(one(id)).unwrap().await.unwrap().is_err());
     }
-    writer.give_up("t".to_owned(), "forgotten".to_owned(), None);
+    writer.cancel_retry("t".to_owned(), "forgotten".to_owned(), None);
     store.down.store(false, SeqCst);
     until("the other is stored", async || store.has("kept").await).await;
     until("nothing waits", async || writer.stats().waiting.load(Relaxed) == 0).await;
@@ -279,8 +279,8 @@ async fn what_was_deleted_elsewhere_does_not_come_back() {
 }
 
 #[tokio::test]
-async fn a_write_outlives_its_request() {
-    let store = Faulty::shut();
+async fn writer_put_outlives_its_request() {
+    let store = FaultyStore::gated();
     let writer = Writer::spawn(store.clone(), 10);
     drop(writer.put(one("1")).unwrap());
     drop(writer.put(one("2")).unwrap());
@@ -290,8 +290,8 @@ async fn a_write_outlives_its_request() {
 }
 
 #[tokio::test]
-async fn shutdown_flushes_and_then_takes_no_more() {
-    let store = Faulty::shut();
+async fn writer_shutdown_flushes_and_closes() {
+    let store = FaultyStore::gated();
     let writer = Writer::spawn(store.clone(), 5);
     let other = writer.clone();
     let first = writer.put(one("first")).unwrap();
@@ -305,13 +305,13 @@ async fn shutdown_flushes_and_then_takes_no_more() {
     }
     assert_eq!(other.put(one("late")).err(), Some(StoreError::Closed));
     assert_eq!(other.delete("t", "first", None).await, Err(StoreError::Closed));
-    assert!(!other.healthy());
+    assert!(!other.is_healthy());
     assert_eq!(other.shutdown().await, 0);
 }
 
 #[tokio::test]
-async fn shutdown_tells_what_was_lost() {
-    let store = Faulty::new();
+async fn writer_shutdown_reports_lost_entries() {
+    let store = FaultyStore::new();
     let writer = Writer::spawn(store.clone(), 10);
     let stats = Arc::clone(writer.stats());
     store.down.store(true, SeqCst);
@@ -322,8 +322,8 @@ async fn shutdown_tells_what_was_lost() {
 }
 
 #[tokio::test]
-async fn shutdown_makes_good_what_it_can() {
-    let store = Faulty::new();
+async fn writer_shutdown_retries_failed_entries() {
+    let store = FaultyStore::new();
     let writer = Writer::spawn(store.clone(), 10);
     store.down.store(true, SeqCst);
     assert!(writer.put(one("1")).unwrap().await.unwrap().is_err());
@@ -333,8 +333,8 @@ async fn shutdown_makes_good_what_it_can() {
 }
 
 #[tokio::test]
-async fn a_later_version_replaces_its_own_record_and_nothing_else() {
-    let store = Faulty::new();
+async fn writer_amend_replaces_only_its_own_record() {
+    let store = FaultyStore::new();
     let writer = Writer::spawn(store.clone(), 10);
     let version = |ms, nonce: &str| {
         let mut entry = entry("t", "p", "1", ms);
@@ -348,12 +348,12 @@ async fn a_later_version_replaces_its_own_record_and_nothing_else() {
     assert_eq!(stored().await, Some(2));
     assert_eq!(writer.amend(version(3, "b")).unwrap().await.unwrap(), Err(StoreError::Gone), "another stream's");
     assert_eq!(stored().await, Some(2));
-    // Behind a delete in the queue, it comes too late.
+    // Queued behind a delete, the update comes too late.
     let (deleted, amended) = (writer.delete("t", "1", None), async { writer.amend(version(4, "a")).unwrap().await });
     let (deleted, amended) = tokio::join!(deleted, amended);
     assert_eq!((deleted, amended.unwrap()), (Ok(1), Err(StoreError::Gone)));
     assert_eq!(stored().await, None);
-    // One that waits for the engine is there to be replaced.
+    // A record that waits for a retry can be updated.
     store.down.store(true, SeqCst);
     assert!(writer.put(version(5, "c")).unwrap().await.unwrap().is_err());
     store.down.store(false, SeqCst);
@@ -362,8 +362,8 @@ async fn a_later_version_replaces_its_own_record_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_commit_of_a_cursor_outlives_its_request_and_comes_after_the_puts_before_it() {
-    let store = Faulty::shut();
+async fn writer_advance_outlives_request_and_follows_puts() {
+    let store = FaultyStore::gated();
     let writer = Writer::spawn(store.clone(), 10);
     let advance = Advance {
         tenant: "t".to_owned(),
@@ -374,12 +374,12 @@ async fn a_commit_of_a_cursor_outlives_its_request_and_comes_after_the_puts_befo
         now_ms: 1,
     };
     drop(writer.put(one("m")).unwrap());
-    let asked = tokio::time::timeout(Duration::from_millis(50), writer.advance(advance.clone())).await;
-    assert!(asked.is_err(), "the asker left");
+    let call = tokio::time::timeout(Duration::from_millis(50), writer.advance(advance.clone())).await;
+    assert!(call.is_err(), "the asker left");
     store.gate.add_permits(1);
     until("committed", async || store.progress("t", "m", "c").await.unwrap().is_some()).await;
     let at = Position { query: "q1".to_owned(), source: "s".to_owned(), count: 1, updated_ms: 1 };
-    assert_eq!(writer.advance(advance.clone()).await, Ok(Advanced::Same(at)));
+    assert_eq!(writer.advance(advance.clone()).await, Ok(AdvanceOutcome::Unchanged(at)));
     store.down.store(true, SeqCst);
     assert!(matches!(writer.advance(advance.clone()).await, Err(StoreError::Engine(_))));
     writer.clone().shutdown().await;
@@ -387,20 +387,20 @@ async fn a_commit_of_a_cursor_outlives_its_request_and_comes_after_the_puts_befo
 }
 
 #[tokio::test]
-async fn what_may_be_lost_is_no_outage_and_not_called_stored() {
-    let store = Faulty::new();
+async fn writer_volatile_put_is_neither_stored_nor_failed() {
+    let store = FaultyStore::new();
     store.volatile.store(true, SeqCst);
     let writer = Writer::spawn(Arc::clone(&store) as Arc<dyn Store>, 8);
-    let told = writer.put(entry("t", "p", "1", 1)).unwrap();
-    assert_eq!(told.await.unwrap(), Err(StoreError::Volatile));
-    // Refused, and then made good by a later try: kept, so that it need not be tried once more.
+    let reply = writer.put(entry("t", "p", "1", 1)).unwrap();
+    assert_eq!(reply.await.unwrap(), Err(StoreError::Volatile));
+    // A retry that ends volatile counts as stored and is not repeated.
     store.down.store(true, SeqCst);
     assert!(writer.put(entry("t", "p", "2", 1)).unwrap().await.unwrap().is_err());
     store.down.store(false, SeqCst);
     while writer.stats().waiting.load(Relaxed) > 0 {
         sleep(Duration::from_millis(20)).await;
     }
-    assert!(store.has("1").await && store.has("2").await && writer.healthy());
+    assert!(store.has("1").await && store.has("2").await && writer.is_healthy());
     let stats = Arc::clone(writer.stats());
     assert_eq!(writer.shutdown().await, 0);
     let count = |counter: &AtomicU64| counter.load(Relaxed);

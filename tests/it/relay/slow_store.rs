@@ -10,7 +10,7 @@ use citetap::{
     server::App,
     store::{
         Entry, Filter, Fut, MemoryStore, Page, RecordStore, Store, StoreError, StoreFut,
-        task::{Advance, Advanced, Progress},
+        task::{Advance, AdvanceOutcome, Progress},
     },
     transport::client,
 };
@@ -71,7 +71,7 @@ impl Store for Behind {
         self.inner.progress(tenant, task, consumer)
     }
 
-    fn advance<'a>(&'a self, advance: &'a Advance) -> StoreFut<'a, Advanced> {
+    fn advance<'a>(&'a self, advance: &'a Advance) -> StoreFut<'a, AdvanceOutcome> {
         self.inner.advance(advance)
     }
 }

@@ -1,21 +1,21 @@
-//! Every question walks indexes: without statistics, as on the first day, and over many days.
+//! Query plans: every query uses indexes, also without statistics and over many partitions.
 
 use sqlx::{Execute as _, Postgres, postgres::PgArguments};
 
 use super::*;
 use crate::store::Cursor;
 
-/// The plan of a query as one text, as the store's own connections make it.
+/// The plan of a query as text, made on a connection of the store.
 async fn plan(store: &PostgresStore, sql: &str, arguments: PgArguments) -> String {
-    let mut reading = store.link.reading().await.unwrap();
+    let mut read_conn = store.pool.acquire_read().await.unwrap();
     let query = sqlx::query_with(AssertSqlSafe(format!("EXPLAIN {sql}")), arguments);
-    let rows = query.fetch_all(&mut reading.conn).await.unwrap();
-    reading.done();
+    let rows = query.fetch_all(&mut read_conn.conn).await.unwrap();
+    read_conn.release();
     rows.iter().map(|row| row.get::<String, _>(0)).collect::<Vec<_>>().join("\n")
 }
 
-/// Everything that reads or changes records, but the sums.
-fn questions() -> Vec<(String, PgArguments)> {
+/// All variants of the list query.
+fn list_queries() -> Vec<(String, PgArguments)> {
     let text = || Some("x".to_owned());
     let cursor = || Cursor { created_ms: 5, provider: "p".to_owned(), id: "5".to_owned() };
     let mut all = Vec::new();
@@ -47,19 +47,19 @@ fn questions() -> Vec<(String, PgArguments)> {
 }
 
 #[tokio::test]
-async fn every_list_and_task_walks_an_index() {
+async fn every_list_query_uses_an_index() {
     let store = open(&postgres_url().await).await;
     let now = now_ms();
     let days: Vec<_> = (0..5).map(|n| entry("t", "p", &n.to_string(), now - n * DAY)).collect();
     store.put(&days).await.unwrap();
     let get =
         sqlx::query::<Postgres>(query::GET).bind("t").bind("1").bind(None::<String>).take_arguments().unwrap().unwrap();
-    let mut all = questions();
+    let mut all = list_queries();
     all.push((query::GET.to_owned(), get));
     for (sql, arguments) in all {
         let plan = plan(&store, &sql, arguments).await;
         assert!(!plan.contains("Seq Scan on citetap_record") && !plan.contains("Seq Scan on citetap_domain"), "{plan}");
-        // What is sorted at the end is a page; the rest comes in order, but for what shares a millisecond.
+        // A page may be sorted at the end; the rest must come in order, except within one millisecond.
         let sorts = plan.lines().filter(|line| line.contains("Sort  (cost")).collect::<Vec<_>>();
         let whole = sorts.iter().filter(|line| !line.contains("Incremental")).count();
         assert!(whole <= 2, "{whole} sorts\n{sql}\n{plan}");

@@ -1,4 +1,4 @@
-//! What `stored` means with each setting of the server.
+//! What `stored` means with each durability setting.
 
 use std::time::Instant;
 
@@ -6,19 +6,19 @@ use super::*;
 
 const ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
-async fn has_waitaof(server: &Private) -> bool {
+async fn has_waitaof(server: &TestServer) -> bool {
     let info: Vec<redis::Value> =
         cmd("COMMAND").arg(&["INFO", "WAITAOF"]).query_async(&mut server.conn().await).await.unwrap();
     info.iter().any(|one| *one != redis::Value::Nil)
 }
 
 #[tokio::test]
-async fn stored_is_said_where_the_write_is_on_disk() {
+async fn put_is_durable_only_if_the_server_syncs() {
     let hidden = ["--appendonly", "yes", "--appendfsync", "always", "--rename-command", "CONFIG", ""];
     let rewrite = ["--appendonly", "yes", "--appendfsync", "always", "--no-appendfsync-on-rewrite", "yes"];
     let (yes, no, asked) = (Some(true), Some(false), None);
-    // With `None` it depends on whether the server can be asked.
-    for (args, parameters, durable, remark) in [
+    // `None`: depends on whether the server has WAITAOF.
+    for (args, parameters, durable, warning) in [
         (&["--appendonly", "no"][..], "", no, "set appendonly yes"),
         (&["--appendonly", "no"], "durable=memory", yes, ""),
         (&["--appendonly", "yes", "--appendfsync", "everysec"], "", asked, "appendfsync always"),
@@ -35,7 +35,7 @@ async fn stored_is_said_where_the_write_is_on_disk() {
             "noeviction",
         ),
     ] {
-        let server = Private::start(args).await;
+        let server = TestServer::start(args).await;
         let durable = match durable {
             Some(durable) => durable,
             None => has_waitaof(&server).await,
@@ -45,16 +45,16 @@ async fn stored_is_said_where_the_write_is_on_disk() {
         let expected = if durable { Ok(()) } else { Err(StoreError::Volatile) };
         assert_eq!(put, expected, "{args:?} {parameters}");
         assert!(store.get("t", "1", None).await.unwrap().is_some(), "kept all the same");
-        let said = store.remark().unwrap_or_default();
-        assert!(said.contains(remark) && (durable || !said.is_empty()), "{args:?} {parameters}: {said}");
+        let found = store.setup_warning().unwrap_or_default();
+        assert!(found.contains(warning) && (durable || !found.is_empty()), "{args:?} {parameters}: {found}");
         assert_eq!(store.delete("t", "1", None).await.unwrap(), 1);
     }
 }
 
-/// Whatever was said to be stored is there after the server was killed, and the sums are those of what is there.
+/// Records reported as stored survive a killed server, and the aggregates match the records.
 #[tokio::test]
-async fn what_was_stored_survives_the_server() {
-    let mut server = Private::start(&ALWAYS).await;
+async fn stored_records_survive_a_killed_server() {
+    let mut server = TestServer::start(&ALWAYS).await;
     let store = Arc::new(server.store("").await);
     let mut stored = Vec::new();
     for round in 0..4 {
@@ -75,7 +75,7 @@ async fn what_was_stored_survives_the_server() {
         server.kill();
         stored.extend(task.await.unwrap());
         server.restart(&ALWAYS).await;
-        found_again(&store).await;
+        wait_reconnected(&store).await;
         let mut all = std::collections::BTreeSet::new();
         let mut filter = Filter { limit: 1000, ..Filter::default() };
         loop {
@@ -91,15 +91,15 @@ async fn what_was_stored_survives_the_server() {
         assert_eq!(report.days.iter().map(|day| day.counts.messages).sum::<i64>(), all.len() as i64);
     }
     assert!(stored.len() >= 3, "{}", stored.len());
-    // Set up otherwise since: it is noticed with the new connection.
+    // Changed settings are noticed on the new connection.
     server.kill();
     server.restart(&["--appendonly", "no"]).await;
-    found_again(&store).await;
+    wait_reconnected(&store).await;
     assert_eq!(store.put(&[entry("t", "p", "1", 1)]).await, Err(StoreError::Volatile));
 }
 
-/// Waits until it is connected to the server that runs now.
-async fn found_again(store: &RedisStore) {
+/// Waits until the store is connected to the restarted server.
+async fn wait_reconnected(store: &RedisStore) {
     let began = Instant::now();
     while store.ping().await.is_err() {
         assert!(began.elapsed() < Duration::from_secs(20), "it is not found again");
@@ -108,18 +108,18 @@ async fn found_again(store: &RedisStore) {
 }
 
 #[tokio::test]
-async fn replicas_count_where_they_are_asked_for() {
-    let primary = Private::start(&["--repl-diskless-sync-delay", "0"]).await;
-    // Replication needs a port.
+async fn put_waits_for_the_configured_replicas() {
+    let primary = TestServer::start(&["--repl-diskless-sync-delay", "0"]).await;
+    // Replication needs a TCP port.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let mut conn = primary.conn().await;
     cmd("CONFIG").arg(&["SET", "bind", "127.0.0.1", "port", &port]).query_async::<()>(&mut conn).await.unwrap();
     let alone = primary.store("durable=memory&replicas=1").await;
     let began = std::time::Instant::now();
     assert_eq!(alone.put(&[entry("t", "p", "1", 1)]).await, Err(StoreError::Volatile));
-    assert!(began.elapsed() < WRITE);
+    assert!(began.elapsed() < WRITE_TIMEOUT);
 
-    let replica = Private::start(&["--replicaof", "127.0.0.1", &port]).await;
+    let replica = TestServer::start(&["--replicaof", "127.0.0.1", &port]).await;
     let mut stored = Err(StoreError::Closed);
     for _ in 0..5 {
         stored = alone.put(&[entry("t", "p", "1", 1)]).await;
@@ -130,7 +130,7 @@ async fn replicas_count_where_they_are_asked_for() {
     stored.unwrap();
     let store = replica.store("durable=memory").await;
     assert!(store.get("t", "1", None).await.unwrap().is_some());
-    assert!(store.remark().unwrap().contains("is a replica"));
+    assert!(store.setup_warning().unwrap().contains("is a replica"));
     let error = store.put(&[entry("t", "p", "2", 1)]).await.unwrap_err().to_string();
     assert!(error.contains("is a replica and takes no writes; name the primary"), "{error}");
 }

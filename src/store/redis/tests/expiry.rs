@@ -1,10 +1,10 @@
-//! Everything has an end of its own.
+//! Expiry of keys.
 
 use super::*;
 
-/// Past its time it is not shown, to the millisecond, whether it was swept or not.
+/// An expired record is hidden to the millisecond, swept or not.
 #[tokio::test]
-async fn what_is_past_its_time_is_hidden_until_it_is_swept() {
+async fn expired_record_is_hidden_until_swept() {
     let ttl = Duration::from_secs(3600);
     let store = redis_store(Some(ttl)).await;
     let edge = now() - 3_600_000;
@@ -19,7 +19,7 @@ async fn what_is_past_its_time_is_hidden_until_it_is_swept() {
     let filter = Filter { since_ms: Some(0), domain: Some("example.com".to_owned()), ..Filter::default() };
     assert_eq!(store.list("t", &filter).await.unwrap().entries.len(), 1);
     assert!(store.task("t", "task", None, 9).await.unwrap().entries.is_empty());
-    assert_eq!(store.advance(&at_work("task")).await.unwrap(), Advanced::NoTask);
+    assert_eq!(store.advance(&commit("task")).await.unwrap(), AdvanceOutcome::NoTask);
     assert_eq!(store.delete("t", "old", None).await.unwrap(), 0, "nobody could read it");
     assert!(store.get("t", "soon", None).await.unwrap().is_some());
 
@@ -36,15 +36,15 @@ async fn what_is_past_its_time_is_hidden_until_it_is_swept() {
 }
 
 #[tokio::test]
-async fn every_key_ends_by_itself() {
+async fn every_key_expires_without_sweep() {
     let ttl = Duration::from_millis(1500);
     let mut store = redis_store(Some(ttl)).await;
     store.grace_ms = 240;
     let mut one = entry("t", "p", "1", now());
     one.record.conversation_id = Some("talk".to_owned());
     store.put(&[one.clone(), entry("u", "q", "2", now())]).await.unwrap();
-    assert!(matches!(store.advance(&at_work("talk")).await, Ok(Advanced::Moved(_))));
-    // The cursor lives on with its task.
+    assert!(matches!(store.advance(&commit("talk")).await, Ok(AdvanceOutcome::Moved(_))));
+    // A new record of the task extends its cursor.
     one.record.message_id = "3".to_owned();
     one.created_ms += 200;
     store.put(&[one]).await.unwrap();
@@ -57,7 +57,7 @@ async fn every_key_ends_by_itself() {
         let most = if of_a_day(key) { DAY_MS + 2000 } else { 2000 };
         assert!(left > 0 && left <= most, "{key:?} ends in {left}");
     }
-    // The server alone ends them: nobody sweeps, nobody writes.
+    // The server expires the keys without any sweep or write.
     for _ in 0..200 {
         if keys_of(&store).await.iter().all(|key| of_a_day(key)) {
             return;
@@ -67,9 +67,9 @@ async fn every_key_ends_by_itself() {
     panic!("left: {:?}", keys_of(&store).await);
 }
 
-/// Sets that are written all the time never end: they lose their old members as they get new ones.
+/// Sets that are written continuously never expire: adding a member removes old ones.
 #[tokio::test]
-async fn no_set_grows_for_ever() {
+async fn busy_set_drops_expired_members() {
     let mut store = redis_store(Some(Duration::from_millis(400))).await;
     store.grace_ms = 24;
     let busy = |id: &str| {
@@ -89,9 +89,9 @@ async fn no_set_grows_for_ever() {
     }
 }
 
-/// From a configuration that keeps everything to one that does not, and back.
+/// Switching from a configuration with a TTL to one without, and back.
 #[tokio::test]
-async fn what_is_kept_for_ever_has_no_end() {
+async fn keys_without_ttl_do_not_expire() {
     let mut store = redis_store(Some(Duration::from_secs(60))).await;
     store.put(&[entry("t", "p", "1", now())]).await.unwrap();
     store.ttl_ms = None;

@@ -1,10 +1,10 @@
-//! Servers that are away, hang, refuse us, or are full.
+//! Servers that are unreachable, hang, refuse us, or are full.
 
 use std::time::Instant;
 
 use super::*;
 
-async fn refused(server: &Private, parameters: &str) -> String {
+async fn refused(server: &TestServer, parameters: &str) -> String {
     match RedisStore::open(&server.url(parameters), None).await {
         Ok(_) => panic!("{parameters} was let in"),
         Err(error) => error.to_string(),
@@ -12,9 +12,9 @@ async fn refused(server: &Private, parameters: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_server_that_refuses_us_is_an_error_at_once() {
+async fn open_refused_by_the_server_fails_at_once() {
     let secret = "hunter2hunter2";
-    let server = Private::start(&["--requirepass", secret]).await;
+    let server = TestServer::start(&["--requirepass", secret]).await;
     for parameters in ["", "pass=wrong-hunter2", "user=nobody&pass=hunter2hunter2"] {
         let error = refused(&server, parameters).await;
         assert_eq!(error, "store: redis: the server refuses the user name or password", "{parameters}");
@@ -25,7 +25,7 @@ async fn a_server_that_refuses_us_is_an_error_at_once() {
     store.put(&[entry("t", "p", "1", 1)]).await.unwrap();
     assert!(!format!("{:?}", store.address).contains(secret));
 
-    // A password that changes while we run.
+    // The password changes at run time.
     run::<()>(&store, &["CONFIG", "SET", "requirepass", "another"]).await;
     run::<()>(&store, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no"]).await;
     let error = loop {
@@ -43,8 +43,8 @@ async fn a_server_that_refuses_us_is_an_error_at_once() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_away_is_found_when_it_comes() {
-    let mut server = Private::start(&[]).await;
+async fn unreachable_server_is_used_once_it_starts() {
+    let mut server = TestServer::start(&[]).await;
     server.kill();
     let _ = std::fs::remove_file(server.socket());
     let store = server.store("durable=memory").await;
@@ -52,21 +52,21 @@ async fn a_server_that_is_away_is_found_when_it_comes() {
     let error = store.get("t", "1", None).await.unwrap_err().to_string();
     assert_eq!(error, "store: redis: there is no socket at that path");
     assert!(store.ping().await.is_err() && store.put(&[entry("t", "p", "1", 1)]).await.is_err());
-    assert!(store.bus().unwrap().listen().await.is_err());
+    assert!(store.bus().unwrap().subscribe().await.is_err());
     assert!(began.elapsed() < Duration::from_secs(2));
     server.restart(&[]).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     store.ping().await.unwrap();
     store.put(&[entry("t", "p", "1", 1)]).await.unwrap();
-    // A server that forgot our scripts, too.
+    // The server has lost our scripts.
     run::<()>(&store, &["SCRIPT", "FLUSH"]).await;
     store.put(&[entry("t", "p", "1", 1)]).await.unwrap();
     assert!(store.get("t", "1", None).await.unwrap().is_some());
 }
 
 #[tokio::test]
-async fn a_server_that_hangs_holds_nobody_up_for_long() {
-    let server = Private::start(&[]).await;
+async fn hanging_server_fails_calls_in_time() {
+    let server = TestServer::start(&[]).await;
     let store = Arc::new(server.store("durable=memory").await);
     store.put(&[entry("t", "p", "1", 1)]).await.unwrap();
     server.signal(Signal::STOP);
@@ -87,7 +87,7 @@ async fn a_server_that_hangs_holds_nobody_up_for_long() {
         let error = call.await.unwrap().unwrap_err().to_string();
         assert_eq!(error, "store: redis: the server does not answer in time");
     }
-    assert!(began.elapsed() < READ + Duration::from_secs(2), "{:?}", began.elapsed());
+    assert!(began.elapsed() < READ_TIMEOUT + Duration::from_secs(2), "{:?}", began.elapsed());
     server.signal(Signal::CONT);
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(store.get("t", "1", None).await.unwrap().is_some());
@@ -95,8 +95,8 @@ async fn a_server_that_hangs_holds_nobody_up_for_long() {
 }
 
 #[tokio::test]
-async fn a_full_server_says_so_and_keeps_what_it_has() {
-    let server = Private::start(&["--maxmemory", "4mb", "--maxmemory-policy", "noeviction"]).await;
+async fn full_server_refuses_puts_and_keeps_records() {
+    let server = TestServer::start(&["--maxmemory", "4mb", "--maxmemory-policy", "noeviction"]).await;
     let store = server.store("durable=memory").await;
     let large = |n: i64| {
         let mut large = entry("t", "p", &n.to_string(), n);
@@ -116,45 +116,45 @@ async fn a_full_server_says_so_and_keeps_what_it_has() {
     assert_eq!(page.entries.len() as i64, stored, "nothing of the one that was refused is there");
     let filter = StatsFilter { days: 0..1, ..StatsFilter::default() };
     assert_eq!(store.stats("t", &filter).await.unwrap().days[0].counts.messages, stored);
-    // What makes room is allowed.
+    // Operations that free memory are allowed.
     assert_eq!(store.delete("t", "0", None).await.unwrap(), 1);
     assert_eq!(store.sweep(3).await.unwrap(), 2);
     store.put(&[large(stored)]).await.unwrap();
 }
 
-/// A key of somebody else's where ours should be.
+/// A foreign key where ours should be.
 #[tokio::test]
-async fn a_foreign_key_is_told() {
+async fn foreign_key_under_the_prefix_is_reported() {
     let store = redis_store(None).await;
     run::<()>(&store, &["SET", &store.keys("t").newest(), "theirs"]).await;
     let error = store.put(&[entry("t", "p", "1", 1)]).await.unwrap_err().to_string();
     assert!(error.contains("somebody else's; set another ?prefix="), "{error}");
 }
 
-/// A user of its own, with no more than the documentation asks for.
+/// A user with only the permissions that the documentation asks for.
 #[tokio::test]
-async fn what_a_user_must_be_allowed() {
-    let server = Private::start(&["--appendonly", "yes", "--appendfsync", "always"]).await;
+async fn documented_user_permissions_suffice() {
+    let server = TestServer::start(&["--appendonly", "yes", "--appendfsync", "always"]).await;
     let mut conn = server.conn().await;
     let allowed =
         ["SETUSER", "some", "on", ">pw", "~citetap:*", "&citetap:*", "+@all", "-@dangerous", "+info", "+config|get"];
     cmd("ACL").arg(&allowed).query_async::<()>(&mut conn).await.unwrap();
     let store = server.store("user=some&pass=pw").await;
-    assert_eq!(store.remark(), None);
+    assert_eq!(store.setup_warning(), None);
     store.ping().await.unwrap();
     let mut one = entry("t", "p", "1", 1);
     one.record.task_id = Some("task".to_owned());
     store.put(&[one]).await.unwrap();
-    assert!(matches!(store.advance(&at_work("task")).await, Ok(Advanced::Moved(_))));
+    assert!(matches!(store.advance(&commit("task")).await, Ok(AdvanceOutcome::Moved(_))));
     assert!(store.progress("t", "task", "c").await.unwrap().is_some());
     assert!(store.get("t", "1", None).await.unwrap().is_some());
     let filter = StatsFilter { days: 0..1, top: 1, by_day: true, ..StatsFilter::default() };
     assert_eq!(store.stats("t", &filter).await.unwrap().sites.len(), 1);
-    let mut ear = store.bus().unwrap().listen().await.unwrap();
-    store.bus().unwrap().say("{}").await.unwrap();
-    assert_eq!(ear.hear().await.unwrap(), "{}");
+    let mut subscription = store.bus().unwrap().subscribe().await.unwrap();
+    store.bus().unwrap().publish("{}").await.unwrap();
+    assert_eq!(subscription.recv().await.unwrap(), "{}");
     assert_eq!(store.sweep(2).await.unwrap(), 1);
-    // Elsewhere it may do nothing.
+    // It has no permission on another prefix.
     let elsewhere = server.store("user=some&pass=pw&prefix=other").await;
     let error = elsewhere.put(&[entry("t", "p", "1", 1)]).await.unwrap_err().to_string();
     assert!(error.contains("this user may not"), "{error}");
@@ -169,7 +169,7 @@ fn pem(what: &str, der: &[u8]) -> String {
 }
 
 #[tokio::test]
-async fn a_server_with_tls_has_to_show_a_certificate_that_we_trust() {
+async fn tls_untrusted_certificate_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -181,16 +181,16 @@ async fn a_server_with_tls_has_to_show_a_certificate_that_we_trust() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let (cert, key) = (path("cert"), path("key"));
     let tls = ["--tls-port", &port, "--tls-cert-file", &cert, "--tls-key-file", &key, "--tls-auth-clients", "no"];
-    let _server = Private::start(&[&["--bind", "127.0.0.1"], &tls[..]].concat()).await;
+    let _server = TestServer::start(&[&["--bind", "127.0.0.1"], &tls[..]].concat()).await;
     let open = async |ca: &str| {
         let url = format!("rediss://localhost:{port}/0?durable=memory{ca}");
         RedisStore::open(&EngineUrl::new(Url::parse(&url).unwrap()), None).await
     };
     let trusted = open(&format!("&ca={}", path("cert"))).await.unwrap();
     trusted.put(&[entry("t", "p", "1", 1)]).await.unwrap();
-    let mut ear = trusted.bus().unwrap().listen().await.unwrap();
-    trusted.bus().unwrap().say("{}").await.unwrap();
-    assert_eq!(ear.hear().await.unwrap(), "{}");
+    let mut subscription = trusted.bus().unwrap().subscribe().await.unwrap();
+    trusted.bus().unwrap().publish("{}").await.unwrap();
+    assert_eq!(subscription.recv().await.unwrap(), "{}");
     for ca in [String::new(), format!("&ca={}", path("other"))] {
         let stranger = open(&ca).await.unwrap();
         let error = stranger.ping().await.unwrap_err().to_string();

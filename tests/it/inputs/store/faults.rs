@@ -30,7 +30,7 @@ async fn s90_a_locked_store_delays_no_chat_and_gets_its_records_later() {
 }
 
 /// A full disk, as far as this process can tell: its files may grow no more. What a failed write or fsync left in the
-/// connection's caches is not trusted (the connection is replaced; `after_a_failed_write_the_connection_is_replaced`).
+/// connection's caches is not trusted (the connection is replaced; `failed_write_replaces_the_connection`).
 #[tokio::test]
 async fn s90_a_full_disk_harms_no_chat_and_is_told_and_recovered_from() {
     let upstream = Upstream::bind(vec![Scripted::new("/", Script::sse(tencent::answer("mess-age")).with_fresh_ids())])
@@ -141,5 +141,5 @@ async fn s92_a_file_that_cannot_be_trusted_is_refused_with_a_reason() {
     std::fs::remove_file(&file).unwrap();
     edited(dir.path(), "CREATE TABLE record (n INTEGER PRIMARY KEY)").await;
     assert!(refusal(dir.path()).contains("another program"));
-    // An old format is brought up to date: `a_file_of_the_first_schema_gets_its_tasks`.
+    // An old format is brought up to date: `migration_from_schema_1_assigns_tasks`.
 }

@@ -44,7 +44,7 @@ async fn s93_a_value_under_anothers_key_is_never_served() {
 
 /// There is no PostgreSQL yet, so no pool of its connections and nothing to serialize. In SQLite, readers beyond those
 /// at work wait for their turn, and writers for the lock, each for a limited time; what still fails is tried again
-/// from a bounded list (`at_the_cap_all_stay_and_over_it_the_oldest_goes`).
+/// from a bounded list (`retry_queue_at_the_cap_drops_the_oldest`).
 #[tokio::test]
 async fn s94_more_readers_and_writers_than_connections_get_their_turn() {
     let dir = tempfile::tempdir().unwrap();

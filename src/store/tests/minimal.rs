@@ -1,18 +1,19 @@
-//! The smallest engine: what [`RecordStore`] requires and nothing else. Whatever the suite asks beyond that is generic.
+//! The smallest engine: only the required methods of [`RecordStore`], so that the suite covers its defaults.
 
 use std::{collections::BTreeMap, sync::Mutex};
 
 use crate::store::{
-    Entry, Filter, Fut, Page, RecordStore, Result, StoreError, StoreFut, page::Pager, terms, wanted::Wanted,
+    Entry, Filter, Fut, Page, RecordStore, Result, StoreError, StoreFut, filter_match::FilterMatcher, page::Pager,
+    terms,
 };
 
-/// By tenant, provider and id.
+/// (tenant, provider, id) to entry.
 type Records = BTreeMap<(String, String, String), Entry>;
 
-/// `None` once it is closed.
-pub(crate) struct Toy(Mutex<Option<Records>>);
+/// `None` once closed.
+pub(crate) struct MinimalStore(Mutex<Option<Records>>);
 
-impl Toy {
+impl MinimalStore {
     pub(crate) fn new() -> Self {
         Self(Mutex::new(Some(Records::new())))
     }
@@ -21,7 +22,7 @@ impl Toy {
         self.0.lock().unwrap().as_mut().map(work).ok_or(StoreError::Closed)
     }
 
-    /// Returns how many went.
+    /// Deletes the entries that match and returns how many there were.
     fn remove(&self, goes: impl Fn(&Entry) -> bool) -> Result<u64> {
         self.records(|records| {
             let before = records.len();
@@ -31,9 +32,9 @@ impl Toy {
     }
 }
 
-impl RecordStore for Toy {
+impl RecordStore for MinimalStore {
     fn name(&self) -> &'static str {
-        "toy"
+        "minimal"
     }
 
     fn put<'a>(&'a self, entries: &'a [Entry]) -> StoreFut<'a, ()> {
@@ -63,15 +64,15 @@ impl RecordStore for Toy {
                 let (ms, provider, id) = filter.position(after.created_ms, &after.provider, &after.id);
                 (ms, provider.to_owned(), id.to_owned())
             });
-            let wanted = Wanted::new(filter);
+            let matcher = FilterMatcher::new(filter);
             let mut pager = Pager::new(filter);
             self.records(|records| {
-                let of_tenant = records.values().filter(|one| one.tenant == tenant && wanted.matches(one));
+                let of_tenant = records.values().filter(|one| one.tenant == tenant && matcher.matches(one));
                 let mut found: Vec<_> = of_tenant.map(|one| (position(one), one)).collect();
                 found.retain(|(position, _)| after.as_ref().is_none_or(|after| position > after));
                 found.sort_by(|(one, _), (other, _)| one.cmp(other));
                 for (_, one) in found {
-                    if pager.is_over() {
+                    if pager.close_if_full() {
                         break;
                     }
                     pager.push(one.clone(), terms::weight(one));

@@ -1,24 +1,24 @@
-//! How far the consumers of a task have read.
+//! Read cursors of task consumers in PostgreSQL.
 
 use std::collections::{BTreeSet, HashSet};
 
 use sqlx::{PgConnection, Row as _, postgres::PgRow};
 
 use super::{
-    change::{Task, slot},
-    error::Fault,
-    schema::{Lock, Place},
+    change::{Task, lock_slot},
+    error::PostgresError,
+    schema::{AdvisoryLock, SchemaId},
     text::{escape, key, unescape},
 };
 use crate::store::{
-    sums::count,
-    task::{Advance, Advanced, CONSUMED_MAX, CONSUMERS_MAX, Position, Progress},
+    sql_report::sql_int,
+    task::{Advance, AdvanceOutcome, CONSUMED_SOURCES_MAX, CONSUMERS_MAX, Position, Progress},
 };
 
-/// Cursors that a sweep looks at in one go.
-const SETTLE_STEP: i64 = 1000;
+/// Cursors refreshed per query after a sweep.
+const CURSOR_BATCH: i64 = 1000;
 
-/// When the newest record of a task was created; NULL: there is none.
+/// SQL for the creation time of a task's newest record; NULL if it has none.
 macro_rules! newest {
     ($tenant:literal, $task:literal) => {
         concat!(
@@ -36,7 +36,7 @@ macro_rules! newest {
     };
 }
 
-/// Of a task without a record there is none, though its row may be there until the next sweep.
+/// Ignores the cursor of a task without records, whose row may stay until the next sweep.
 pub(super) const PROGRESS: &str = concat!(
     "SELECT c.n, c.query, c.source, c.count, c.updated_ms,
      ARRAY(SELECT s.source FROM citetap_consumed s WHERE s.cursor = c.n) AS consumed
@@ -47,14 +47,14 @@ pub(super) const PROGRESS: &str = concat!(
 
 const NEWEST: &str = concat!("SELECT ", newest!("$1", "$2"));
 
-const OF_TASKS: &str = concat!(
+const CURSORS_OF_TASKS: &str = concat!(
     "SELECT c.n, ",
     newest!("c.tenant", "c.task"),
     " AS newest FROM unnest($1::text[], $2::text[]) AS a (tenant, task)
      JOIN citetap_cursor c ON c.tenant = a.tenant AND c.task = a.task"
 );
 
-const OF_THE_PAST: &str = concat!(
+const CURSORS_BEFORE: &str = concat!(
     "SELECT c.n, ",
     newest!("c.tenant", "c.task"),
     " AS newest FROM citetap_cursor c WHERE c.newest_ms < $1 ORDER BY c.newest_ms LIMIT $2"
@@ -65,8 +65,8 @@ pub(super) async fn progress(
     tenant: &str,
     task: &str,
     consumer: &str,
-) -> Result<Option<Progress>, Fault> {
-    // One statement, so that position and sources are of one moment.
+) -> Result<Option<Progress>, PostgresError> {
+    // One statement, so that position and sources are consistent.
     let query = sqlx::query(PROGRESS).bind(key(tenant)).bind(key(task)).bind(key(consumer));
     let Some(row) = query.fetch_optional(conn).await? else { return Ok(None) };
     let consumed: Vec<String> = row.try_get("consumed")?;
@@ -74,17 +74,20 @@ pub(super) async fn progress(
     Ok(Some(Progress { position: position(&row)?, consumed }))
 }
 
-/// The comparison and the change are one transaction, and one such of a task at a time: of two commits at once the one
-/// that comes second sees the first.
-pub(super) async fn advance(conn: &mut PgConnection, place: &Place, advance: &Advance) -> Result<Advanced, Fault> {
+/// Compares and changes in one transaction, under the task's lock: of two concurrent commits the second sees the first.
+pub(super) async fn advance(
+    conn: &mut PgConnection,
+    schema: &SchemaId,
+    advance: &Advance,
+) -> Result<AdvanceOutcome, PostgresError> {
     let (tenant, task, consumer) = (key(&advance.tenant), key(&advance.task), key(&advance.consumer));
     let query =
         "SELECT pg_advisory_xact_lock_shared($1, $2)::text UNION ALL SELECT pg_advisory_xact_lock($1, $3)::text";
-    let lock = Lock::Task(slot(&tenant, &task)).number();
-    let query = sqlx::query(query).bind(place.class()).bind(Lock::Layout.number()).bind(lock);
+    let lock = AdvisoryLock::Task(lock_slot(&tenant, &task)).number();
+    let query = sqlx::query(query).bind(schema.lock_class()).bind(AdvisoryLock::Layout.number()).bind(lock);
     query.execute(&mut *conn).await?;
     let newest: Option<i64> = sqlx::query_scalar(NEWEST).bind(&*tenant).bind(&*task).fetch_one(&mut *conn).await?;
-    let Some(newest) = newest else { return Ok(Advanced::NoTask) };
+    let Some(newest) = newest else { return Ok(AdvanceOutcome::NoTask) };
     let query = "SELECT n, query, source, count, updated_ms FROM citetap_cursor
                  WHERE tenant = $1 AND task = $2 AND consumer = $3";
     let known = sqlx::query(query).bind(&*tenant).bind(&*task).bind(&*consumer).fetch_optional(&mut *conn).await?;
@@ -93,8 +96,8 @@ pub(super) async fn advance(conn: &mut PgConnection, place: &Place, advance: &Ad
         None => {
             let query = "SELECT count(*) FROM citetap_cursor WHERE tenant = $1 AND task = $2";
             let others: i64 = sqlx::query_scalar(query).bind(&*tenant).bind(&*task).fetch_one(&mut *conn).await?;
-            if others >= count(CONSUMERS_MAX) {
-                return Ok(Advanced::TooMany);
+            if others >= sql_int(CONSUMERS_MAX) {
+                return Ok(AdvanceOutcome::TooManyConsumers);
             }
             let query =
                 "INSERT INTO citetap_cursor (tenant, task, consumer, query, source, count, updated_ms, newest_ms)
@@ -109,9 +112,9 @@ pub(super) async fn advance(conn: &mut PgConnection, place: &Place, advance: &Ad
                  ON CONFLICT DO NOTHING RETURNING source";
     let new: Vec<String> = sqlx::query_scalar(query).bind(n).bind(&sources).fetch_all(&mut *conn).await?;
     if new.is_empty() {
-        return Ok(advance.stays(from));
+        return Ok(advance.without_new_sources(from));
     }
-    let to = advance.moves(&from, new.iter().map(String::as_str));
+    let to = advance.next_position(&from, new.iter().map(String::as_str));
     let query = "UPDATE citetap_cursor SET query = $2, source = $3, count = $4, updated_ms = $5, newest_ms = $6
                  WHERE n = $1";
     sqlx::query(query)
@@ -125,50 +128,51 @@ pub(super) async fn advance(conn: &mut PgConnection, place: &Place, advance: &Ad
         .await?;
     let query = "DELETE FROM citetap_consumed WHERE cursor = $1 AND n <=
                  (SELECT n FROM citetap_consumed WHERE cursor = $1 ORDER BY n DESC LIMIT 1 OFFSET $2)";
-    sqlx::query(query).bind(n).bind(count(CONSUMED_MAX)).execute(conn).await?;
-    Ok(Advanced::Moved(to))
+    sqlx::query(query).bind(n).bind(sql_int(CONSUMED_SOURCES_MAX)).execute(conn).await?;
+    Ok(AdvanceOutcome::Moved(to))
 }
 
-/// After records of these tasks have gone or moved: cursors go with the last one.
-pub(super) async fn settle(conn: &mut PgConnection, tasks: &BTreeSet<Task>) -> Result<(), Fault> {
+/// After records of these tasks were deleted or moved: deletes the cursors of tasks without records, updates
+/// `newest_ms` of the others.
+pub(super) async fn refresh_cursors(conn: &mut PgConnection, tasks: &BTreeSet<Task>) -> Result<(), PostgresError> {
     let (tenants, tasks): (Vec<&str>, Vec<&str>) =
         tasks.iter().map(|(tenant, task)| (tenant.as_str(), task.as_str())).unzip();
-    let found = sqlx::query(OF_TASKS).bind(tenants).bind(tasks).fetch_all(&mut *conn).await?;
-    renew(conn, &found, i64::MIN).await
+    let found = sqlx::query(CURSORS_OF_TASKS).bind(tenants).bind(tasks).fetch_all(&mut *conn).await?;
+    update_or_delete(conn, &found, i64::MIN).await
 }
 
-/// After the horizon has moved.
-pub(super) async fn settle_before(conn: &mut PgConnection, horizon_ms: i64) -> Result<(), Fault> {
+/// The same for all tasks that may have lost a record when the horizon moved.
+pub(super) async fn refresh_cursors_before(conn: &mut PgConnection, horizon_ms: i64) -> Result<(), PostgresError> {
     loop {
-        let query = sqlx::query(OF_THE_PAST).bind(horizon_ms).bind(SETTLE_STEP);
+        let query = sqlx::query(CURSORS_BEFORE).bind(horizon_ms).bind(CURSOR_BATCH);
         let found = query.fetch_all(&mut *conn).await?;
         if found.is_empty() {
             return Ok(());
         }
-        renew(conn, &found, horizon_ms).await?;
+        update_or_delete(conn, &found, horizon_ms).await?;
     }
 }
 
-async fn renew(conn: &mut PgConnection, found: &[PgRow], least: i64) -> Result<(), Fault> {
-    let (mut gone, mut kept) = (Vec::new(), (Vec::new(), Vec::new()));
+async fn update_or_delete(conn: &mut PgConnection, found: &[PgRow], least: i64) -> Result<(), PostgresError> {
+    let (mut orphaned, mut remaining) = (Vec::new(), (Vec::new(), Vec::new()));
     for row in found {
         let n: i64 = row.try_get("n")?;
         match row.try_get::<Option<i64>, _>("newest")? {
-            None => gone.push(n),
+            None => orphaned.push(n),
             Some(newest) => {
-                kept.0.push(n);
-                kept.1.push(newest.max(least));
+                remaining.0.push(n);
+                remaining.1.push(newest.max(least));
             }
         }
     }
-    if !gone.is_empty() {
-        sqlx::query("DELETE FROM citetap_cursor WHERE n = ANY($1)").bind(gone).execute(&mut *conn).await?;
+    if !orphaned.is_empty() {
+        sqlx::query("DELETE FROM citetap_cursor WHERE n = ANY($1)").bind(orphaned).execute(&mut *conn).await?;
     }
-    if !kept.0.is_empty() {
+    if !remaining.0.is_empty() {
         let query =
             "UPDATE citetap_cursor c SET newest_ms = a.newest FROM unnest($1::bigint[], $2::bigint[]) AS a (n, newest)
                      WHERE c.n = a.n";
-        sqlx::query(query).bind(kept.0).bind(kept.1).execute(conn).await?;
+        sqlx::query(query).bind(remaining.0).bind(remaining.1).execute(conn).await?;
     }
     Ok(())
 }

@@ -1,34 +1,35 @@
-//! What a filter asks for, matched record by record.
+//! Tests entries against a filter, for engines that scan instead of querying.
 
 use std::{borrow::Cow, collections::BTreeSet};
 
 use super::{Entry, Filter, terms};
 use crate::citation::bundle::task_id;
 
-/// A filter with its texts in the spelling they are compared in.
-pub(super) struct Wanted<'a> {
+/// A filter with its domain and search text normalized for comparison.
+pub(super) struct FilterMatcher<'a> {
     filter: &'a Filter,
     domain: Option<String>,
     q: Option<String>,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> FilterMatcher<'a> {
     pub(super) fn new(filter: &'a Filter) -> Self {
         Self {
             filter,
-            domain: filter.domain.as_deref().map(terms::asked_domain),
+            domain: filter.domain.as_deref().map(terms::query_domain),
             q: filter.q.as_deref().map(str::to_lowercase),
         }
     }
 
-    /// Everything but the cursor.
+    /// True if the entry passes every condition except the cursor.
     pub(super) fn matches(&self, entry: &Entry) -> bool {
         let domains = || Cow::Owned(terms::domains(&entry.record));
         let search = || Cow::Owned(terms::search_text(&entry.record));
         self.matches_terms(entry, domains, search)
     }
 
-    /// The same where the entry's domains and its text, those of [`terms`], may be known already.
+    /// [`matches`](Self::matches) for callers that may already have the entry's [`terms`]; the closures run only if
+    /// needed.
     pub(super) fn matches_terms<'e>(
         &self,
         entry: &Entry,
@@ -40,7 +41,10 @@ impl<'a> Wanted<'a> {
             && filter.until_ms.is_none_or(|until| entry.created_ms < until)
             && filter.task.as_ref().is_none_or(|task| task_id(record) == *task)
             && filter.provider.as_ref().is_none_or(|provider| record.provider == *provider)
-            && filter.conversation.as_ref().is_none_or(|asked| record.conversation_id.as_ref() == Some(asked))
+            && filter
+                .conversation
+                .as_ref()
+                .is_none_or(|conversation| record.conversation_id.as_ref() == Some(conversation))
             && self.domain.as_ref().is_none_or(|domain| domains().contains(domain))
             && self.q.as_ref().is_none_or(|q| search().contains(q.as_str()))
     }

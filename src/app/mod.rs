@@ -26,7 +26,7 @@ use crate::{
     pipeline::Budget,
     search::{self, Query, SearchError, Tavily},
     store::{self, Store, StoreError, writer::Writer},
-    telemetry::{Measured, Metrics, Operations, ResultLabel, otel::Otel},
+    telemetry::{MeteredStore, Metrics, ResultLabel, StoreMetrics, otel::Otel},
     transport::client::Client,
 };
 use abandoned::AbandonedBodies;
@@ -91,10 +91,10 @@ impl App {
     }
 
     fn with(config: Config, store: Arc<dyn Store>, client: Client<Body>, otel: Option<Arc<Otel>>) -> Arc<Self> {
-        let operations = Operations::new(store.name());
-        let store: Arc<dyn Store> = Measured::new(store, operations.clone());
+        let store_metrics = StoreMetrics::new(store.name());
+        let store: Arc<dyn Store> = MeteredStore::new(store, store_metrics.clone());
         let writer = Writer::spawn(Arc::clone(&store), config.records.queue);
-        let metrics = Metrics::new(writer.clone(), &operations, config.limits.streams);
+        let metrics = Metrics::new(writer.clone(), &store_metrics, config.limits.streams);
         let live = Live::default();
         let peers = store.bus().map(|bus| Peers::new(bus, live.clone(), writer.clone()));
         Arc::new(Self {

@@ -11,7 +11,7 @@ use super::{Failure, handed::Handed, notify};
 use crate::{
     config::{self, Config, Flags, Listen, Loaded, TlsFiles},
     server::{self, App, Signals},
-    telemetry::{self, LogTo},
+    telemetry::{self, LogTarget},
     transport::{
         fd_limit,
         listener::{Listener, ListenerSet, Socket, Surface},
@@ -33,7 +33,7 @@ pub struct Args {
 pub async fn run(args: Args) -> Result<(), Failure> {
     let cwd = std::env::current_dir()?;
     let Loaded { config, .. } = load(&args.flags, &cwd)?;
-    telemetry::init(&config.log, LogTo::Stdout);
+    telemetry::init(&config.log, LogTarget::Stdout);
     if let Some((needed, there)) = fd_limit::shortfall(config.limits.streams) {
         tracing::warn!(
             streams = config.limits.streams,

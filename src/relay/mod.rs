@@ -47,7 +47,7 @@ use crate::{
     pipeline::{Context, Pipeline, Settings, Supplement, tap::Tap},
     telemetry::{
         ReasonLabel, RequestLabels, RouteLabel,
-        otel::{Asked, Chat},
+        otel::{ChatSpan, UpstreamRequest},
     },
     transport::{
         client::{self, Fault, ResponseBody},
@@ -138,15 +138,15 @@ pub fn watch(
 }
 
 /// Where telemetry is exported. Before the route's own rules for headers, which may forbid what it adds.
-pub fn begin(app: &App, route: &Route, method: &Method, headers: &mut HeaderMap) -> Option<Box<Chat>> {
-    let asked = || Asked {
+pub fn begin(app: &App, route: &Route, method: &Method, headers: &mut HeaderMap) -> Option<Box<ChatSpan>> {
+    let asked = || UpstreamRequest {
         route: route.name.clone(),
         provider: route.provider,
         method: method.clone(),
         host: route.upstream.host_str().unwrap_or_default().to_owned(),
         port: route.upstream.port_or_known_default(),
     };
-    app.otel.as_ref().map(|otel| otel.begin(asked(), headers))
+    app.otel.as_ref().map(|otel| otel.start_span(asked(), headers))
 }
 
 /// Sends the request and waits for the head of its answer. `status` tells whether the client's body failed meanwhile.
@@ -195,7 +195,7 @@ pub async fn send(
     watch.first_byte = watch.began.elapsed();
     watch.status = answer.status().as_u16();
     if let Some(chat) = &mut watch.chat {
-        chat.answered(watch.status);
+        chat.response_status(watch.status);
     }
     app.metrics
         .first_byte
@@ -295,7 +295,7 @@ impl Answer {
         if readable == Some(Readable::Stream)
             && let Some(chat) = &mut watch.chat
         {
-            chat.streams();
+            chat.mark_streamed();
         }
         if let Some(readable) = readable {
             let changed = manner != Manner::default() || (readable == Readable::Stream && inject != Inject::Off);

@@ -23,7 +23,7 @@ use crate::{
     telemetry::{
         FrameLabels, InjectionLabels, MessageLabels, OutcomeLabels, ProviderLabel, ReasonLabel, RouteLabel,
         StoredLabel,
-        otel::{Chat, Ending},
+        otel::{ChatEnd, ChatSpan},
     },
 };
 
@@ -59,7 +59,7 @@ pub struct Watch {
     pub began: Instant,
     pub first_byte: Duration,
     /// Where telemetry is exported.
-    pub chat: Option<Box<Chat>>,
+    pub chat: Option<Box<ChatSpan>>,
     in_flight: Option<InFlight>,
     /// Whom those who watch ask; nobody before the body is with its client.
     teller: Option<Weak<dyn Teller>>,
@@ -285,7 +285,7 @@ impl StreamObserver for Watch {
         if let Some(chat) = self.chat.take() {
             let failed = report.outcome != Outcome::Complete;
             let error = if failed { Some(outcome) } else { tally.fault.then_some("upstream_error") };
-            chat.ended(&Ending { tap: pipeline.tap(), error, citations: self.citations });
+            chat.finish(&ChatEnd { tap: pipeline.tap(), error, citations: self.citations });
         }
         let of_route = &self.records.owner.route;
         tracing::info!(

@@ -1,5 +1,5 @@
-//! The metrics, by the names and labels that operators look for. No label has more values than the configuration and
-//! the code give it.
+//! All metrics: names, labels and help texts. Label values come only from the configuration and the code, so their
+//! number is bounded.
 
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
@@ -13,9 +13,10 @@ use prometheus_client::{
 };
 
 use super::{
-    Operations, classic,
-    process::{Process, Tasks},
-    store::StoreCollector,
+    StoreMetrics,
+    process::{ProcessCollector, RuntimeCollector},
+    prometheus_text,
+    store_metrics::StoreCollector,
 };
 use crate::store::writer::Writer;
 
@@ -77,7 +78,7 @@ pub struct StoredLabel {
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct MessageLabels {
     pub provider: String,
-    /// `cited`: the answer names one; `uncited`: it names none of those that came; `none`: there were none.
+    /// `cited`: the answer refers to a source; `uncited`: it has sources and refers to none; `none`: it has no sources.
     pub sources: &'static str,
 }
 
@@ -131,19 +132,19 @@ fn lifetime() -> Histogram {
     Histogram::new(exponential_buckets(0.05, 2.0, 14))
 }
 
-/// 1 µs to 0.3 s.
+/// Buckets from 1 µs to 0.3 s.
 fn overhead() -> Histogram {
     Histogram::new(exponential_buckets(0.000_001, 4.0, 10))
 }
 
-/// Up to as many as a record has.
+/// Buckets up to the most citations of a record.
 fn counts() -> Histogram {
     Histogram::new([0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0])
 }
 
 impl Metrics {
-    /// `streams` may be open at one time.
-    pub fn new(writer: Writer, operations: &Operations, streams: usize) -> Self {
+    /// Registers all metrics. `streams` is the limit of concurrent streams, exported as a gauge.
+    pub fn new(writer: Writer, store_metrics: &StoreMetrics, streams: usize) -> Self {
         let this = Self {
             registry: Registry::default(),
             requests: Family::default(),
@@ -170,70 +171,70 @@ impl Metrics {
             supplements: Family::default(),
             supplements_skipped: Family::default(),
         };
-        // A rate sees nothing of a series whose first value is not 0.
+        // Create both series at 0: `rate()` ignores the first value of a series.
         for stored in ["true", "false"] {
             drop(this.commits.get_or_create(&StoredLabel { stored }));
         }
-        this.registered(writer, operations, streams)
+        this.register(writer, store_metrics, streams)
     }
 
-    fn registered(mut self, writer: Writer, operations: &Operations, streams: usize) -> Self {
+    fn register(mut self, writer: Writer, store_metrics: &StoreMetrics, streams: usize) -> Self {
         let build: Family<BuildLabels, Gauge> = Family::default();
         build.get_or_create(&BuildLabels { version: crate::VERSION, commit: crate::COMMIT }).set(1);
         let root = &mut self.registry;
-        root.register_collector(Box::new(Process::new()));
-        let ours = root.sub_registry_with_prefix("citetap");
-        ours.register("requests", "Relayed requests by the status that the client got", self.requests.clone());
-        ours.register("streams_ended", "Relayed answers by how they ended", self.outcomes.clone());
+        root.register_collector(Box::new(ProcessCollector::new()));
+        let prefixed = root.sub_registry_with_prefix("citetap");
+        prefixed.register("requests", "Relayed requests by the status that the client got", self.requests.clone());
+        prefixed.register("streams_ended", "Relayed answers by how they ended", self.outcomes.clone());
         let help = "From the request to the head of the upstream's answer";
-        ours.register_with_unit("upstream_time_to_first_byte", help, Unit::Seconds, self.first_byte.clone());
+        prefixed.register_with_unit("upstream_time_to_first_byte", help, Unit::Seconds, self.first_byte.clone());
         let help = "From the request to the end of the answer";
-        ours.register_with_unit("stream_duration", help, Unit::Seconds, self.duration.clone());
-        let help = "The longest that a piece of an answer was with the tap, of each answer";
-        ours.register_with_unit("relay_overhead", help, Unit::Seconds, self.overhead.clone());
-        ours.register("streams_in_flight", "Relayed requests that are open now", self.streams.clone());
+        prefixed.register_with_unit("stream_duration", help, Unit::Seconds, self.duration.clone());
+        let help = "Longest time that one chunk of an answer spent in the tap, per answer";
+        prefixed.register_with_unit("relay_overhead", help, Unit::Seconds, self.overhead.clone());
+        prefixed.register("streams_in_flight", "Relayed requests in progress", self.streams.clone());
         let limit: Gauge = Gauge::default();
         limit.set(i64::try_from(streams).unwrap_or(i64::MAX));
-        ours.register("streams_limit", "Relayed requests that may be open", limit);
-        ours.register("ready", "1 while /readyz says so", self.ready.clone());
+        prefixed.register("streams_limit", "Limit of relayed requests in progress", limit);
+        prefixed.register("ready", "1 while /readyz answers 200", self.ready.clone());
         let help = "Messages by their sources: cited, uncited (the answer names none of them) or none";
-        ours.register("messages", help, self.messages.clone());
-        ours.register("citations_per_message", "Sources of a message", self.per_message.clone());
-        ours.register("faults", "What went wrong, as the console lists it", self.faults.clone());
-        ours.register("frames", "Frames that were tapped, and those that could not be read", self.frames.clone());
-        ours.register("citations_extracted", "Sources found", self.citations.clone());
-        ours.register("markers_rewritten", "Markers in answers that were rewritten", self.markers.clone());
-        ours.register("injections", "Citation events by result", self.injections.clone());
-        ours.register("tap_skipped", "Answers and frames that passed untapped", self.tap_skipped.clone());
-        ours.register_with_unit("relayed", "Bytes of answers sent to clients", Unit::Bytes, self.relayed.clone());
-        ours.register("commits", "Citation events by whether they say stored", self.commits.clone());
-        let help = "How long finishes waited for the store";
-        ours.register_with_unit("commit_wait", help, Unit::Seconds, self.commit_wait.clone());
-        ours.register("searches", "Searches by result", self.searches.clone());
-        let help = "Search results outside the domains that were asked for";
-        ours.register("search_results_dropped", help, self.search_dropped.clone());
-        let help = "Requests beyond what their tenant may ask";
-        ours.register("rate_limited", help, self.rate_limited.clone());
-        let help = "Messages of routes with a supplement, by what became of its search";
-        ours.register("supplements", help, self.supplements.clone());
+        prefixed.register("messages", help, self.messages.clone());
+        prefixed.register("citations_per_message", "Number of sources per message", self.per_message.clone());
+        prefixed.register("faults", "Faults, as listed by the console", self.faults.clone());
+        prefixed.register("frames", "Tapped frames, and those that could not be parsed", self.frames.clone());
+        prefixed.register("citations_extracted", "Sources found", self.citations.clone());
+        prefixed.register("markers_rewritten", "Rewritten citation markers", self.markers.clone());
+        prefixed.register("injections", "Citation events by result", self.injections.clone());
+        prefixed.register("tap_skipped", "Answers and frames relayed without being tapped", self.tap_skipped.clone());
+        prefixed.register_with_unit("relayed", "Bytes of answers sent to clients", Unit::Bytes, self.relayed.clone());
+        prefixed.register("commits", "Citation events by their value of stored", self.commits.clone());
+        let help = "How long the end of an answer waited for the store";
+        prefixed.register_with_unit("commit_wait", help, Unit::Seconds, self.commit_wait.clone());
+        prefixed.register("searches", "Searches by result", self.searches.clone());
+        let help = "Search results dropped as outside the requested domains";
+        prefixed.register("search_results_dropped", help, self.search_dropped.clone());
+        let help = "Requests refused by their tenant's rate limit";
+        prefixed.register("rate_limited", help, self.rate_limited.clone());
+        let help = "Messages of routes with a supplement, by the outcome of its search";
+        prefixed.register("supplements", help, self.supplements.clone());
         let help = "Messages whose search was not needed or not made, and why";
-        ours.register("supplements_skipped", help, self.supplements_skipped.clone());
-        ours.register("build_info", "What is running", build);
-        ours.register_collector(Box::new(Tasks));
-        operations.register(ours);
-        ours.register_collector(Box::new(StoreCollector { writer, store: operations.store() }));
+        prefixed.register("supplements_skipped", help, self.supplements_skipped.clone());
+        prefixed.register("build_info", "Version and commit of this build", build);
+        prefixed.register_collector(Box::new(RuntimeCollector));
+        store_metrics.register(prefixed);
+        prefixed.register_collector(Box::new(StoreCollector { writer, store: store_metrics.store() }));
         self
     }
 
     pub fn open_metrics(&self) -> String {
         let mut text = String::new();
-        // Writing to a string does not fail.
+        // Writing to a String cannot fail.
         let _ = encode(&mut text, &self.registry);
         text
     }
 
-    /// The same in Prometheus' own text format.
-    pub fn classic(&self) -> String {
-        classic::from_open_metrics(&self.open_metrics())
+    /// The metrics in the Prometheus text format.
+    pub fn prometheus_text(&self) -> String {
+        prometheus_text::from_open_metrics(&self.open_metrics())
     }
 }

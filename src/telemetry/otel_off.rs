@@ -1,4 +1,5 @@
-//! Without the feature `otel` nothing is exported: there is none of these.
+//! Stand-in for [`otel`](super::otel) in builds without the feature: the same interface over types that cannot be
+//! constructed.
 
 use std::{
     convert::Infallible,
@@ -10,7 +11,7 @@ use http::{HeaderMap, Method};
 
 use crate::{pipeline::tap::Tap, provider::Provider};
 
-pub struct Asked {
+pub struct UpstreamRequest {
     pub route: String,
     pub provider: Provider,
     pub method: Method,
@@ -18,7 +19,7 @@ pub struct Asked {
     pub port: Option<u16>,
 }
 
-pub struct Ending<'a> {
+pub struct ChatEnd<'a> {
     pub tap: Option<&'a Tap>,
     pub error: Option<&'static str>,
     pub citations: usize,
@@ -26,14 +27,14 @@ pub struct Ending<'a> {
 
 pub struct Otel(Infallible);
 
-pub struct Chat(Infallible);
+pub struct ChatSpan(Infallible);
 
 impl Otel {
     pub fn from_env() -> Option<Arc<Self>> {
         None
     }
 
-    pub fn begin(self: &Arc<Self>, _: Asked, _: &mut HeaderMap) -> Box<Chat> {
+    pub fn start_span(self: &Arc<Self>, _: UpstreamRequest, _: &mut HeaderMap) -> Box<ChatSpan> {
         match self.0 {}
     }
 
@@ -43,7 +44,7 @@ impl Otel {
     }
 }
 
-impl Chat {
+impl ChatSpan {
     pub fn model(&self) -> Arc<OnceLock<String>> {
         match self.0 {}
     }
@@ -52,11 +53,11 @@ impl Chat {
         match self.0 {}
     }
 
-    pub fn answered(&mut self, _: u16) {
+    pub fn response_status(&mut self, _: u16) {
         match self.0 {}
     }
 
-    pub fn streams(&mut self) {
+    pub fn mark_streamed(&mut self) {
         match self.0 {}
     }
 
@@ -64,7 +65,7 @@ impl Chat {
         match self.0 {}
     }
 
-    pub fn ended(self: Box<Self>, _: &Ending<'_>) {
+    pub fn finish(self: Box<Self>, _: &ChatEnd<'_>) {
         match self.0 {}
     }
 }

@@ -1,4 +1,4 @@
-//! What the system says of this process.
+//! Metrics of the process and the runtime, read from the system on each scrape.
 
 use std::{
     fs,
@@ -15,37 +15,38 @@ use rustix::{
     time::{ClockId, clock_gettime},
 };
 
-/// What the runtime that asks is busy with.
+/// Number of live tasks of the current runtime.
 #[derive(Debug)]
-pub(super) struct Tasks;
+pub(super) struct RuntimeCollector;
 
-impl Collector for Tasks {
+impl Collector for RuntimeCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return Ok(()) };
         let alive = ConstGauge::new(runtime.metrics().num_alive_tasks() as f64);
-        let help = "Tasks that are alive: those of connections and streams, and a few that always are";
+        let help = "Live tasks: those of connections and streams, and a few permanent ones";
         alive.encode(encoder.encode_descriptor("tasks", help, None, MetricType::Gauge)?)
     }
 }
 
-/// Under the names that Prometheus' own clients use. What only `/proc` says is absent where there is none.
+/// Process metrics under the names of the official Prometheus clients. Values that only `/proc` provides are omitted
+/// without it.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(super) struct ProcessCollector {
     started: Duration,
 }
 
-impl Process {
-    /// Started now.
+impl ProcessCollector {
+    /// Takes the current time as the start of the process.
     pub fn new() -> Self {
         Self { started: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() }
     }
 }
 
-impl Collector for Process {
+impl Collector for ProcessCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let time = clock_gettime(ClockId::ProcessCPUTime);
         let seconds = ConstCounter::new(time.tv_sec as f64 + time.tv_nsec as f64 / 1e9);
-        let help = "Processor time, of the user and of the system";
+        let help = "User and system CPU time";
         seconds.encode(encoder.encode_descriptor("process_cpu_seconds", help, None, MetricType::Counter)?)?;
 
         let mut gauge = |name, help, value: Option<f64>| match value {
@@ -56,20 +57,20 @@ impl Collector for Process {
             None => Ok(()),
         };
         let status = fs::read_to_string("/proc/self/status").ok();
-        let said = |name| status.as_deref().and_then(|status| number_of(status, name));
-        gauge("process_resident_memory_bytes", "Resident memory", said("VmRSS:").map(|kib| kib * 1024.0))?;
-        gauge("process_virtual_memory_bytes", "Virtual memory", said("VmSize:").map(|kib| kib * 1024.0))?;
-        gauge("process_threads", "Threads", said("Threads:"))?;
+        let status_field = |name| status.as_deref().and_then(|status| parse_field(status, name));
+        gauge("process_resident_memory_bytes", "Resident memory", status_field("VmRSS:").map(|kib| kib * 1024.0))?;
+        gauge("process_virtual_memory_bytes", "Virtual memory", status_field("VmSize:").map(|kib| kib * 1024.0))?;
+        gauge("process_threads", "Threads", status_field("Threads:"))?;
         let fds = fs::read_dir("/proc/self/fd").ok().map(|fds| fds.count() as f64);
         gauge("process_open_fds", "Open file descriptors", fds)?;
-        let most = getrlimit(Resource::Nofile).current.map(|most| most as f64);
-        gauge("process_max_fds", "File descriptors that may be open", most)?;
-        let help = "When it started, since the epoch";
+        let limit = getrlimit(Resource::Nofile).current.map(|limit| limit as f64);
+        gauge("process_max_fds", "Limit of open file descriptors", limit)?;
+        let help = "Start time since the Unix epoch";
         gauge("process_start_time_seconds", help, Some(self.started.as_secs_f64()))
     }
 }
 
-fn number_of(status: &str, name: &str) -> Option<f64> {
+fn parse_field(status: &str, name: &str) -> Option<f64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
 }

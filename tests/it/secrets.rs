@@ -16,7 +16,7 @@ use base64::prelude::*;
 use citetap::{
     config::{Log, LogFormat},
     replay::{Script, Scripted, Upstream},
-    telemetry::{self, LogTo},
+    telemetry::{self, LogTarget},
 };
 use http::Method;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
@@ -490,7 +490,7 @@ fn run_with(mut command: Command, env: &[(&str, &str)]) -> crate::process::Ran {
 }
 
 async fn panics(secret: String, level: String) {
-    telemetry::init(&Log { level, format: LogFormat::Json }, LogTo::Stdout);
+    telemetry::init(&Log { level, format: LogFormat::Json }, LogTarget::Stdout);
     let (one, two, three) = (secret.clone(), secret.clone(), secret);
     let task = tokio::spawn(async move { panic!("a frame of {one}") }).await;
     let thread = std::thread::spawn(move || two.parse::<u64>().map_err(|_| two).expect("a number")).join();

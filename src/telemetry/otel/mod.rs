@@ -1,11 +1,12 @@
-//! Traces and metrics over OTLP, by OpenTelemetry's conventions for generative AI: <https://opentelemetry.io/docs/specs/semconv/gen-ai/>.
-//! Off, and without a cost, unless the environment says where they go.
+//! Traces and metrics over OTLP, following OpenTelemetry's conventions for generative AI:
+//! <https://opentelemetry.io/docs/specs/semconv/gen-ai/>. Disabled, at no cost, unless the `OTEL_*` variables name an
+//! endpoint.
 //!
-//! Spans wait in a queue of the SDK's that drops what is beyond it, and are sent from its own threads: no chat waits for a
-//! collector. No attribute has a word of a prompt or an answer, a key, a path or a query.
+//! Spans wait in the SDK's bounded queue, which drops on overflow, and are sent from the SDK's threads: a chat never
+//! waits for a collector. No attribute contains text of a prompt or an answer, a key, a path or a query.
 
-mod chat;
-mod collector;
+mod chat_span;
+mod otlp_client;
 mod settings;
 #[cfg(test)]
 mod settings_tests;
@@ -30,13 +31,13 @@ use opentelemetry_sdk::{
 };
 use tokio::{runtime::Handle, sync::oneshot, time::timeout};
 
-pub use chat::{Asked, Chat, Ending};
-use collector::Collector;
+pub use chat_span::{ChatEnd, ChatSpan, UpstreamRequest};
+use otlp_client::OtlpClient;
 use settings::{METRICS, Settings, Signal, TRACES};
 
 const SCOPE: &str = "citetap";
 
-/// As the conventions want them.
+/// Bucket boundaries recommended by the conventions.
 const SECONDS: [f64; 14] = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
 const TOKENS: [f64; 14] = [
     1.0,
@@ -57,18 +58,18 @@ const TOKENS: [f64; 14] = [
 
 pub struct Otel {
     traces: Option<Traces>,
-    metrics: Option<Measures>,
+    metrics: Option<GenAiMetrics>,
 }
 
 struct Traces {
     tracer: SdkTracer,
-    /// `None`: the client's headers pass on as they came.
+    /// `None`: the client's trace headers are passed on unchanged.
     propagator: Option<TraceContextPropagator>,
-    /// Never dropped: it would wait for the collector.
+    /// Never dropped: dropping blocks until the collector has answered.
     provider: ManuallyDrop<SdkTracerProvider>,
 }
 
-struct Measures {
+struct GenAiMetrics {
     duration: Histogram<f64>,
     first_chunk: Histogram<f64>,
     per_chunk: Histogram<f64>,
@@ -77,37 +78,42 @@ struct Measures {
 }
 
 impl Otel {
-    /// As the `OTEL_*` variables say; `None` where they ask for nothing. What they ask for in vain is logged. Sends on the
-    /// runtime that it is called on.
+    /// Sets up the exporters that the `OTEL_*` variables ask for; `None` if there are none. Logs unsupported settings.
+    /// Exports run on the current runtime.
     pub fn from_env() -> Option<Arc<Self>> {
         let settings = Settings::new(|name| env::var(name).ok());
         let resource = resource(&settings);
-        let traces = wanted(&settings, &TRACES, |collector| Traces::new(&settings, collector, resource.clone()));
-        let metrics = wanted(&settings, &METRICS, |collector| Measures::new(collector, resource.clone()));
+        let traces = build_signal(&settings, &TRACES, |collector| Traces::new(&settings, collector, resource.clone()));
+        let metrics = build_signal(&settings, &METRICS, |collector| GenAiMetrics::new(collector, resource.clone()));
         let any = traces.is_some() || metrics.is_some();
         any.then(|| {
-            tracing::info!(traces = traces.is_some(), metrics = metrics.is_some(), "telemetry goes to a collector");
+            tracing::info!(
+                traces = traces.is_some(),
+                metrics = metrics.is_some(),
+                "exporting telemetry to a collector"
+            );
             Arc::new(Self { traces, metrics })
         })
     }
 
-    /// A request is about to go to its upstream. Its headers are the client's, and name this span when it leaves.
-    pub fn begin(self: &Arc<Self>, asked: Asked, headers: &mut HeaderMap) -> Box<Chat> {
+    /// Starts the span of an upstream request. Continues the trace in the client's `headers` and replaces it with this
+    /// span.
+    pub fn start_span(self: &Arc<Self>, request: UpstreamRequest, headers: &mut HeaderMap) -> Box<ChatSpan> {
         let span = self.traces.as_ref().map(|traces| traces.begin(headers));
-        Box::new(Chat::new(Arc::clone(self), asked, span))
+        Box::new(ChatSpan::new(Arc::clone(self), request, span))
     }
 
-    /// Sends what waits. Whoever does not take it in time does not get it.
+    /// Sends the pending telemetry, waiting at most `within`.
     pub async fn shutdown(&self, within: Duration) {
-        // Threads, as the SDK blocks; not the runtime's, which would be waited for.
+        // The SDK blocks, so use threads; not the runtime's blocking pool, whose shutdown waits for them.
         let mut done = Vec::new();
         if let Some(traces) = &self.traces {
             let provider = SdkTracerProvider::clone(&traces.provider);
-            done.push(aside(move || drop(provider.shutdown_with_timeout(within))));
+            done.push(spawn_thread(move || drop(provider.shutdown_with_timeout(within))));
         }
         if let Some(metrics) = &self.metrics {
             let provider = SdkMeterProvider::clone(&metrics.provider);
-            done.push(aside(move || drop(provider.shutdown_with_timeout(within))));
+            done.push(spawn_thread(move || drop(provider.shutdown_with_timeout(within))));
         }
         let all = async {
             for one in done {
@@ -115,55 +121,55 @@ impl Otel {
             }
         };
         if timeout(within, all).await.is_err() {
-            tracing::warn!("the collector did not take the last telemetry in time");
+            tracing::warn!("the collector did not accept the last telemetry in time");
         }
     }
 }
 
-fn aside(work: impl FnOnce() + Send + 'static) -> oneshot::Receiver<()> {
-    let (tell, told) = oneshot::channel();
-    // Without a thread the sender is dropped, and there is nothing to wait for.
+fn spawn_thread(work: impl FnOnce() + Send + 'static) -> oneshot::Receiver<()> {
+    let (sender, receiver) = oneshot::channel();
+    // If no thread can be started, the sender is dropped and the receiver resolves at once.
     let _ = thread::Builder::new().name("citetap-otel".to_owned()).spawn(move || {
         work();
-        let _ = tell.send(());
+        let _ = sender.send(());
     });
-    told
+    receiver
 }
 
-fn wanted<T>(
+fn build_signal<T>(
     settings: &Settings,
     signal: &Signal,
-    make: impl FnOnce(Collector) -> Result<T, ExporterBuildError>,
+    build: impl FnOnce(OtlpClient) -> Result<T, ExporterBuildError>,
 ) -> Option<T> {
     let runtime = Handle::try_current().ok()?;
-    let made = match settings.wants(signal) {
+    let built = match settings.is_enabled(signal) {
         Ok(false) => return None,
-        Ok(true) => Collector::new(signal.name, runtime, settings.timeout(signal))
+        Ok(true) => OtlpClient::new(signal.name, runtime, settings.timeout(signal))
             .map_err(|error| error.to_string())
-            .and_then(|collector| make(collector).map_err(|error| error.to_string())),
+            .and_then(|collector| build(collector).map_err(|error| error.to_string())),
         Err(why) => Err(why),
     };
-    made.inspect_err(|why| tracing::warn!(signal = signal.name, why, "telemetry is not exported")).ok()
+    built.inspect_err(|why| tracing::warn!(signal = signal.name, why, "telemetry is not exported")).ok()
 }
 
 fn resource(settings: &Settings) -> Resource {
     let version = KeyValue::new("service.version", crate::VERSION);
     let instance = KeyValue::new("service.instance.id", uuid::Uuid::new_v4().to_string());
-    let ours = Resource::builder_empty().with_service_name(SCOPE).with_attributes([version, instance]);
-    let said = ours.with_detectors(&[Box::new(TelemetryResourceDetector), Box::new(EnvResourceDetector::new())]);
+    let base = Resource::builder_empty().with_service_name(SCOPE).with_attributes([version, instance]);
+    let detected = base.with_detectors(&[Box::new(TelemetryResourceDetector), Box::new(EnvResourceDetector::new())]);
     match settings.get("OTEL_SERVICE_NAME") {
-        Some(name) => said.with_service_name(name),
-        None => said,
+        Some(name) => detected.with_service_name(name),
+        None => detected,
     }
     .build()
 }
 
 impl Traces {
-    fn new(settings: &Settings, collector: Collector, resource: Resource) -> Result<Self, ExporterBuildError> {
+    fn new(settings: &Settings, collector: OtlpClient, resource: Resource) -> Result<Self, ExporterBuildError> {
         let exporter = SpanExporter::builder().with_http().with_http_client(collector).build()?;
         let processor = BatchSpanProcessor::builder(exporter).build();
         let provider = SdkTracerProvider::builder().with_span_processor(processor).with_resource(resource).build();
-        let propagator = settings.propagates().then(TraceContextPropagator::new);
+        let propagator = settings.propagates_context().then(TraceContextPropagator::new);
         Ok(Self { tracer: provider.tracer(SCOPE), propagator, provider: ManuallyDrop::new(provider) })
     }
 
@@ -171,7 +177,7 @@ impl Traces {
         let from = self.propagator.as_ref();
         let parent = from
             .map_or_else(Context::new, |from| from.extract_with_context(&Context::new(), &HeaderExtractor(headers)));
-        let builder = self.tracer.span_builder(chat::OPERATION).with_kind(SpanKind::Client);
+        let builder = self.tracer.span_builder(chat_span::OPERATION).with_kind(SpanKind::Client);
         let span = self.tracer.build_with_context(builder, &parent);
         if let Some(propagator) = &self.propagator {
             let context =
@@ -186,8 +192,8 @@ impl Traces {
     }
 }
 
-impl Measures {
-    fn new(collector: Collector, resource: Resource) -> Result<Self, ExporterBuildError> {
+impl GenAiMetrics {
+    fn new(collector: OtlpClient, resource: Resource) -> Result<Self, ExporterBuildError> {
         let exporter = MetricExporter::builder().with_http().with_http_client(collector).build()?;
         let reader = PeriodicReader::builder(exporter).build();
         let provider = SdkMeterProvider::builder().with_reader(reader).with_resource(resource).build();

@@ -1,9 +1,9 @@
-//! What the `OTEL_*` variables ask for. Those that are not here the SDK reads itself: headers, compression, resource,
-//! sampler, sizes and intervals.
+//! The `OTEL_*` variables that decide what is exported. The SDK reads the others itself: headers, compression,
+//! resource, sampler, sizes and intervals.
 
 use std::time::Duration;
 
-/// As the specification has it.
+/// Default of the OTLP specification.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const PROTOCOL: &str = "http/protobuf";
 
@@ -42,22 +42,22 @@ impl Settings {
         Self { variables: Box::new(variables) }
     }
 
-    /// An empty one says nothing.
+    /// Reads a variable; an empty one counts as unset.
     pub fn get(&self, name: &str) -> Option<String> {
         (self.variables)(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
     }
 
-    /// The signal's own, else that of all.
-    fn either(&self, own: &str, all: &'static str) -> Option<String> {
+    /// Reads the signal's own variable, else the shared one.
+    fn signal_or_shared(&self, own: &str, all: &'static str) -> Option<String> {
         self.get(own).or_else(|| self.get(all))
     }
 
-    /// An error says why what is asked for cannot be had.
-    pub fn wants(&self, signal: &Signal) -> Result<bool, String> {
-        if self.get("OTEL_SDK_DISABLED").is_some_and(|said| said.eq_ignore_ascii_case("true")) {
+    /// Whether the signal is exported. The error explains an unsupported setting.
+    pub fn is_enabled(&self, signal: &Signal) -> Result<bool, String> {
+        if self.get("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
             return Ok(false);
         }
-        if self.either(signal.endpoint, "OTEL_EXPORTER_OTLP_ENDPOINT").is_none() {
+        if self.signal_or_shared(signal.endpoint, "OTEL_EXPORTER_OTLP_ENDPOINT").is_none() {
             return Ok(false);
         }
         match self.get(signal.exporter).as_deref() {
@@ -65,7 +65,7 @@ impl Settings {
             Some("none") => return Ok(false),
             Some(other) => return Err(format!("{}={other}: there are otlp and none", signal.exporter)),
         }
-        match self.either(signal.protocol, "OTEL_EXPORTER_OTLP_PROTOCOL").as_deref() {
+        match self.signal_or_shared(signal.protocol, "OTEL_EXPORTER_OTLP_PROTOCOL").as_deref() {
             None | Some(PROTOCOL) => Ok(true),
             Some(other) => Err(format!(
                 "{other} is not spoken here: set OTEL_EXPORTER_OTLP_PROTOCOL={PROTOCOL}, and the endpoint to the \
@@ -74,14 +74,14 @@ impl Settings {
         }
     }
 
-    /// Milliseconds, of one request to the collector.
+    /// Timeout of one export request.
     pub fn timeout(&self, signal: &Signal) -> Duration {
-        let said = self.either(signal.timeout, "OTEL_EXPORTER_OTLP_TIMEOUT");
-        said.and_then(|said| said.parse().ok()).map_or(TIMEOUT, Duration::from_millis)
+        let value = self.signal_or_shared(signal.timeout, "OTEL_EXPORTER_OTLP_TIMEOUT");
+        value.and_then(|value| value.parse().ok()).map_or(TIMEOUT, Duration::from_millis)
     }
 
-    /// Are traces continued from the client's, and by the upstream?
-    pub fn propagates(&self) -> bool {
-        self.get("OTEL_PROPAGATORS").is_none_or(|said| said.split(',').any(|one| one.trim() == "tracecontext"))
+    /// Whether the trace context is continued from the client and passed to the upstream.
+    pub fn propagates_context(&self) -> bool {
+        self.get("OTEL_PROPAGATORS").is_none_or(|value| value.split(',').any(|one| one.trim() == "tracecontext"))
     }
 }

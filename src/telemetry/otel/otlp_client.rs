@@ -1,4 +1,4 @@
-//! The way to the collector: HTTP on our own runtime.
+//! The HTTP client for OTLP, running on our own runtime.
 
 use std::{
     fmt,
@@ -15,29 +15,29 @@ use tokio::{runtime::Handle, time::timeout};
 
 use crate::transport::service_client;
 
-const CONNECT: Duration = Duration::from_secs(5);
-/// Of an answer nobody needs more.
-const MAX_ANSWER: usize = 64 * 1024;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Limit for the collector's response body (only its status matters).
+const RESPONSE_BYTES_MAX: usize = 64 * 1024;
 
-pub struct Collector {
-    /// Of what it takes.
+pub struct OtlpClient {
+    /// `traces` or `metrics`, for log lines.
     signal: &'static str,
     client: Client,
     runtime: Handle,
     timeout: Duration,
-    /// The last request failed: an outage is two lines in the log, however long it lasts.
+    /// True if the last request failed: an outage is logged as two lines, however long it lasts.
     failing: AtomicBool,
 }
 
-impl fmt::Debug for Collector {
+impl fmt::Debug for OtlpClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Collector").finish_non_exhaustive()
     }
 }
 
-impl Collector {
+impl OtlpClient {
     pub fn new(signal: &'static str, runtime: Handle, timeout: Duration) -> reqwest::Result<Self> {
-        let client = service_client::builder(CONNECT.min(timeout)).build()?;
+        let client = service_client::builder(CONNECT_TIMEOUT.min(timeout)).build()?;
         Ok(Self { signal, client, runtime, timeout, failing: AtomicBool::new(false) })
     }
 
@@ -69,13 +69,13 @@ async fn send(client: Client, request: Request<Bytes>) -> Result<Response<Bytes>
     let answer = async { client.execute(request.try_into()?).await };
     let answer = answer.await.map_err(|error| service_client::why(&error))?;
     let (head, body) = Response::<reqwest::Body>::from(answer).into_parts();
-    let body = Limited::new(body, MAX_ANSWER).collect().await;
+    let body = Limited::new(body, RESPONSE_BYTES_MAX).collect().await;
     let body = body.map_err(|_| "its answer broke off, or is no answer to this".to_owned())?;
     Ok(Response::from_parts(head, body.to_bytes()))
 }
 
-impl HttpClient for Collector {
-    /// Asked from the SDK's threads, which have no runtime.
+impl HttpClient for OtlpClient {
+    /// Called from the SDK's threads, which have no runtime.
     fn send_bytes<'s, 'a>(
         &'s self,
         request: Request<Bytes>,

@@ -1,32 +1,32 @@
-//! A store whose calls are counted and timed, whichever engine it is.
+//! Wraps a store and counts and times its calls, for any engine.
 
 use std::sync::Arc;
 
-use super::Operations;
+use super::StoreMetrics;
 use crate::store::{
     Bus, Cursor, Entry, Filter, Fut, Page, RecordStore, StatsFilter, StatsReport, Store, StoreFut,
-    task::{Advance, Advanced, Progress},
+    task::{Advance, AdvanceOutcome, Progress},
 };
 
-pub struct Measured {
+pub struct MeteredStore {
     inner: Arc<dyn Store>,
-    operations: Operations,
+    store_metrics: StoreMetrics,
 }
 
-impl Measured {
-    pub fn new(inner: Arc<dyn Store>, operations: Operations) -> Arc<Self> {
-        Arc::new(Self { inner, operations })
+impl MeteredStore {
+    pub fn new(inner: Arc<dyn Store>, store_metrics: StoreMetrics) -> Arc<Self> {
+        Arc::new(Self { inner, store_metrics })
     }
 
     fn call<'a, T: 'a>(&'a self, op: &'static str, call: StoreFut<'a, T>) -> StoreFut<'a, T> {
         Box::pin(async move {
-            let measured = self.operations.begin(op);
-            measured.ended(call.await)
+            let metered = self.store_metrics.begin(op);
+            metered.finish(call.await)
         })
     }
 }
 
-impl RecordStore for Measured {
+impl RecordStore for MeteredStore {
     fn name(&self) -> &'static str {
         self.inner.name()
     }
@@ -73,8 +73,8 @@ impl RecordStore for Measured {
         self.inner.bus()
     }
 
-    fn remark(&self) -> Option<String> {
-        self.inner.remark()
+    fn setup_warning(&self) -> Option<String> {
+        self.inner.setup_warning()
     }
 
     fn close(&self) -> Fut<'_, ()> {
@@ -82,12 +82,12 @@ impl RecordStore for Measured {
     }
 }
 
-impl Store for Measured {
+impl Store for MeteredStore {
     fn progress<'a>(&'a self, tenant: &'a str, task: &'a str, consumer: &'a str) -> StoreFut<'a, Option<Progress>> {
         self.call("progress", self.inner.progress(tenant, task, consumer))
     }
 
-    fn advance<'a>(&'a self, advance: &'a Advance) -> StoreFut<'a, Advanced> {
+    fn advance<'a>(&'a self, advance: &'a Advance) -> StoreFut<'a, AdvanceOutcome> {
         self.call("advance", self.inner.advance(advance))
     }
 }

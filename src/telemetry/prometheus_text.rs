@@ -1,9 +1,9 @@
-//! Prometheus' own text format (0.0.4), from OpenMetrics text as our encoder writes it.
+//! Converts OpenMetrics text, as prometheus-client writes it, to the Prometheus text format 0.0.4.
 //!
-//! They differ in three things: what describes a counter names it without its `_total` in OpenMetrics, and units and
-//! the end are told there alone.
+//! The formats differ in three ways: OpenMetrics describes a counter without its `_total` suffix, has UNIT lines, and
+//! ends with EOF.
 
-/// Describing lines come together: HELP, TYPE, and UNIT where there is one.
+/// Converts a whole exposition. Relies on HELP and TYPE of a metric being adjacent.
 pub fn from_open_metrics(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 1024);
     let mut help = None;
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_are_described_by_their_whole_name_and_all_else_is_kept() {
+    fn prometheus_text_names_counters_with_total() {
         let open = "# HELP a Some help.\n# TYPE a counter\na_total{b=\"# TYPE c counter\"} 1\n\
             # HELP d_seconds More.\n# TYPE d_seconds histogram\n# UNIT d_seconds seconds\n\
             d_seconds_sum 0.5\nd_seconds_count 1\nd_seconds_bucket{le=\"+Inf\"} 1\n# EOF\n";

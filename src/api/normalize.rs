@@ -29,7 +29,7 @@ use crate::{
     pipeline::{Inject, hold::Hold},
     profile::Manner,
     provider::{Provider, REGISTRY},
-    replay::{self, MAX_CAPTURE, Reading, Records},
+    replay::{self, CaptureReader, HarRecords, MAX_CAPTURE},
 };
 
 const ACCEPTED: &str = "accepted are a capture of a stream (raw SSE, `curl -N` output, one JSON payload per line, HAR) \
@@ -96,9 +96,9 @@ async fn normalize(
     // What waits for its turn stays within the budget of held bytes.
     let turn = app.normalizing.acquire().await.map_err(|_| Problem::draining())?;
     let bytes = held.take();
-    let reading = Reading {
+    let reading = CaptureReader {
         route: "normalize",
-        kind,
+        provider: kind,
         link_base,
         inject: Inject::Off,
         manner: Manner::default(),
@@ -116,14 +116,14 @@ fn unreadable(seen: impl std::fmt::Display) -> Problem {
 }
 
 /// A record; of a HAR file a list, unless one of its streams was asked for.
-fn answer(bytes: &[u8], reading: &Reading, entry: Option<usize>) -> Result<Vec<u8>, Problem> {
-    let mut captured = replay::read(bytes).map_err(|error| unreadable(error.seen()))?;
+fn answer(bytes: &[u8], reading: &CaptureReader, entry: Option<usize>) -> Result<Vec<u8>, Problem> {
+    let mut captured = replay::read(bytes).map_err(|error| unreadable(error.found()))?;
     if let Some(entry) = entry {
         captured = captured.only(entry).map_err(|which| Problem::bad_request(format!("entry is {which}")))?;
     }
     let list = captured.is_har() && entry.is_none();
-    let passed = reading.pass(captured).map_err(unreadable)?;
-    let found = Records::of(&passed);
+    let passed = reading.read(captured).map_err(unreadable)?;
+    let found = HarRecords::of(&passed);
     let Some(first) = found.records.first() else { return Err(unreadable(reading.no_message(&passed))) };
     let json = if list { serde_json::to_vec(&found) } else { serde_json::to_vec(first) };
     Ok(json.unwrap_or_default())

@@ -7,11 +7,12 @@ use crate::{
     app::{App, auth::SINGLE_TENANT},
     config,
     replay::{
-        Pace, Scripted, Upstream, demo_routes,
-        history::{MAX_DAYS, history},
+        Pace, Scripted, Upstream,
+        demo_history::{MAX_DAYS, history},
+        demo_routes,
     },
     store::{Entry, Filter, StoreError},
-    telemetry::{self, LogTo},
+    telemetry::{self, LogTarget},
     transport::listener::Surface,
 };
 
@@ -58,7 +59,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let upstream = Upstream::bind(routes).await?;
     let toml = configuration(&args, &upstream.url());
     let loaded = config::from_toml(&toml, &std::env::current_dir()?)?;
-    telemetry::init(&loaded.config.log, LogTo::Stderr);
+    telemetry::init(&loaded.config.log, LogTarget::Stderr);
     let serve::Started { listeners, app, .. } = serve::start(loaded.config, Handed::default()).await?;
     let made_up = fill(&app, args.history).await.map_err(|error| Failure::Other(error.to_string()))?;
     let signals = serve::signals()?;

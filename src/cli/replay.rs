@@ -15,7 +15,7 @@ use crate::{
     config::{self, Inject, Manner, Profile, Provider, Style},
     pipeline::whole::Passed,
     provider::REGISTRY,
-    replay::{self, Captured, MAX_CAPTURE, Reading, Records},
+    replay::{self, CaptureFile, CaptureReader, HarRecords, MAX_CAPTURE},
 };
 
 #[derive(clap::Args)]
@@ -96,10 +96,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         captured = captured.only(entry).map_err(|which| failure(args, &format!("--entry is {which}")))?;
     }
     let list = captured.is_har() && args.entry.is_none() && !args.diff;
-    let passed = reading(args).pass(captured).map_err(|seen| nothing(args, &format!(" in {seen}")))?;
+    let passed = reading(args).read(captured).map_err(|seen| nothing(args, &format!(" in {seen}")))?;
     let default = if io::stdout().is_terminal() { Output::Table } else { Output::Json };
     let output = args.output.unwrap_or(default);
-    let found = Records::of(&passed);
+    let found = HarRecords::of(&passed);
     match output {
         Output::Json | Output::Table if list && found.records.is_empty() => Err(nothing(args, "")),
         Output::Json if list => {
@@ -150,8 +150,8 @@ fn nothing(args: &Args, seen: &str) -> Failure {
     failure(args, &format!("no message of an assistant was found{seen}{hint}"))
 }
 
-fn tell_skipped(captured: &Captured) {
-    let Captured::Streams(streams) = captured else { return };
+fn tell_skipped(captured: &CaptureFile) {
+    let CaptureFile::Streams(streams) = captured else { return };
     let skipped: usize = streams.iter().map(|capture| capture.skipped).sum();
     let what = match (captured.is_har(), skipped) {
         (_, 0) => return,
@@ -163,7 +163,7 @@ fn tell_skipped(captured: &Captured) {
     let _ = writeln!(io::stderr(), "citetap: {skipped} {what} no part of the stream");
 }
 
-fn read(path: &Path) -> Result<Captured, Failure> {
+fn read(path: &Path) -> Result<CaptureFile, Failure> {
     let named = |error: String| Failure::Other(format!("{}: {error}", path.display()));
     let limit = MAX_CAPTURE as u64 + 1;
     let mut bytes = Vec::new();
@@ -176,11 +176,11 @@ fn read(path: &Path) -> Result<Captured, Failure> {
     replay::read(&bytes).map_err(|error| named(error.to_string()))
 }
 
-fn reading(args: &Args) -> Reading {
-    Reading {
+fn reading(args: &Args) -> CaptureReader {
+    CaptureReader {
         route: "replay",
         // clap has checked all names.
-        kind: REGISTRY.of_capture(&args.provider).unwrap_or(Provider::AUTO),
+        provider: REGISTRY.of_capture(&args.provider).unwrap_or(Provider::AUTO),
         link_base: args.link_base.clone(),
         inject: args.inject.parse().unwrap_or_default(),
         manner: Manner {

@@ -1,4 +1,4 @@
-//! The body of a scripted answer. It is polled, never pushed: a client that does not read stops it.
+//! The response body of a script. It produces data only when polled, so a client that does not read pauses the script.
 
 use std::{
     io,
@@ -13,56 +13,60 @@ use http_body::{Body, Frame};
 use tokio::time::{Sleep, sleep};
 
 use super::{
-    observe::{Outcome, Ticket},
+    request_log::{Outcome, ResponseHandle},
     script::Step,
 };
 
-/// What [`Step::Bulk`] repeats: the byte at offset `n` of a bulk is `BULK_FRAME[n % 64]`.
+/// Content repeated by [`Step::Bulk`]: the byte at offset `n` is `BULK_FRAME[n % 64]`.
 pub const BULK_FRAME: &[u8; 64] = b": 0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWX\n\n";
 
-/// A larger [`Step::Bulk`] chunk is cut to this.
+/// Largest chunk of [`Step::Bulk`]; larger values are reduced to this.
 pub const MAX_BULK_CHUNK: usize = 1024 * 1024;
 
-/// hyper drops what it has not written when a body fails, so the bytes before an abort get this long to leave.
+/// Delay before an abort. hyper discards unwritten data when a body fails, so the bytes before need time to be sent.
 const FLUSH: Duration = Duration::from_millis(20);
 
-/// *Cancel safety*: dropping the body is how a client's leaving shows; its ticket records that.
+/// Body that plays the steps of a script.
+///
+/// # Cancel safety
+///
+/// Dropping the body means that the client has left; its handle records that.
 pub struct ScriptBody {
     steps: Arc<[Step]>,
     at: usize,
-    /// How far into a [`Step::Bulk`].
+    /// Bytes sent of the current [`Step::Bulk`].
     bulk_sent: u64,
     bulk: Bytes,
     wait: Option<Pin<Box<Sleep>>>,
-    /// Bytes until the cut.
-    left: Option<u64>,
+    /// Bytes left until [`Script::cut_after`](super::Script::cut_after) aborts.
+    bytes_until_cut: Option<u64>,
     state: State,
-    ticket: Ticket,
+    handle: ResponseHandle,
 }
 
 #[derive(PartialEq, Eq)]
 enum State {
     Playing,
     Aborting,
-    Over,
+    Finished,
 }
 
 impl ScriptBody {
-    pub(super) fn new(steps: Arc<[Step]>, cut: Option<u64>, ticket: Ticket) -> Self {
+    pub(super) fn new(steps: Arc<[Step]>, cut: Option<u64>, handle: ResponseHandle) -> Self {
         let (bulk, wait, state) = (Bytes::new(), None, State::Playing);
-        Self { steps, at: 0, bulk_sent: 0, bulk, wait, left: cut, state, ticket }
+        Self { steps, at: 0, bulk_sent: 0, bulk, wait, bytes_until_cut: cut, state, handle }
     }
 
-    /// For answers that have no body whatever the script says (to HEAD, 204, 304).
-    pub(super) fn none(ticket: Ticket) -> Self {
-        let mut body = Self::new(Arc::new([]), None, ticket);
-        body.over(Outcome::Ended);
+    /// For responses without a body whatever the script says: to HEAD, and with status 204 or 304.
+    pub(super) fn empty(handle: ResponseHandle) -> Self {
+        let mut body = Self::new(Arc::new([]), None, handle);
+        body.finish(Outcome::Ended);
         body
     }
 
-    fn over(&mut self, outcome: Outcome) {
-        self.state = State::Over;
-        self.ticket.set(outcome);
+    fn finish(&mut self, outcome: Outcome) {
+        self.state = State::Finished;
+        self.handle.set(outcome);
     }
 
     fn pause(&mut self, wait: Duration) {
@@ -77,19 +81,19 @@ impl ScriptBody {
     }
 
     fn data(&mut self, mut bytes: Bytes) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        if let Some(left) = &mut self.left {
+        if let Some(left) = &mut self.bytes_until_cut {
             bytes.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
             *left -= bytes.len() as u64;
         }
-        self.ticket.handed_out(bytes.len() as u64);
-        // Known now rather than at the next poll, which does not come if the declared length is reached.
-        if self.left != Some(0) && matches!(self.steps.get(self.at), None | Some(Step::End)) {
-            self.over(Outcome::Ended);
+        self.handle.add_bytes_out(bytes.len() as u64);
+        // Finish now rather than at the next poll, which does not happen once the declared length is reached.
+        if self.bytes_until_cut != Some(0) && matches!(self.steps.get(self.at), None | Some(Step::End)) {
+            self.finish(Outcome::Ended);
         }
         Poll::Ready(Some(Ok(Frame::data(bytes))))
     }
 
-    /// The next piece of a bulk; `None` at its end.
+    /// The next chunk of a bulk step; `None` at its end.
     fn bulk(&mut self, len: u64, chunk: usize) -> Option<Bytes> {
         let chunk = chunk.clamp(1, MAX_BULK_CHUNK);
         let period = BULK_FRAME.len();
@@ -119,20 +123,20 @@ impl Body for ScriptBody {
                 this.wait = None;
             }
             match this.state {
-                State::Playing if this.left == Some(0) => {
+                State::Playing if this.bytes_until_cut == Some(0) => {
                     this.abort();
                     continue;
                 }
                 State::Playing => {}
                 State::Aborting => {
-                    this.over(Outcome::Aborted);
+                    this.finish(Outcome::Aborted);
                     let error = io::Error::new(io::ErrorKind::ConnectionReset, "the script aborts here");
                     return Poll::Ready(Some(Err(error)));
                 }
-                State::Over => return Poll::Ready(None),
+                State::Finished => return Poll::Ready(None),
             }
             let Some(step) = this.steps.get(this.at).cloned() else {
-                this.over(Outcome::Ended);
+                this.finish(Outcome::Ended);
                 continue;
             };
             this.at += 1;
@@ -141,15 +145,15 @@ impl Body for ScriptBody {
                 Step::Send(bytes) => return this.data(bytes),
                 Step::Pause(wait) => this.pause(wait),
                 Step::Abort => this.abort(),
-                Step::End => this.over(Outcome::Ended),
+                Step::End => this.finish(Outcome::Ended),
                 Step::Trailers(trailers) => {
-                    this.over(Outcome::Ended);
+                    this.finish(Outcome::Ended);
                     return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
                 }
                 Step::Forever(bytes, wait) => {
                     this.at -= 1;
                     if bytes.is_empty() {
-                        // Nothing to hand out, so nothing but a wait keeps this loop from spinning.
+                        // Nothing to send: only the pause keeps this loop from spinning.
                         this.pause(wait.max(Duration::from_millis(1)));
                     } else {
                         this.pause(wait);
@@ -172,6 +176,6 @@ impl Body for ScriptBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.state == State::Over
+        self.state == State::Finished
     }
 }

@@ -1,5 +1,5 @@
-//! Saved streams: raw SSE, what curl printed, JSON payloads line by line, or a HAR file, all read as SSE bytes; and
-//! documents that were never a stream.
+//! Reads saved responses (raw SSE, curl output, JSON lines or a HAR file) as SSE bytes, and recognizes whole JSON
+//! documents.
 
 use std::fmt;
 
@@ -10,23 +10,23 @@ use serde::de::IgnoredAny;
 use super::{curl, har};
 use crate::provider::json;
 
-/// A longer capture is refused: it is held in memory, more than once while it is read.
+/// Largest capture read; it is held in memory, sometimes twice.
 pub const MAX_CAPTURE: usize = 64 * 1024 * 1024;
 
-/// Streams of one HAR file; further ones are left out, and counted in `skipped`.
+/// Most streams read from a HAR file; further ones are counted in `skipped`.
 pub const MAX_STREAMS: usize = 256;
 
 pub(super) const BOM: &[u8] = b"\xEF\xBB\xBF";
 
-/// How much of an unknown file's first line an error repeats, in characters.
-const SHOWN: usize = 40;
+/// Characters of an unknown file's first line that an error quotes.
+const FIRST_LINE_CHARS: usize = 40;
 
-/// What a file holds.
+/// Content of a capture file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Captured {
-    /// One, except for a HAR file, which may hold several. Never empty.
+pub enum CaptureFile {
+    /// At least one stream; several only from a HAR file.
     Streams(Vec<Capture>),
-    /// One JSON document, on one line or over several.
+    /// One JSON document, on one or several lines.
     Document(String),
 }
 
@@ -35,23 +35,23 @@ pub enum Captured {
 pub struct Capture {
     pub sse: Bytes,
     pub format: Format,
-    /// What was left out: curl's own and header lines, lines that are no JSON; in the first one of a HAR file the entries
-    /// that are no stream.
+    /// Number of parts left out: curl's lines and headers, lines that are not JSON; for the first stream of a HAR file,
+    /// the entries that are not streams.
     pub skipped: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// Kept byte for byte.
+    /// Raw SSE, kept byte for byte.
     Sse,
-    /// `curl -N`, `-i` or `-v`: the body is kept byte for byte, the rest is dropped.
+    /// Output of `curl -N`, `-i` or `-v`: the body is kept byte for byte, the rest dropped.
     Curl,
-    /// Each line became `data: <line>` and a blank line.
+    /// One JSON payload per line; each became a `data:` frame.
     JsonLines,
     Har,
 }
 
-/// Why a file is no capture; the text is for the person who named the file.
+/// Why a file is not a capture, as a message for the user who named the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CaptureError {
@@ -59,16 +59,16 @@ pub enum CaptureError {
     TooLarge {
         len: usize,
     },
-    /// A HAR file of other traffic.
+    /// The HAR file has no event stream.
     HarWithoutStream {
         entries: usize,
     },
-    /// A HAR file that names event streams and holds the body of none.
+    /// The HAR file lists event streams, but without their bodies.
     HarWithoutBody {
         streams: usize,
     },
     HarBase64,
-    /// HTTP headers and nothing behind them.
+    /// HTTP headers without a body.
     NoBody {
         status: Option<u16>,
     },
@@ -78,8 +78,8 @@ pub enum CaptureError {
 }
 
 impl CaptureError {
-    /// What is wrong, without what would be right.
-    pub fn seen(&self) -> String {
+    /// What the file contains instead, without the list of accepted formats.
+    pub fn found(&self) -> String {
         match self {
             Self::Empty => "nothing".to_owned(),
             Self::NotRecognised { seen } => seen.clone(),
@@ -88,8 +88,8 @@ impl CaptureError {
     }
 }
 
-/// Reads a file of any of these kinds.
-pub fn read(bytes: &[u8]) -> Result<Captured, CaptureError> {
+/// Detects the format and reads the file.
+pub fn read(bytes: &[u8]) -> Result<CaptureFile, CaptureError> {
     if bytes.len() > MAX_CAPTURE {
         return Err(CaptureError::TooLarge { len: bytes.len() });
     }
@@ -103,32 +103,32 @@ pub fn read(bytes: &[u8]) -> Result<Captured, CaptureError> {
         return Err(CaptureError::NotRecognised { seen });
     }
     if curl::is_curl(text) {
-        return curl::read(text).map(Captured::one);
+        return curl::read(text).map(CaptureFile::one);
     }
     if start.starts_with(b"{") || start.starts_with(b"[") {
         if let Some(captures) = har::read(start)? {
-            return Ok(Captured::Streams(captures));
+            return Ok(CaptureFile::Streams(captures));
         }
         let document = String::from_utf8_lossy(start);
         return match json::with_parsed(document.trim(), |_| ()) {
-            Some(()) => Ok(Captured::Document(document.trim().to_owned())),
-            None => json_lines(start).map(Captured::one),
+            Some(()) => Ok(CaptureFile::Document(document.trim().to_owned())),
+            None => json_lines(start).map(CaptureFile::one),
         };
     }
     if is_sse(text) {
         let sse = Bytes::copy_from_slice(bytes);
-        return Ok(Captured::one(Capture { sse, format: Format::Sse, skipped: 0 }));
+        return Ok(CaptureFile::one(Capture { sse, format: Format::Sse, skipped: 0 }));
     }
     Err(CaptureError::NotRecognised { seen: describe(start) })
 }
 
-impl Captured {
+impl CaptureFile {
     fn one(capture: Capture) -> Self {
         Self::Streams(vec![capture])
     }
 }
 
-/// True if the first line that says something is a field or a comment, or if any line is `data:`.
+/// True if the first non-blank line is an SSE field or comment, or if any line starts with `data:`.
 pub(super) fn is_sse(bytes: &[u8]) -> bool {
     const FIELDS: [&[u8]; 5] = [b"data:", b"event:", b"id:", b"retry:", b":"];
     let bytes = bytes.strip_prefix(BOM).unwrap_or(bytes);
@@ -137,15 +137,15 @@ pub(super) fn is_sse(bytes: &[u8]) -> bool {
         || memmem::find_iter(bytes, b"data:").any(|at| at > 0 && matches!(bytes[at - 1], b'\n' | b'\r'))
 }
 
-/// The first line, shortened and escaped, or what kind of bytes these are.
+/// The first line, shortened, or a description of binary content.
 pub(super) fn describe(bytes: &[u8]) -> String {
     let line = bytes.split(|b| matches!(b, b'\n' | b'\r')).next().unwrap_or_default();
     let text = String::from_utf8_lossy(line);
-    if text.chars().take(SHOWN).any(|c| c == '\u{FFFD}' || (c.is_control() && c != '\t')) {
+    if text.chars().take(FIRST_LINE_CHARS).any(|c| c == '\u{FFFD}' || (c.is_control() && c != '\t')) {
         return "bytes that are not text".to_owned();
     }
-    let shown: String = text.chars().take(SHOWN).collect();
-    let more = if text.chars().nth(SHOWN).is_some() { "…" } else { "" };
+    let shown: String = text.chars().take(FIRST_LINE_CHARS).collect();
+    let more = if text.chars().nth(FIRST_LINE_CHARS).is_some() { "…" } else { "" };
     format!("text that starts with `{shown}{more}`")
 }
 
@@ -161,7 +161,7 @@ fn json_lines(text: &[u8]) -> Result<Capture, CaptureError> {
             sse.extend_from_slice(line);
             sse.extend_from_slice(b"\n\n");
         } else if sse.is_empty() {
-            // The first line decides: this is JSON that breaks off, or none at all.
+            // The first line decides: without JSON there, this is broken or another format.
             return Err(CaptureError::NotRecognised { seen: describe_json(text) });
         } else {
             skipped += 1;
@@ -170,7 +170,7 @@ fn json_lines(text: &[u8]) -> Result<Capture, CaptureError> {
     Ok(Capture { sse: sse.into(), format: Format::JsonLines, skipped })
 }
 
-/// `[DONE]` is no JSON, and yet the last line of many captures.
+/// A JSON value, or `[DONE]`, with which many captures end.
 fn is_payload(line: &[u8]) -> bool {
     line == b"[DONE]" || serde_json::from_slice::<IgnoredAny>(line).is_ok()
 }

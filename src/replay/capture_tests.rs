@@ -4,7 +4,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use serde_json::json;
 
-use super::capture::{self, Capture, CaptureError, Captured, Format, MAX_CAPTURE, MAX_STREAMS};
+use super::capture::{self, Capture, CaptureError, CaptureFile, Format, MAX_CAPTURE, MAX_STREAMS};
 
 type Test = Result<(), Box<dyn Error>>;
 
@@ -13,12 +13,12 @@ const SSE: &str =
 
 fn read_all(bytes: &[u8]) -> Result<Vec<Capture>, CaptureError> {
     match capture::read(bytes)? {
-        Captured::Streams(streams) => Ok(streams),
-        Captured::Document(text) => panic!("a document: {text}"),
+        CaptureFile::Streams(streams) => Ok(streams),
+        CaptureFile::Document(text) => panic!("a document: {text}"),
     }
 }
 
-/// The only stream.
+/// Reads a capture of exactly one stream.
 fn read(bytes: &[u8]) -> Result<Capture, CaptureError> {
     let mut all = read_all(bytes)?;
     assert_eq!(all.len(), 1);
@@ -34,7 +34,7 @@ fn error_text(bytes: impl AsRef<[u8]>) -> String {
 }
 
 #[test]
-fn raw_sse_comes_out_byte_for_byte() -> Test {
+fn capture_raw_sse_is_kept_byte_for_byte() -> Test {
     let invalid = b"data: \xE6\x90\n\n\xFF: x\rdata\n\n".as_slice();
     let cases: [&[u8]; 9] = [
         SSE.as_bytes(),
@@ -55,7 +55,7 @@ fn raw_sse_comes_out_byte_for_byte() -> Test {
 }
 
 #[test]
-fn curl_headers_go_and_the_body_stays() -> Test {
+fn capture_curl_headers_are_dropped() -> Test {
     let heads = [
         ("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", 3),
         ("HTTP/2 200 \r\ncontent-type: text/event-stream\r\n\r\n", 3),
@@ -75,13 +75,13 @@ fn curl_headers_go_and_the_body_stays() -> Test {
         assert_eq!((capture.format, capture.skipped), (Format::Curl, skipped), "{head}");
         assert_eq!(capture.sse, SSE.as_bytes(), "{head}");
     }
-    // A BOM and blank lines behind the headers are the body's own.
+    // A BOM and blank lines after the headers belong to the body.
     assert_eq!(curl(heads[0].0, "\u{feff}\ndata: x\n\n")?.sse, "\u{feff}\ndata: x\n\n".as_bytes());
     Ok(())
 }
 
 #[test]
-fn curl_lines_within_and_after_the_body_go() -> Test {
+fn capture_curl_lines_in_the_body_are_dropped() -> Test {
     let head = "* Connected\n< HTTP/1.1 200 OK\n< \n";
     let body = "{ [9 bytes data]\ndata: 一\n\n* a remark\n{ [9 bytes data]\ndata: 二\n\n* Connection #0 to host x left intact\n";
     assert_eq!(curl(head, body)?.sse, "data: 一\n\ndata: 二\n\n".as_bytes());
@@ -96,7 +96,7 @@ fn curl_lines_within_and_after_the_body_go() -> Test {
 }
 
 #[test]
-fn the_progress_meter_goes() -> Test {
+fn capture_curl_progress_meter_is_dropped() -> Test {
     let title = "  % Total    % Received % Xferd  Average Speed   Time    Time     Time  Current\n\
                  \x20                                Dload  Upload   Total   Spent    Left  Speed\n";
     let row = "\r  0     0    0     0    0     0      0      0 --:--:-- --:--:-- --:--:--     0";
@@ -104,7 +104,7 @@ fn the_progress_meter_goes() -> Test {
     let capture =
         read(format!("{title}{row}{row}data: 一\r\n\r\ndata: 二\r\n\r\n{row}data: 三\n\n{row}\n").as_bytes())?;
     assert_eq!(capture.sse, "data: 一\r\n\r\ndata: 二\r\n\r\ndata: 三\n\n".as_bytes());
-    // A blank line of the body may begin behind a row; only the last row's line end is curl's.
+    // A progress row may precede a blank line of the body; only the line end after the last row is curl's.
     let capture =
         read(format!("{title}{row}data: 一\n{row}\n{row}data: 二\n\n{row}\n* Closing connection 0\n").as_bytes())?;
     assert_eq!(capture.sse, "data: 一\n\ndata: 二\n\n".as_bytes());
@@ -112,7 +112,7 @@ fn the_progress_meter_goes() -> Test {
 }
 
 #[test]
-fn json_lines_become_frames() -> Test {
+fn capture_json_lines_become_frames() -> Test {
     let lines = "\u{feff}\n{\"t\":\"参考 10 篇资料\"}\r\n\n  {\"id\":9007199254740993}\n{\"cut\":\n[DONE]";
     let capture = read(lines.as_bytes())?;
     let sse = "data: {\"t\":\"参考 10 篇资料\"}\n\ndata: {\"id\":9007199254740993}\n\ndata: [DONE]\n\n";
@@ -122,21 +122,21 @@ fn json_lines_become_frames() -> Test {
 }
 
 #[test]
-fn one_json_value_is_a_document_however_it_is_written() -> Test {
+fn capture_one_json_value_is_a_document() -> Test {
     for (text, document) in [
         ("{\n  \"a\": \"标题\"\n}\n", "{\n  \"a\": \"标题\"\n}"),
         ("\u{feff} {\"a\":1}", "{\"a\":1}"),
         ("[\n1,\n2\n]", "[\n1,\n2\n]"),
         ("{\"lone\":\"\\ud800\"}", "{\"lone\":\"\\ud800\"}"),
     ] {
-        assert_eq!(capture::read(text.as_bytes())?, Captured::Document(document.to_owned()));
+        assert_eq!(capture::read(text.as_bytes())?, CaptureFile::Document(document.to_owned()));
     }
     assert_eq!(read(b"{\"a\":1}\n{\"b\":2}")?.format, Format::JsonLines, "two are lines");
     Ok(())
 }
 
 #[test]
-fn har_streams_are_found_plain_and_in_base64() -> Test {
+fn capture_har_streams_are_read_plain_and_base64() -> Test {
     let entry = |mime: &str, text: &str, encoding: Option<&str>| json!({"request": {}, "response": {"content": {"mimeType": mime, "text": text, "encoding": encoding}}});
     let har = json!({"log": {"version": "1.2", "entries": [
         {"response": null},
@@ -165,7 +165,7 @@ fn har_streams_are_found_plain_and_in_base64() -> Test {
 }
 
 #[test]
-fn chromes_event_messages_stand_in_for_a_missing_body() -> Test {
+fn capture_har_uses_chrome_messages_without_a_body() -> Test {
     let har = json!({"log": {"entries": [{
     "response": {"content": {"mimeType": "text/event-stream", "size": 0}},
     "_eventSourceMessages": [
@@ -178,7 +178,7 @@ fn chromes_event_messages_stand_in_for_a_missing_body() -> Test {
 }
 
 #[test]
-fn errors_say_what_was_seen_and_what_is_accepted() {
+fn capture_error_names_found_and_accepted() {
     const ACCEPTED: &str = "raw SSE, the output of `curl -N` (also with `-i` or `-v`), one JSON payload per line, one JSON document, \
          or a HAR file";
     for empty in ["", "\u{feff}", " \r\n\n"] {
@@ -224,7 +224,7 @@ fn errors_say_what_was_seen_and_what_is_accepted() {
 }
 
 #[test]
-fn the_cap_is_64_mib() {
+fn capture_over_64_mib_is_refused() {
     let mut bytes = vec![b'x'; MAX_CAPTURE];
     bytes[..6].copy_from_slice(b"data: ");
     assert!(read(&bytes).is_ok());

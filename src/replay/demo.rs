@@ -1,4 +1,4 @@
-//! The upstream of `citetap demo`: four answers that need no key and no network.
+//! The upstream of `citetap demo`: four recorded answers that need no key and no network.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use bytes::Bytes;
 
 use super::script::{Pace, Script, Scripted, steps};
 
-/// A reply at speed 1 takes no less and no more, however many frames its capture has.
-const SHORTEST: Duration = Duration::from_secs(4);
-const LONGEST: Duration = Duration::from_secs(8);
+/// Bounds for the duration of a reply at speed 1, whatever the number of frames in its capture.
+const REPLY_TIME_MIN: Duration = Duration::from_secs(4);
+const REPLY_TIME_MAX: Duration = Duration::from_secs(8);
 
 pub(super) const CAPTURES: [(&str, &[u8]); 4] = [
     ("/doubao", include_bytes!("captures/doubao.sse")),
@@ -16,14 +16,13 @@ pub(super) const CAPTURES: [(&str, &[u8]); 4] = [
     ("/doubao-en", include_bytes!("captures/doubao-en.sse")),
     ("/openai", include_bytes!("captures/openai.sse")),
 ];
-/// What `/openai` answers to a request that does not ask for a stream.
+/// Answer of `/openai` to a request without `"stream": true`.
 const WHOLE: (&str, &[u8]) = ("/openai", include_bytes!("captures/openai.json"));
 
-/// `/doubao`, `/tencent`, `/doubao-en` and `/openai`, each with any path below it.
+/// Routes of the demo: `/doubao`, `/tencent`, `/doubao-en` and `/openai`, with all paths below.
 ///
-/// The pauses of `pace` are kept in proportion and fitted so that a reply takes 4 to 8 s, divided by `pace.speed`;
-/// [`Pace::INSTANT`] has none to fit. The bytes are the captures', so the message ids are the same each time:
-/// [`Scripted::with_fresh_ids`] changes that.
+/// Pauses are scaled so that a reply takes 4 to 8 s, divided by `pace.speed`; [`Pace::INSTANT`] has none. Message ids
+/// are the captures' and the same each time, unless [`Scripted::with_fresh_ids`] is used.
 pub fn demo_routes(pace: Pace) -> Vec<Scripted> {
     let route = |(path, sse): (&str, &'static [u8])| {
         let sse = Bytes::from_static(sse);
@@ -40,7 +39,7 @@ fn fitted(pace: Pace, sse: &[u8]) -> Vec<(usize, Duration)> {
     if total.is_zero() || pace.speed.is_nan() || pace.speed <= 0.0 {
         return Vec::new();
     }
-    let factor = total.clamp(SHORTEST, LONGEST).as_secs_f64() / total.as_secs_f64() / pace.speed;
+    let factor = total.clamp(REPLY_TIME_MIN, REPLY_TIME_MAX).as_secs_f64() / total.as_secs_f64() / pace.speed;
     for (_, wait) in &mut waits {
         *wait = Duration::try_from_secs_f64(wait.as_secs_f64() * factor).unwrap_or_default();
     }

@@ -1,4 +1,4 @@
-//! HAR files: what a browser's network panel saves.
+//! Reads HAR files, as saved by a browser's network panel.
 
 use serde::Deserialize;
 
@@ -18,7 +18,7 @@ struct Log {
 #[derive(Deserialize)]
 struct Entry {
     response: Option<Response>,
-    /// Chrome's own: the events, without the bytes they came in.
+    /// Chrome extension: the parsed events, without the original bytes.
     #[serde(default, rename = "_eventSourceMessages")]
     messages: Option<Vec<Message>>,
 }
@@ -45,13 +45,13 @@ struct Content {
     encoding: Option<String>,
 }
 
-/// Every event stream with a body, in the file's order; `None` if this JSON is no HAR file.
+/// All event streams with a body, in the order of the file; `None` if the JSON is not a HAR file.
 pub(super) fn read(json: &[u8]) -> Result<Option<Vec<Capture>>, CaptureError> {
     let Ok(Har { log: Some(log) }) = serde_json::from_slice::<Har>(json) else {
         return Ok(None);
     };
     let entries = log.entries.len();
-    let (mut captures, mut named) = (Vec::new(), 0);
+    let (mut captures, mut listed) = (Vec::new(), 0);
     for entry in log.entries {
         let Some(content) = entry.response.and_then(|response| response.content) else {
             continue;
@@ -59,7 +59,7 @@ pub(super) fn read(json: &[u8]) -> Result<Option<Vec<Capture>>, CaptureError> {
         if !is_event_stream(&content.mime_type) {
             continue;
         }
-        named += 1;
+        listed += 1;
         let base64 = content.encoding.as_deref() == Some("base64");
         let sse = match content.text.filter(|text| !text.is_empty()) {
             Some(text) if base64 => decode_base64(text.as_bytes()).ok_or(CaptureError::HarBase64)?,
@@ -73,8 +73,8 @@ pub(super) fn read(json: &[u8]) -> Result<Option<Vec<Capture>>, CaptureError> {
     let skipped = entries - captures.len();
     match captures.first_mut() {
         Some(first) => first.skipped = skipped,
-        None if named == 0 => return Err(CaptureError::HarWithoutStream { entries }),
-        None => return Err(CaptureError::HarWithoutBody { streams: named }),
+        None if listed == 0 => return Err(CaptureError::HarWithoutStream { entries }),
+        None => return Err(CaptureError::HarWithoutBody { streams: listed }),
     }
     Ok(Some(captures))
 }
@@ -83,7 +83,7 @@ fn from_messages(messages: &[Message]) -> Vec<u8> {
     let mut sse = String::new();
     for Message { event_name, event_id, data } in messages {
         for (field, value) in [("id", event_id), ("event", event_name)] {
-            // Every event without a name is shown as a `message`.
+            // Events without a name are saved as `message`.
             if !value.is_empty() && !value.contains(['\r', '\n']) && value != "message" {
                 sse.extend([field, ": ", value, "\n"]);
             }
@@ -101,10 +101,10 @@ fn is_event_stream(mime: &str) -> bool {
     essence.trim().eq_ignore_ascii_case("text/event-stream")
 }
 
-/// RFC 4648 section 4, line breaks allowed, padding optional.
+/// RFC 4648 section 4; line breaks allowed, padding optional.
 fn decode_base64(text: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut bits, mut held) = (0u32, 0u32);
+    let (mut bits, mut bit_count) = (0u32, 0u32);
     let text = text.trim_ascii_end();
     let text = text.strip_suffix(b"==").or_else(|| text.strip_suffix(b"=")).unwrap_or(text);
     for byte in text.iter().filter(|b| !b.is_ascii_whitespace()) {
@@ -117,13 +117,13 @@ fn decode_base64(text: &[u8]) -> Option<Vec<u8>> {
             _ => return None,
         };
         bits = (bits << 6) | u32::from(value);
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            out.push((bits >> held) as u8);
-            bits &= (1 << held) - 1;
+        bit_count += 6;
+        if bit_count >= 8 {
+            bit_count -= 8;
+            out.push((bits >> bit_count) as u8);
+            bits &= (1 << bit_count) - 1;
         }
     }
-    // Six bits left over are one lone character; other leftovers must be the zeros of the padding.
-    (held < 6 && bits == 0).then_some(out)
+    // Six bits left over mean a single dangling character; other leftovers must be zero padding.
+    (bit_count < 6 && bits == 0).then_some(out)
 }

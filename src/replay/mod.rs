@@ -1,27 +1,26 @@
-//! Captures, and the scripted upstream that plays them: what `citetap replay` reads, what `citetap demo`
-//! talks to, and what the integration tests put behind the proxy.
+//! Captures, and a scripted upstream that replays them: used by `citetap replay`, `citetap demo`, `/normalize` and the
+//! integration tests. Never part of the path of a relayed stream.
 //!
-//! [`capture`] turns a saved stream of any usual kind into SSE bytes, and [`reading`] those into records. [`script`] says how bytes are served:
-//! pauses, chunk sizes, faults. [`body`] plays a script at the pace of its reader, [`upstream`] is the HTTP
-//! server around it, and [`observe`] is what a test can ask of that server afterwards. Nothing here is in the
-//! path of a relayed stream.
+//! [`capture`] converts saved responses to SSE bytes and [`capture_reader`] those to records. [`script`] defines how
+//! bytes are served: pauses, chunk sizes, faults. [`body`] plays a script as its client reads, [`upstream`] is the HTTP
+//! server around it, and [`request_log`] is what tests can query afterwards.
 
 pub mod body;
 pub mod capture;
+pub mod capture_reader;
 mod curl;
 pub mod demo;
-mod fresh;
+pub mod demo_history;
+mod fresh_ids;
 mod har;
-pub mod history;
-pub mod observe;
-pub mod reading;
+pub mod request_log;
 pub mod script;
 pub mod upstream;
 
-pub use capture::{Capture, CaptureError, Captured, Format, MAX_CAPTURE, read};
+pub use capture::{Capture, CaptureError, CaptureFile, Format, MAX_CAPTURE, read};
+pub use capture_reader::{CaptureReader, HarRecords};
 pub use demo::demo_routes;
-pub use observe::{Outcome, Seen};
-pub use reading::{Reading, Records};
+pub use request_log::{Outcome, RecordedRequest};
 pub use script::{Chunking, Pace, Reply, Script, Scripted, Step};
 pub use upstream::Upstream;
 

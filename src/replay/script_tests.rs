@@ -40,7 +40,7 @@ fn send(text: &str) -> Step {
 const MIXED: &str = "\u{feff}data: 一\n\nevent: x\r\ndata: 二\r\n\r\n\ndata: \"searching\"\n\ndata: cut";
 
 #[test]
-fn frames_end_at_blank_lines_and_searches_take_longer() {
+fn script_frames_end_at_blank_lines() {
     let script = Script::from_capture(&capture(MIXED), Pace::LIVE.speed(2.0));
     let expected = [
         send("\u{feff}data: 一\n\n"),
@@ -55,7 +55,7 @@ fn frames_end_at_blank_lines_and_searches_take_longer() {
 }
 
 #[test]
-fn every_chunking_sends_the_same_bytes_with_the_same_waits() {
+fn script_every_chunking_keeps_bytes_and_waits() {
     for n in 0..MIXED.len() + 2 {
         let script = Script::from_capture(&capture(MIXED), Pace::LIVE.chunking(Chunking::Bytes(n)));
         assert_eq!(sent(&script), MIXED.as_bytes());
@@ -68,7 +68,7 @@ fn every_chunking_sends_the_same_bytes_with_the_same_waits() {
 }
 
 #[test]
-fn a_speed_that_is_none_means_no_waits() {
+fn script_invalid_speed_disables_waits() {
     for speed in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         let script = Script::from_capture(&capture(MIXED), Pace::LIVE.speed(speed));
         assert_eq!((length(&script), sent(&script)), (Duration::ZERO, MIXED.as_bytes().to_vec()), "{speed}");
@@ -76,7 +76,7 @@ fn a_speed_that_is_none_means_no_waits() {
 }
 
 #[test]
-fn fresh_ids_change_the_ids_and_nothing_else() -> Test {
+fn fresh_ids_change_only_the_ids() -> Test {
     let sse = concat!(
         "data: {\"message_id\":\"35730705466983426\",\"n\":357307054669834261,\"c\":\"77777777777\"}\n\n",
         "data: {\"event_data\":\"{\\\"message_id\\\":\\\"35730705466983426\\\"}\"}\n\n",
@@ -105,7 +105,7 @@ fn fresh_ids_change_the_ids_and_nothing_else() -> Test {
 }
 
 #[test]
-fn a_demo_reply_takes_four_to_eight_seconds() {
+fn demo_reply_takes_four_to_eight_seconds() {
     let routes = demo_routes(Pace::LIVE);
     let paths: Vec<_> = routes.iter().map(|route| route.path.as_str()).collect();
     assert_eq!(paths, ["/doubao", "/tencent", "/doubao-en", "/openai"]);
@@ -117,7 +117,7 @@ fn a_demo_reply_takes_four_to_eight_seconds() {
 }
 
 #[test]
-fn demo_replies_are_the_captures_and_their_ids_can_be_fresh() {
+fn demo_replies_have_ids_that_can_be_fresh() {
     for route in demo_routes(Pace::INSTANT) {
         assert_eq!(length(&route.script), Duration::ZERO);
         assert_eq!(sent(&route.script), sent(&route.script));
@@ -127,7 +127,7 @@ fn demo_replies_are_the_captures_and_their_ids_can_be_fresh() {
 }
 
 #[test]
-fn the_id_of_a_chat_completion_is_a_messages() -> Test {
+fn fresh_ids_include_chat_completion_ids() -> Test {
     let sse = "data: {\"id\":\"chatcmpl-AbCdEf12345\",\"object\":\"chat.completion.chunk\"}\n\n".repeat(2);
     let fresh = Script::from_capture(&capture(&sse), Pace::INSTANT).with_fresh_ids();
     let (one, two) = (String::from_utf8(sent(&fresh))?, String::from_utf8(sent(&fresh))?);
@@ -136,7 +136,7 @@ fn the_id_of_a_chat_completion_is_a_messages() -> Test {
 }
 
 #[test]
-fn whoever_asks_for_no_stream_gets_the_whole_answer() {
+fn script_request_without_stream_gets_the_document() {
     let script = Script::sse("data: 1\n\n").unless_streamed(Script::json("{}"));
     for (body, whole) in [
         ("", true),
@@ -145,7 +145,7 @@ fn whoever_asks_for_no_stream_gets_the_whole_answer() {
         ("{\"stream\": true}", false),
         ("{ \"stream\" :\ntrue", false),
     ] {
-        assert_eq!(sent(&script.clone().asked(body.as_bytes())) == b"{}", whole, "{body}");
+        assert_eq!(sent(&script.clone().for_request(body.as_bytes())) == b"{}", whole, "{body}");
     }
-    assert_eq!(sent(&Script::sse("data: 1\n\n").asked(b"{}")), b"data: 1\n\n", "one that has only a stream");
+    assert_eq!(sent(&Script::sse("data: 1\n\n").for_request(b"{}")), b"data: 1\n\n", "one that has only a stream");
 }

@@ -1,4 +1,4 @@
-//! An HTTP server (HTTP/1.1, and HTTP/2 without TLS) that answers by script and remembers what it was asked.
+//! An HTTP server (HTTP/1.1, and HTTP/2 without TLS) that answers by script and records its requests.
 
 use std::{
     convert::Infallible,
@@ -23,35 +23,35 @@ use tokio::{
 
 use super::{
     body::ScriptBody,
-    observe::{MAX_SEEN_BODY, Observed, Seen, Ticket, lock},
+    request_log::{MAX_RECORDED_BODY, RecordedRequest, RequestLog, ResponseHandle, lock},
     script::{Reply, Script, Scripted, Step},
 };
 
-/// What a connection may hold unwritten: little, so that a client that does not read is felt soon.
+/// Write buffer per connection; small, so that backpressure from a client shows soon.
 const WRITE_BUFFER: usize = 64 * 1024;
 
-/// A proxy that pools HTTP/2 puts all its streams on one connection.
+/// Concurrent HTTP/2 streams per connection; a pooling proxy uses one connection for all.
 const MAX_H2_STREAMS: u32 = 10_000;
 
-/// How long to rest when no connection can be accepted (out of file descriptors, mostly).
-const ACCEPT_REST: Duration = Duration::from_millis(50);
+/// Delay after a failed accept (mostly out of file descriptors).
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// A running upstream. Dropping it stops it and cuts what is open.
+/// A running upstream. Dropping it stops it and closes open connections.
 pub struct Upstream {
     addr: SocketAddr,
-    observed: Arc<Observed>,
-    tasks: Tasks,
+    log: Arc<RequestLog>,
+    tasks: ConnectionTasks,
     accepting: JoinHandle<()>,
 }
 
 impl Upstream {
-    /// Serves on `listener`, from within a tokio runtime. A path that no script has is a 404.
+    /// Serves on `listener` from within a tokio runtime. Paths without a script get 404.
     pub fn start(listener: TcpListener, routes: Vec<Scripted>) -> Self {
         let addr = listener.local_addr().unwrap_or_else(|_| (Ipv4Addr::UNSPECIFIED, 0).into());
-        let observed = Arc::<Observed>::default();
-        let tasks = Tasks::default();
-        let accepting = tokio::spawn(accept(listener, routes.into(), Arc::clone(&observed), tasks.clone()));
-        Self { addr, observed, tasks, accepting }
+        let log = Arc::<RequestLog>::default();
+        let tasks = ConnectionTasks::default();
+        let accepting = tokio::spawn(accept(listener, routes.into(), Arc::clone(&log), tasks.clone()));
+        Self { addr, log, tasks, accepting }
     }
 
     /// [`start`](Self::start) on a free port of the loopback address.
@@ -64,35 +64,35 @@ impl Upstream {
         self.addr
     }
 
-    /// `http://127.0.0.1:1234`, without a slash at the end.
+    /// `http://127.0.0.1:1234`, without a trailing slash.
     pub fn url(&self) -> String {
         format!("http://{}", self.addr)
     }
 
-    /// The newest requests in the order they came; see [`Seen`] for what is known of each.
-    pub fn requests(&self) -> Vec<Seen> {
-        self.observed.seen()
+    /// The recorded requests, oldest first; see [`RecordedRequest`].
+    pub fn requests(&self) -> Vec<RecordedRequest> {
+        self.log.snapshot()
     }
 
-    /// All requests so far.
+    /// Number of requests so far, including those no longer recorded.
     pub fn request_count(&self) -> usize {
-        self.observed.requests.load(Relaxed)
+        self.log.requests.load(Relaxed)
     }
 
     pub fn connections_open(&self) -> usize {
-        self.observed.connections.load(Relaxed)
+        self.log.connections.load(Relaxed)
     }
 
     pub fn connections_accepted(&self) -> usize {
-        self.observed.accepted.load(Relaxed)
+        self.log.accepted.load(Relaxed)
     }
 
-    /// Answers that the client left before their end, or before their headers.
+    /// Number of responses that the client left before their end or before their headers.
     pub fn cancelled(&self) -> usize {
-        self.observed.cancelled.load(Relaxed)
+        self.log.cancelled.load(Relaxed)
     }
 
-    /// Waits until `done` holds, for at most `limit`; says whether it did.
+    /// Waits up to `limit` for `done` to hold, and returns whether it did.
     pub async fn until(&self, limit: Duration, mut done: impl FnMut(&Self) -> bool) -> bool {
         let end = Instant::now() + limit;
         loop {
@@ -106,16 +106,16 @@ impl Upstream {
         }
     }
 
-    /// Stops listening, cuts what is open, and returns when every task is gone.
+    /// Stops listening, closes open connections, and returns when every task has ended.
     pub async fn shutdown(mut self) {
         let mut tasks = self.stop();
         tasks.shutdown().await;
-        // An aborted task ends with an error that says so.
+        // An aborted task returns a cancellation error.
         let _aborted = (&mut self.accepting).await;
     }
 
     fn stop(&self) -> JoinSet<()> {
-        self.observed.stopping.store(true, Relaxed);
+        self.log.stopping.store(true, Relaxed);
         self.accepting.abort();
         self.tasks.close()
     }
@@ -127,9 +127,9 @@ impl Drop for Upstream {
     }
 }
 
-/// Every connection's and every HTTP/2 stream's task, so that none outlives the upstream.
+/// The tasks of all connections and HTTP/2 streams, so that none outlives the upstream.
 #[derive(Clone, Default)]
-struct Tasks(Arc<Mutex<TaskSet>>);
+struct ConnectionTasks(Arc<Mutex<TaskSet>>);
 
 #[derive(Default)]
 struct TaskSet {
@@ -137,7 +137,7 @@ struct TaskSet {
     closed: bool,
 }
 
-impl Tasks {
+impl ConnectionTasks {
     fn close(&self) -> JoinSet<()> {
         let mut set = lock(&self.0);
         set.closed = true;
@@ -145,7 +145,7 @@ impl Tasks {
     }
 }
 
-impl<F> Executor<F> for Tasks
+impl<F> Executor<F> for ConnectionTasks
 where
     F: Future + Send + 'static,
     F::Output: Send,
@@ -161,62 +161,67 @@ where
     }
 }
 
-async fn accept(listener: TcpListener, routes: Arc<[Scripted]>, observed: Arc<Observed>, tasks: Tasks) {
+async fn accept(listener: TcpListener, routes: Arc<[Scripted]>, log: Arc<RequestLog>, tasks: ConnectionTasks) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let connection = serve(stream, Arc::clone(&routes), Arc::clone(&observed), tasks.clone());
+                let connection = serve(stream, Arc::clone(&routes), Arc::clone(&log), tasks.clone());
                 tasks.execute(connection);
             }
-            Err(_) => sleep(ACCEPT_REST).await,
+            Err(_) => sleep(ACCEPT_RETRY_DELAY).await,
         }
     }
 }
 
-async fn serve(stream: TcpStream, routes: Arc<[Scripted]>, observed: Arc<Observed>, tasks: Tasks) {
-    let _connected = observed.connected();
-    // A piece is to leave when its step says so, not when the next one comes; without it the pauses are only blurred.
+async fn serve(stream: TcpStream, routes: Arc<[Scripted]>, log: Arc<RequestLog>, tasks: ConnectionTasks) {
+    let _connected = log.connected();
+    // Disable Nagle's algorithm: every chunk must leave when its step says so.
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request: Request<Incoming>| {
         let (parts, body) = request.into_parts();
-        let script = pick(&routes, parts.uri.path()).map(Script::turn);
+        let script = pick(&routes, parts.uri.path()).map(Script::next_script);
         let head = parts.method == Method::HEAD;
-        let ticket = observed.admit(&parts);
+        let handle = log.record(&parts);
         async move {
-            let body_read = read_body(body, &ticket).await;
-            Ok::<_, Infallible>(answer(script, head, ticket, body_read).await)
+            let body_read = read_body(body, &handle).await;
+            Ok::<_, Infallible>(respond(script, head, handle, body_read).await)
         }
     });
     let mut server = auto::Builder::new(tasks);
     server.http1().max_buf_size(WRITE_BUFFER);
     server.http2().max_send_buf_size(WRITE_BUFFER).max_concurrent_streams(MAX_H2_STREAMS);
-    // A client that resets or leaves is no failure here: the ticket has recorded it.
+    // A client that resets or leaves is not an error; the handle has recorded it.
     let _ = server.serve_connection(TokioIo::new(stream), service).await;
 }
 
 fn pick<'a>(routes: &'a [Scripted], path: &str) -> Option<&'a Script> {
     let matching = routes.iter().filter(|route| path.starts_with(&route.path));
-    // The first of equals: max_by_key would take the last.
+    // `rev`: of equally long prefixes max_by_key returns the last, and the first should win.
     matching.rev().max_by_key(|route| route.path.len()).map(|route| &route.script)
 }
 
-/// Reads the request's body to its end, however long; an error shows as a body that stays short.
-async fn read_body(mut body: Incoming, ticket: &Ticket) -> bytes::Bytes {
+/// Reads the request body to its end. After an error the recorded body stays short.
+async fn read_body(mut body: Incoming, handle: &ResponseHandle) -> bytes::Bytes {
     let mut kept = BytesMut::new();
     let mut len = 0;
     while let Some(Ok(frame)) = body.frame().await {
         if let Ok(data) = frame.into_data() {
             len += data.len() as u64;
-            let room = MAX_SEEN_BODY - kept.len();
+            let room = MAX_RECORDED_BODY - kept.len();
             kept.extend_from_slice(&data[..data.len().min(room)]);
         }
     }
-    ticket.body(&mut kept, len)
+    handle.body(&mut kept, len)
 }
 
-async fn answer(script: Option<Script>, head: bool, ticket: Ticket, body: bytes::Bytes) -> Response<ScriptBody> {
+async fn respond(
+    script: Option<Script>,
+    head: bool,
+    handle: ResponseHandle,
+    body: bytes::Bytes,
+) -> Response<ScriptBody> {
     let script = script
-        .map(|script| script.asked(&body))
+        .map(|script| script.for_request(&body))
         .unwrap_or_else(|| Script::json(&br#"{"error":"no script for this path"}"#[..]).status(StatusCode::NOT_FOUND));
     if !script.delay.is_zero() {
         sleep(script.delay).await;
@@ -228,26 +233,26 @@ async fn answer(script: Option<Script>, head: bool, ticket: Ticket, body: bytes:
             steps
         }
         Reply::Echo => {
-            let text = echo(&ticket.seen(), &body).to_string();
+            let text = echo(&handle.snapshot(), &body).to_string();
             headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
             headers.insert(header::CONTENT_LENGTH, text.len().into());
             Arc::new([Step::Send(text.into())])
         }
         Reply::Hang => {
-            // Holds the ticket, which counts the client that gives up.
+            // Holds the handle, which counts the client as cancelled when it leaves.
             pending::<()>().await;
             Arc::new([])
         }
     };
     let bodiless = head || matches!(script.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-    let body = if bodiless { ScriptBody::none(ticket) } else { ScriptBody::new(steps, script.cut, ticket) };
+    let body = if bodiless { ScriptBody::empty(handle) } else { ScriptBody::new(steps, script.cut, handle) };
     let mut response = Response::new(body);
     *response.status_mut() = script.status;
     *response.headers_mut() = headers;
     response
 }
 
-/// RFC 9110 section 6.6.2: a sender should name its trailers beforehand. hyper sends none over HTTP/1.1 otherwise.
+/// Adds the `trailer` header (RFC 9110 section 6.6.2). Without it hyper sends no trailers over HTTP/1.1.
 fn announce_trailers(steps: &[Step], headers: &mut HeaderMap) {
     for step in steps {
         if let Step::Trailers(trailers) = step {
@@ -258,7 +263,7 @@ fn announce_trailers(steps: &[Step], headers: &mut HeaderMap) {
     }
 }
 
-fn echo(seen: &Seen, body: &[u8]) -> Value {
+fn echo(seen: &RecordedRequest, body: &[u8]) -> Value {
     let mut headers = Map::new();
     for name in seen.headers.keys() {
         let values = seen.headers.get_all(name).iter();

@@ -19,7 +19,7 @@ use tokio::{
 
 use super::{
     body::BULK_FRAME,
-    observe::{MAX_SEEN_BODY, Outcome},
+    request_log::{MAX_RECORDED_BODY, Outcome},
     script::{Script, Scripted, Step},
     upstream::Upstream,
 };
@@ -45,7 +45,7 @@ fn send(text: &'static str) -> Step {
     Step::Send(Bytes::from_static(text.as_bytes()))
 }
 
-/// What came, and whether it ended cleanly.
+/// The received bytes, and whether the body ended cleanly.
 async fn read(mut body: Incoming) -> (Vec<u8>, bool) {
     let mut all = Vec::new();
     while let Some(frame) = body.frame().await {
@@ -58,7 +58,7 @@ async fn read(mut body: Incoming) -> (Vec<u8>, bool) {
 }
 
 #[tokio::test]
-async fn steps_play_in_order_and_in_time() -> Test {
+async fn upstream_plays_steps_in_order_and_time() -> Test {
     for h2 in [false, true] {
         let pause = Duration::from_millis(120);
         let steps = [
@@ -92,7 +92,7 @@ async fn steps_play_in_order_and_in_time() -> Test {
 }
 
 #[tokio::test]
-async fn an_abort_is_an_error_after_all_that_was_sent() -> Test {
+async fn upstream_abort_flushes_and_then_fails() -> Test {
     for h2 in [false, true] {
         let scripts = [
             Script::sse_steps([send("data: 一\n\n"), send("data: "), Step::Abort, send("never")]),
@@ -114,7 +114,7 @@ async fn an_abort_is_an_error_after_all_that_was_sent() -> Test {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_is_counted() -> Test {
+async fn upstream_counts_clients_that_leave() -> Test {
     for h2 in [false, true] {
         let routes = vec![
             Scripted::new("/forever", Script::sse_steps([Step::Forever(": x\n\n".into(), Duration::from_millis(5))])),
@@ -145,9 +145,9 @@ async fn a_client_that_leaves_is_counted() -> Test {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_stops_the_script() -> Test {
+async fn upstream_client_does_not_read_pauses_script() -> Test {
     const LEN: u64 = 1 << 32;
-    // What the kernel may buffer on loopback, both ends, is the larger part of it.
+    // Most of this is what the kernel may buffer on loopback, at both ends.
     const BOUND: u64 = 24 << 20;
     for h2 in [false, true] {
         let upstream = upstream(Script::sse_steps([Step::Bulk { len: LEN, chunk: 16 * 1024 }])).await?;
@@ -178,7 +178,7 @@ async fn a_client_that_does_not_read_stops_the_script() -> Test {
 }
 
 #[tokio::test]
-async fn a_bulk_is_known_by_offset() -> Test {
+async fn upstream_bulk_bytes_follow_their_offset() -> Test {
     let upstream = upstream(Script::new([Step::Bulk { len: 100_003, chunk: 777 }, send("end")])).await?;
     let (body, clean) = read(get(&client(false), &upstream, "/").await?.into_body()).await;
     assert!(clean && body.ends_with(b"end"));
@@ -188,7 +188,7 @@ async fn a_bulk_is_known_by_offset() -> Test {
 }
 
 #[tokio::test]
-async fn echo_tells_what_came() -> Test {
+async fn upstream_echo_returns_the_request() -> Test {
     for h2 in [false, true] {
         let upstream = upstream(Script::echo()).await?;
         let request = Request::post(format!("{}/a/b?q=%E9%97%AE&x", upstream.url()))
@@ -211,19 +211,19 @@ async fn echo_tells_what_came() -> Test {
 }
 
 #[tokio::test]
-async fn a_long_request_body_is_read_and_kept_in_part() -> Test {
+async fn upstream_long_request_body_is_kept_in_part() -> Test {
     let upstream = upstream(Script::json("{}")).await?;
-    let long = vec![b'x'; 3 * MAX_SEEN_BODY + 1];
+    let long = vec![b'x'; 3 * MAX_RECORDED_BODY + 1];
     let request = Request::put(upstream.url()).body(Full::from(long))?;
     let answer = client(false).request(request).await?.into_body().collect().await?.to_bytes();
     assert_eq!(answer, "{}");
     let seen = &upstream.requests()[0];
-    assert_eq!((seen.body.len(), seen.body_len), (MAX_SEEN_BODY, 3 * MAX_SEEN_BODY as u64 + 1));
+    assert_eq!((seen.body.len(), seen.body_len), (MAX_RECORDED_BODY, 3 * MAX_RECORDED_BODY as u64 + 1));
     Ok(())
 }
 
 #[tokio::test]
-async fn the_longest_path_wins_and_unknown_ones_are_404() -> Test {
+async fn upstream_longest_path_wins_and_unknown_is_404() -> Test {
     let script = |text: &'static str| Script::json(text);
     let routes = vec![
         Scripted::new("/doubao", script("1")),
@@ -243,7 +243,7 @@ async fn the_longest_path_wins_and_unknown_ones_are_404() -> Test {
 }
 
 #[tokio::test]
-async fn trailers_arrive() -> Test {
+async fn upstream_trailers_arrive() -> Test {
     for h2 in [false, true] {
         let trailers = HeaderMap::from_iter([(header::ETAG, HeaderValue::from_static("\"x\""))]);
         let upstream = upstream(Script::sse_steps([send("data: x\n\n"), Step::Trailers(trailers.clone())])).await?;
@@ -256,7 +256,7 @@ async fn trailers_arrive() -> Test {
 }
 
 #[tokio::test]
-async fn shutdown_and_drop_end_every_task() -> Test {
+async fn upstream_shutdown_and_drop_end_every_task() -> Test {
     for (h2, gently) in [(false, true), (false, false), (true, true), (true, false)] {
         let before = tokio::runtime::Handle::current().metrics().num_alive_tasks();
         let upstream = Upstream::bind(vec![Scripted::new(
@@ -286,7 +286,7 @@ async fn shutdown_and_drop_end_every_task() -> Test {
 }
 
 #[tokio::test]
-async fn on_the_wire_each_step_is_a_chunk_of_its_own() -> Test {
+async fn upstream_sends_each_step_as_one_chunk() -> Test {
     let upstream = upstream(Script::sse_steps([send("data: a"), send("b\n\n")])).await?;
     let mut socket = TcpStream::connect(upstream.addr()).await?;
     socket.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await?;

@@ -10,7 +10,7 @@ use citetap::{
     pipeline::{Budget, End, Inject, Settings, whole, whole::Passed},
     profile::{Form, Manner, Profile, native::MAX_LINE},
     provider::Provider,
-    replay::{self, Reading},
+    replay::{self, CaptureReader},
 };
 use serde_json::Value;
 
@@ -134,16 +134,16 @@ pub fn handed(data: &[u8]) {
     let [a, b, _, seed] = head;
     let kind = choose(HANDED, a);
     if let Ok(captured) = replay::read(body) {
-        let reading = Reading {
+        let reading = CaptureReader {
             route: "normalize",
-            kind,
+            provider: kind,
             link_base: None,
             inject: Inject::Off,
             manner: Manner::default(),
             frame_cap: body.len(),
             rules: default_rules(),
         };
-        for passed in reading.pass(captured).unwrap_or_default() {
+        for passed in reading.read(captured).unwrap_or_default() {
             assert!(!passed.tally.panicked, "the tap panicked");
             if let Some(kept) = &passed.record {
                 record::check(kept);

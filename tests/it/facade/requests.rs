@@ -1,18 +1,18 @@
 //! What upstreams are asked.
 
-use citetap::replay::{Script, Seen, Upstream};
+use citetap::replay::{RecordedRequest, Script, Upstream};
 use serde_json::{Value, json};
 
 use super::{LEXIANG, asking, chat, chat_with, facade};
 use crate::net::tencent;
 
-fn last(upstream: &Upstream) -> (Seen, Value) {
+fn last(upstream: &Upstream) -> (RecordedRequest, Value) {
     let seen = upstream.requests().pop().unwrap();
     let body = serde_json::from_slice(&seen.body).unwrap();
     (seen, body)
 }
 
-fn header<'s>(seen: &'s Seen, name: &str) -> Option<&'s str> {
+fn header<'s>(seen: &'s RecordedRequest, name: &str) -> Option<&'s str> {
     seen.headers.get(name).map(|value| value.to_str().unwrap())
 }
 

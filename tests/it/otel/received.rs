@@ -62,7 +62,7 @@ impl Collector {
         self.upstream.url()
     }
 
-    pub fn requests(&self) -> Vec<citetap::replay::Seen> {
+    pub fn requests(&self) -> Vec<citetap::replay::RecordedRequest> {
         self.upstream.requests()
     }
 

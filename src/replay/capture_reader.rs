@@ -1,11 +1,11 @@
-//! What was handed in, through the pipeline: every stream of a capture, or one JSON document.
+//! Runs captured streams or documents through the pipeline, for `citetap replay`, `/normalize` and the demo's history.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use url::Url;
 
-use super::capture::{Captured, Format};
+use super::capture::{CaptureFile, Format};
 use crate::{
     citation::{Record, Rules},
     pipeline::Supplement,
@@ -17,29 +17,29 @@ use crate::{
     provider::{Provider, json},
 };
 
-/// How many keys of an unknown document an error names, and how much of each.
-const SHOWN_KEYS: usize = 8;
-const SHOWN_KEY: usize = 32;
+/// Limits for the keys of an unknown document that an error quotes: their number, and characters each.
+const KEYS_SHOWN_MAX: usize = 8;
+const KEY_CHARS_MAX: usize = 32;
 
-/// How what is handed in is read.
-pub struct Reading {
-    /// Stands for the route in records.
+/// Pipeline settings for reading captures.
+pub struct CaptureReader {
+    /// Route name in the records.
     pub route: &'static str,
-    pub kind: Provider,
+    pub provider: Provider,
     pub link_base: Option<Url>,
     pub inject: Inject,
     pub manner: Manner,
-    /// A larger frame is not read.
+    /// Larger frames are passed through without being parsed.
     pub frame_cap: usize,
     pub rules: Arc<Rules>,
 }
 
-impl Reading {
-    /// What came of each stream, or of the document. The error says what was seen in its place.
-    pub fn pass(&self, captured: Captured) -> Result<Vec<Passed>, String> {
+impl CaptureReader {
+    /// Processes each stream, or the document. The error describes what the input contains instead.
+    pub fn read(&self, captured: CaptureFile) -> Result<Vec<Passed>, String> {
         match captured {
-            Captured::Document(text) => self.document(&text).map(|passed| vec![passed]),
-            Captured::Streams(streams) => Ok(streams.into_iter().map(|capture| self.stream(capture.sse)).collect()),
+            CaptureFile::Document(text) => self.document(&text).map(|passed| vec![passed]),
+            CaptureFile::Streams(streams) => Ok(streams.into_iter().map(|capture| self.stream(capture.sse)).collect()),
         }
     }
 
@@ -53,8 +53,8 @@ impl Reading {
             frame_cap: self.frame_cap,
             budget: Budget::new(sse.len().max(self.frame_cap)),
         };
-        // Nothing is stored here, and the events say so.
-        let mut passed = whole::pass(self.context(self.kind), settings, [sse], End::Clean, false);
+        // Nothing is stored here, and the record says so.
+        let mut passed = whole::pass(self.context(self.provider), settings, [sse], End::Clean, false);
         if let Some(record) = &mut passed.record {
             record.stored = false;
         }
@@ -62,14 +62,14 @@ impl Reading {
     }
 
     fn document(&self, text: &str) -> Result<Passed, String> {
-        let kind = match self.kind {
-            Provider::Auto(registry) => registry.of_document(text).ok_or_else(|| shown(text))?,
+        let provider = match self.provider {
+            Provider::Auto(registry) => registry.of_document(text).ok_or_else(|| describe_document(text))?,
             named => named,
         };
-        let passed = whole::pass_document(self.context(kind), Bytes::copy_from_slice(text.as_bytes()));
+        let passed = whole::pass_document(self.context(provider), Bytes::copy_from_slice(text.as_bytes()));
         match passed.record {
             Some(_) => Ok(passed),
-            None => Err(format!("{}, and nothing of {} in it", shown(text), kind.as_str())),
+            None => Err(format!("{}, and nothing of {} in it", describe_document(text), provider.as_str())),
         }
     }
 
@@ -86,39 +86,39 @@ impl Reading {
         }
     }
 
-    /// What is wrong with streams of which none has a message.
+    /// Error text for streams in which no message was found.
     pub fn no_message(&self, passed: &[Passed]) -> String {
         let frames: u64 = passed.iter().map(|passed| passed.tally.frames).sum();
-        let whose = match self.kind {
+        let expected = match self.provider {
             Provider::Auto(_) => "a known provider",
             named => named.as_str(),
         };
-        format!("a capture of {frames} frames, and no message of {whose} in it")
+        format!("a capture of {frames} frames, and no message of {expected} in it")
     }
 }
 
-/// Records of a HAR file, which may hold several streams: their answer has another shape than that of one.
+/// The records of a HAR file. It may hold several streams, so the output differs from that of a single one.
 #[derive(serde::Serialize)]
-pub struct Records<'a> {
+pub struct HarRecords<'a> {
     pub records: Vec<&'a Record>,
-    /// Event streams in which there is no message.
+    /// Event streams without a message.
     pub skipped: usize,
 }
 
-impl<'a> Records<'a> {
+impl<'a> HarRecords<'a> {
     pub fn of(passed: &'a [Passed]) -> Self {
         let records: Vec<&Record> = passed.iter().filter_map(|passed| passed.record.as_deref()).collect();
         Self { skipped: passed.len() - records.len(), records }
     }
 }
 
-impl Captured {
-    /// Only these may hold more than one stream.
+impl CaptureFile {
+    /// True for a HAR file, the only format with several streams.
     pub fn is_har(&self) -> bool {
         matches!(self, Self::Streams(streams) if streams.iter().any(|capture| capture.format == Format::Har))
     }
 
-    /// The stream of that number, from 1, and nothing else. The error says which there are.
+    /// Selects one stream by its number, counted from 1. The error says which exist.
     pub fn only(self, entry: usize) -> Result<Self, String> {
         let len = match &self {
             Self::Document(_) => 1,
@@ -134,16 +134,16 @@ impl Captured {
     }
 }
 
-fn shown(text: &str) -> String {
+fn describe_document(text: &str) -> String {
     let keys = json::with_parsed(text, |node| match node {
-        json::Node::Map(pairs) => pairs.iter().map(|(key, _)| key.chars().take(SHOWN_KEY).collect()).collect(),
+        json::Node::Map(pairs) => pairs.iter().map(|(key, _)| key.chars().take(KEY_CHARS_MAX).collect()).collect(),
         _ => Vec::new(),
     });
     let keys: Vec<String> = keys.unwrap_or_default();
     if keys.is_empty() {
         return "one JSON document without keys".to_owned();
     }
-    let more = if keys.len() > SHOWN_KEYS { ", …" } else { "" };
-    let shown = keys.get(..SHOWN_KEYS.min(keys.len())).unwrap_or_default();
-    format!("one JSON document with the keys {}{more}", shown.join(", "))
+    let more = if keys.len() > KEYS_SHOWN_MAX { ", …" } else { "" };
+    let listed = keys.get(..KEYS_SHOWN_MAX.min(keys.len())).unwrap_or_default();
+    format!("one JSON document with the keys {}{more}", listed.join(", "))
 }

@@ -1,5 +1,5 @@
-//! What the demo's store begins with: answers of the last days, made up from the sources of its captures, so that
-//! lists and charts have something to show. The same days give the same answers.
+//! Generates past answers for the demo's store from the sources of its captures, so that lists and charts are not
+//! empty. Deterministic: a day always gives the same answers.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -7,9 +7,9 @@ use bytes::Bytes;
 use jiff::Timestamp;
 
 use super::{
-    capture::{Capture, Captured, Format},
+    capture::{Capture, CaptureFile, Format},
+    capture_reader::CaptureReader,
     demo::CAPTURES,
-    reading::Reading,
 };
 use crate::{
     citation::{
@@ -22,33 +22,34 @@ use crate::{
     provider::Provider,
 };
 
-/// As long as the demo keeps records.
+/// Most days generated; the demo's TTL.
 pub const MAX_DAYS: u16 = 30;
 const DAY: i64 = 24 * 60 * 60;
-/// Answers begin at seven, are most at two in the afternoon and end at nine, in UTC.
-const MORNING: i64 = 7 * 60 * 60;
-const HALF_OF_IT: u64 = 7 * 60 * 60;
-/// A page may be found again at one of these.
-const COPIES: [&str; 5] =
+/// Answers fall between 07:00 and 21:00 UTC, with a peak at 14:00 (the sum of two uniform halves).
+const DAY_START: i64 = 7 * 60 * 60;
+const HALF_DAY_SPAN: u64 = 7 * 60 * 60;
+/// Hosts on which some pages appear a second time.
+const MIRROR_HOSTS: [&str; 5] =
     ["wiki.example", "forum.example", "archive.example.org", "portal.example", "press.example.net"];
 
-/// The answers of the last `days` days, today's until now among them, oldest first.
+/// Answers of the last `days` days up to `now`, oldest first.
 pub fn history(days: u16, now: Timestamp, rules: &Arc<Rules>) -> Vec<(Timestamp, Record)> {
-    let bases: Vec<Base> = CAPTURES.iter().filter_map(|(path, sse)| Base::of(path, sse, rules)).collect();
+    let captures: Vec<SourceCapture> =
+        CAPTURES.iter().filter_map(|(path, sse)| SourceCapture::of(path, sse, rules)).collect();
     let today = now.as_second().div_euclid(DAY);
     let mut answers = Vec::new();
     for day in today - i64::from(days.min(MAX_DAYS)) + 1..=today {
-        let mut chance = Chance::of(day, 0);
-        // The epoch was a Thursday.
+        let mut rng = SeededRng::of(day, 0);
+        // 1970-01-01 was a Thursday.
         let weekend = matches!((day + 4).rem_euclid(7), 0 | 6);
-        let count = if weekend { 2 + chance.below(3) } else { 6 + chance.below(7) };
+        let count = if weekend { 2 + rng.below(3) } else { 6 + rng.below(7) };
         for n in 1..=count {
-            let mut chance = Chance::of(day, n);
-            let second = i64::try_from(chance.below(HALF_OF_IT) + chance.below(HALF_OF_IT)).unwrap_or_default();
-            let base = bases.get(usize::try_from(chance.below(bases.len() as u64)).unwrap_or_default());
-            let created = Timestamp::from_second(day * DAY + MORNING + second).ok().filter(|created| *created <= now);
-            if let (Some(base), Some(created)) = (base, created) {
-                answers.push((created, base.answer(created, &mut chance, rules)));
+            let mut rng = SeededRng::of(day, n);
+            let second = i64::try_from(rng.below(HALF_DAY_SPAN) + rng.below(HALF_DAY_SPAN)).unwrap_or_default();
+            let capture = captures.get(usize::try_from(rng.below(captures.len() as u64)).unwrap_or_default());
+            let created = Timestamp::from_second(day * DAY + DAY_START + second).ok().filter(|created| *created <= now);
+            if let (Some(capture), Some(created)) = (capture, created) {
+                answers.push((created, capture.answer(created, &mut rng, rules)));
             }
         }
     }
@@ -56,17 +57,17 @@ pub fn history(days: u16, now: Timestamp, rules: &Arc<Rules>) -> Vec<(Timestamp,
     answers
 }
 
-/// A capture's record, and those of its sources that lie in domains that nobody has.
-struct Base {
+/// A capture's record, and its sources on reserved domains.
+struct SourceCapture {
     record: Record,
     sources: Vec<Citation>,
 }
 
-impl Base {
+impl SourceCapture {
     fn of(path: &str, sse: &'static [u8], rules: &Arc<Rules>) -> Option<Self> {
-        let reading = Reading {
+        let reader = CaptureReader {
             route: "demo",
-            kind: Provider::AUTO,
+            provider: Provider::AUTO,
             link_base: url::Url::parse("https://kb.example.com").ok(),
             inject: Inject::Off,
             manner: Manner::default(),
@@ -74,60 +75,60 @@ impl Base {
             rules: Arc::clone(rules),
         };
         let capture = Capture { sse: Bytes::from_static(sse), format: Format::Sse, skipped: 0 };
-        let passed = reading.pass(Captured::Streams(vec![capture])).ok()?;
+        let passed = reader.read(CaptureFile::Streams(vec![capture])).ok()?;
         let mut record = *passed.into_iter().next()?.record?;
         record.route = path.trim_start_matches('/').to_owned();
         let mut sources = record.citations.clone();
         sources.retain(|source| source.hostname.as_deref().is_none_or(is_reserved));
-        sources.iter_mut().for_each(with_domain_of_its_own);
+        sources.iter_mut().for_each(move_to_own_domain);
         Some(Self { record, sources })
     }
 
-    /// Some of the sources, of which some are cited.
-    fn answer(&self, created: Timestamp, chance: &mut Chance, rules: &Rules) -> Record {
+    /// An answer with a random selection of the sources, some of them cited.
+    fn answer(&self, created: Timestamp, rng: &mut SeededRng, rules: &Rules) -> Record {
         let mut ledger = Ledger::new(None);
         ledger.set_provider(self.record.provider.parse().map_or("", Provider::as_str));
         let queries: Vec<Cow<'_, str>> = self
             .record
             .queries
             .iter()
-            .filter(|_| chance.in_100(70))
+            .filter(|_| rng.percent_chance(70))
             .map(|query| Cow::Borrowed(query.as_str()))
             .collect();
         if !queries.is_empty() {
             ledger.round("1", None, &queries);
         }
         let (mut text, mut number) = (String::new(), 0);
-        let bare = chance.in_100(8);
+        let bare = rng.percent_chance(8);
         for (index, source) in self.sources.iter().enumerate().filter(|_| !bare) {
-            // The first are found most often.
-            if !chance.in_100(90_u64.saturating_sub(8 * index as u64)) {
+            // The first sources are selected most often.
+            if !rng.percent_chance(90_u64.saturating_sub(8 * index as u64)) {
                 continue;
             }
             number += 1;
-            let mut again = chance.clone();
-            reference(&mut ledger, source, number, created, chance);
-            if chance.in_100(6) {
+            let mut again = rng.clone();
+            reference(&mut ledger, source, number, created, rng);
+            if rng.percent_chance(6) {
                 number += 1;
                 reference(&mut ledger, source, number, created, &mut again);
             }
-            if chance.in_100(65) {
+            if rng.percent_chance(65) {
                 text += &format!("[{number}] ");
             }
         }
-        if number > 0 && chance.in_100(5) {
+        if number > 0 && rng.percent_chance(5) {
             text += &format!("[{}]", number + 2);
         }
         ledger.text(&text);
 
         let view = ledger.view(&rules.scores, created);
         Record {
-            message_id: fresh_id(&self.record.message_id, chance),
-            conversation_id: self.record.conversation_id.as_ref().map(|_| format!("h-{}", chance.below(100_000))),
-            complete: !chance.in_100(4),
+            message_id: fresh_id(&self.record.message_id, rng),
+            conversation_id: self.record.conversation_id.as_ref().map(|_| format!("h-{}", rng.below(100_000))),
+            complete: !rng.percent_chance(4),
             stored: true,
             truncated: view.truncated,
-            nonce: chance.letters(32, b"0123456789abcdef"),
+            nonce: rng.text(32, b"0123456789abcdef"),
             created_at: format!("{created:.3}"),
             summary: view.summary,
             queries: view.queries,
@@ -140,13 +141,13 @@ impl Base {
     }
 }
 
-/// RFC 2606: nobody has them.
+/// True for the domains reserved by RFC 2606.
 fn is_reserved(host: &str) -> bool {
     ["example.com", "example.org", "example.net", ".example"].iter().any(|end| host.ends_with(end))
 }
 
-/// `news.example.com` becomes `news.example`: in a list of domains the captures' would all be one.
-fn with_domain_of_its_own(source: &mut Citation) {
+/// Turns `news.example.com` into `news.example`; otherwise all sources would share one registrable domain.
+fn move_to_own_domain(source: &mut Citation) {
     let (Some(url), Some(host)) = (&source.url, &source.hostname) else { return };
     let Some((name, _)) = host.split_once('.') else { return };
     let own = format!("{name}.example");
@@ -154,13 +155,13 @@ fn with_domain_of_its_own(source: &mut Citation) {
     source.hostname = Some(own);
 }
 
-fn reference(ledger: &mut Ledger, source: &Citation, number: u32, created: Timestamp, chance: &mut Chance) {
-    let copy = COPIES.get(usize::try_from(chance.below(25)).unwrap_or_default());
+fn reference(ledger: &mut Ledger, source: &Citation, number: u32, created: Timestamp, rng: &mut SeededRng) {
+    let copy = MIRROR_HOSTS.get(usize::try_from(rng.below(25)).unwrap_or_default());
     let url = match (source.url.as_deref(), source.hostname.as_deref(), copy) {
         (Some(url), Some(host), Some(copy)) => Some(url.replacen(host, copy, 1)),
         (url, ..) => url.map(str::to_owned),
     };
-    let age = i64::try_from(chance.below(700)).unwrap_or_default() * DAY;
+    let age = i64::try_from(rng.below(700)).unwrap_or_default() * DAY;
     ledger.reference(&Reference {
         number: Some(number),
         position: None,
@@ -179,20 +180,20 @@ fn reference(ledger: &mut Ledger, source: &Citation, number: u32, created: Times
     });
 }
 
-/// Like the provider's, and none that an answer of the demo can have: those begin with another digit, and have no `h`.
-fn fresh_id(of: &str, chance: &mut Chance) -> String {
+/// An id in the provider's format that no answer of the demo can have: those start with another digit, or have no `h`.
+fn fresh_id(of: &str, rng: &mut SeededRng) -> String {
     match of.rsplit_once('-') {
-        _ if of.bytes().all(|byte| byte.is_ascii_digit()) => format!("2{}", chance.letters(16, b"0123456789")),
-        Some((prefix, _)) => format!("{prefix}-h{}", chance.letters(15, b"0123456789abcdef")),
-        None => format!("h{}", chance.letters(31, b"0123456789abcdef")),
+        _ if of.bytes().all(|byte| byte.is_ascii_digit()) => format!("2{}", rng.text(16, b"0123456789")),
+        Some((prefix, _)) => format!("{prefix}-h{}", rng.text(15, b"0123456789abcdef")),
+        None => format!("h{}", rng.text(31, b"0123456789abcdef")),
     }
 }
 
-/// Numbers that look like chance (SplitMix64) and are the same on every run.
+/// A deterministic random number generator (SplitMix64).
 #[derive(Clone)]
-struct Chance(u64);
+struct SeededRng(u64);
 
-impl Chance {
+impl SeededRng {
     fn of(day: i64, n: u64) -> Self {
         Self(day.unsigned_abs().wrapping_mul(1000).wrapping_add(n))
     }
@@ -208,11 +209,11 @@ impl Chance {
         self.next() % end.max(1)
     }
 
-    fn in_100(&mut self, percent: u64) -> bool {
+    fn percent_chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    fn letters(&mut self, count: usize, alphabet: &[u8]) -> String {
+    fn text(&mut self, count: usize, alphabet: &[u8]) -> String {
         let letter = |random: u64| alphabet[usize::try_from(random % alphabet.len() as u64).unwrap_or_default()];
         (0..count).map(|_| char::from(letter(self.next()))).collect()
     }
@@ -225,14 +226,14 @@ mod tests {
     use super::*;
     use crate::config::default_rules;
 
-    /// A Wednesday evening.
-    fn of(days: u16) -> Vec<(Timestamp, Record)> {
+    /// History as of a Wednesday evening.
+    fn history_of(days: u16) -> Vec<(Timestamp, Record)> {
         history(days, "2026-11-18T20:00:00Z".parse().unwrap(), &default_rules())
     }
 
     #[test]
-    fn a_few_a_day_and_fewer_at_weekends() {
-        let all = of(14);
+    fn history_has_fewer_answers_at_weekends() {
+        let all = history_of(14);
         let mut by_day: BTreeMap<i64, usize> = BTreeMap::new();
         for (created, record) in &all {
             assert_eq!(record.created_at.parse::<Timestamp>().unwrap(), *created);
@@ -246,19 +247,19 @@ mod tests {
     }
 
     #[test]
-    fn the_same_days_are_the_same_and_the_number_of_days_has_a_cap() {
-        assert_eq!(of(3), of(3));
-        assert!(of(0).is_empty());
-        let (three, five) = (of(3), of(5));
+    fn history_is_deterministic_and_capped() {
+        assert_eq!(history_of(3), history_of(3));
+        assert!(history_of(0).is_empty());
+        let (three, five) = (history_of(3), history_of(5));
         assert!(five.ends_with(&three));
-        assert_eq!(of(MAX_DAYS), of(MAX_DAYS + 1));
+        assert_eq!(history_of(MAX_DAYS), history_of(MAX_DAYS + 1));
         let midnight = history(1, "2026-11-18T00:00:00Z".parse().unwrap(), &default_rules());
         assert!(midnight.is_empty(), "nothing of what is to come");
     }
 
     #[test]
-    fn they_are_records_like_any_other_in_domains_that_nobody_has() {
-        let all = of(MAX_DAYS);
+    fn history_records_are_valid_on_reserved_domains() {
+        let all = history_of(MAX_DAYS);
         let ids: BTreeSet<&str> = all.iter().map(|(_, record)| record.message_id.as_str()).collect();
         assert_eq!(ids.len(), all.len());
         let live =

@@ -1,4 +1,4 @@
-//! What the scripted upstream saw, for tests to ask.
+//! What the scripted upstream received and sent, for tests to query.
 
 use std::{
     collections::VecDeque,
@@ -11,47 +11,47 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method, Version, request::Parts};
 
-/// Of a request's body so much is kept; the rest is read and counted.
-pub const MAX_SEEN_BODY: usize = 1024 * 1024;
+/// Bytes kept of a request body; the rest is read and counted.
+pub const MAX_RECORDED_BODY: usize = 1024 * 1024;
 
-/// The newest requests are kept, up to so many and so many bytes of their bodies together; older ones are forgotten.
-const MAX_SEEN: usize = 16_384;
-const MAX_SEEN_BODIES: usize = 64 * 1024 * 1024;
+/// Limits for the recorded requests, in number and total body bytes; the oldest are dropped.
+const MAX_REQUESTS: usize = 16_384;
+const MAX_BODIES_BYTES: usize = 64 * 1024 * 1024;
 
-/// One request, as far as it has come, and how far its answer is.
+/// Snapshot of a request and of the progress of its response.
 #[derive(Debug, Clone)]
-pub struct Seen {
+pub struct RecordedRequest {
     pub method: Method,
-    /// Path and query as they came.
+    /// Path and query, as received.
     pub path: String,
     pub version: Version,
     pub headers: HeaderMap,
-    /// Up to [`MAX_SEEN_BODY`].
+    /// The first [`MAX_RECORDED_BODY`] bytes.
     pub body: Bytes,
-    /// All of it.
+    /// Length of the whole body.
     pub body_len: u64,
-    /// How much of the answer's body was given to the HTTP layer, which takes more only as the client reads.
+    /// Bytes of the response body taken by the HTTP layer, which takes more only as the client reads.
     pub bytes_out: u64,
     pub outcome: Outcome,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Under way, or hanging.
+    /// In progress, or hanging.
     Open,
-    /// All was handed out.
+    /// The response was sent completely.
     Ended,
-    /// The script broke it.
+    /// The script aborted it.
     Aborted,
-    /// The client left first.
+    /// The client left before the end.
     Cancelled,
-    /// The upstream was shut down first.
+    /// The upstream was shut down before the end.
     Stopped,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Observed {
-    seen: Mutex<Log>,
+pub(super) struct RequestLog {
+    recorded: Mutex<RecordedRequests>,
     pub(super) requests: AtomicUsize,
     pub(super) connections: AtomicUsize,
     pub(super) accepted: AtomicUsize,
@@ -60,7 +60,7 @@ pub(super) struct Observed {
 }
 
 #[derive(Debug, Default)]
-struct Log {
+struct RecordedRequests {
     entries: VecDeque<Arc<Entry>>,
     bodies: usize,
 }
@@ -76,8 +76,8 @@ struct Entry {
     outcome: Mutex<Outcome>,
 }
 
-impl Observed {
-    pub(super) fn admit(self: &Arc<Self>, parts: &Parts) -> Ticket {
+impl RequestLog {
+    pub(super) fn record(self: &Arc<Self>, parts: &Parts) -> ResponseHandle {
         let path = parts.uri.path_and_query().map_or_else(|| parts.uri.to_string(), ToString::to_string);
         let entry = Arc::new(Entry {
             method: parts.method.clone(),
@@ -89,27 +89,27 @@ impl Observed {
             outcome: Mutex::new(Outcome::Open),
         });
         self.requests.fetch_add(1, Relaxed);
-        let mut log = lock(&self.seen);
-        log.entries.push_back(Arc::clone(&entry));
-        log.shrink();
-        drop(log);
-        Ticket { entry, observed: Arc::clone(self) }
+        let mut recorded = lock(&self.recorded);
+        recorded.entries.push_back(Arc::clone(&entry));
+        recorded.shrink();
+        drop(recorded);
+        ResponseHandle { entry, log: Arc::clone(self) }
     }
 
-    pub(super) fn seen(&self) -> Vec<Seen> {
-        lock(&self.seen).entries.iter().map(|entry| entry.snapshot()).collect()
+    pub(super) fn snapshot(&self) -> Vec<RecordedRequest> {
+        lock(&self.recorded).entries.iter().map(|entry| entry.snapshot()).collect()
     }
 
-    pub(super) fn connected(self: &Arc<Self>) -> Connected {
+    pub(super) fn connected(self: &Arc<Self>) -> ConnectionGuard {
         self.accepted.fetch_add(1, Relaxed);
         self.connections.fetch_add(1, Relaxed);
-        Connected(Arc::clone(self))
+        ConnectionGuard(Arc::clone(self))
     }
 }
 
-impl Log {
+impl RecordedRequests {
     fn shrink(&mut self) {
-        while self.entries.len() > MAX_SEEN || (self.bodies > MAX_SEEN_BODIES && self.entries.len() > 1) {
+        while self.entries.len() > MAX_REQUESTS || (self.bodies > MAX_BODIES_BYTES && self.entries.len() > 1) {
             if let Some(old) = self.entries.pop_front() {
                 self.bodies = self.bodies.saturating_sub(lock(&old.body).0.len());
             }
@@ -118,9 +118,9 @@ impl Log {
 }
 
 impl Entry {
-    fn snapshot(&self) -> Seen {
+    fn snapshot(&self) -> RecordedRequest {
         let (body, body_len) = lock(&self.body).clone();
-        Seen {
+        RecordedRequest {
             method: self.method.clone(),
             path: self.path.clone(),
             version: self.version,
@@ -133,59 +133,59 @@ impl Entry {
     }
 }
 
-/// Goes with a request until its answer is over. Dropped before, it says that the client has left.
-pub(super) struct Ticket {
+/// Tracks a request until its response has ended. Dropping it earlier records that the client left.
+pub(super) struct ResponseHandle {
     entry: Arc<Entry>,
-    observed: Arc<Observed>,
+    log: Arc<RequestLog>,
 }
 
-impl Ticket {
+impl ResponseHandle {
     pub(super) fn set(&self, outcome: Outcome) {
         *lock(&self.entry.outcome) = outcome;
     }
 
-    pub(super) fn handed_out(&self, bytes: u64) {
+    pub(super) fn add_bytes_out(&self, bytes: u64) {
         self.entry.bytes_out.fetch_add(bytes, Relaxed);
     }
 
-    /// The request's body as it stands: what is kept of it, and its length so far.
+    /// Records the request body: the part kept, and its length.
     pub(super) fn body(&self, kept: &mut BytesMut, len: u64) -> Bytes {
         let body = kept.split().freeze();
         *lock(&self.entry.body) = (body.clone(), len);
-        let mut log = lock(&self.observed.seen);
-        log.bodies += body.len();
-        log.shrink();
+        let mut recorded = lock(&self.log.recorded);
+        recorded.bodies += body.len();
+        recorded.shrink();
         body
     }
 
-    pub(super) fn seen(&self) -> Seen {
+    pub(super) fn snapshot(&self) -> RecordedRequest {
         self.entry.snapshot()
     }
 }
 
-impl Drop for Ticket {
+impl Drop for ResponseHandle {
     fn drop(&mut self) {
         let mut outcome = lock(&self.entry.outcome);
         if *outcome == Outcome::Open {
-            if self.observed.stopping.load(Relaxed) {
+            if self.log.stopping.load(Relaxed) {
                 *outcome = Outcome::Stopped;
             } else {
                 *outcome = Outcome::Cancelled;
-                self.observed.cancelled.fetch_add(1, Relaxed);
+                self.log.cancelled.fetch_add(1, Relaxed);
             }
         }
     }
 }
 
-pub(super) struct Connected(Arc<Observed>);
+pub(super) struct ConnectionGuard(Arc<RequestLog>);
 
-impl Drop for Connected {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.0.connections.fetch_sub(1, Relaxed);
     }
 }
 
-/// These locks guard plain values, which a panic elsewhere leaves whole.
+/// Ignores poisoning: these locks guard plain values, which a panic elsewhere leaves consistent.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

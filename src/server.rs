@@ -137,7 +137,7 @@ impl Requests {
     async fn answer(self, request: Request<Incoming>, peer: Peer) -> Response<Body> {
         let Self { app, api } = self;
         let path = request.uri().path();
-        if let Some(response) = ops::answer(&app, peer.surface, path, request.method(), request.headers()) {
+        if let Some(response) = ops::respond(&app, peer.surface, path, request.method(), request.headers()) {
             return response;
         }
         if peer.surface == Surface::All {
@@ -177,7 +177,7 @@ impl Handler for Requests {
 
     /// Operators' endpoints and nothing else.
     fn refuse(self, request: &Request<Incoming>, peer: Peer) -> Response<Body> {
-        ops::answer(&self.app, peer.surface, request.uri().path(), request.method(), request.headers())
+        ops::respond(&self.app, peer.surface, request.uri().path(), request.method(), request.headers())
             .unwrap_or_else(|| Problem::crowded().closing().response())
     }
 }

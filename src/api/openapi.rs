@@ -91,7 +91,7 @@ pub static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
 
 fn described() -> openapi::OpenApi {
     let mut api = Base::openapi();
-    for part in [router().into_openapi(), ops::described(), console::described()] {
+    for part in [router().into_openapi(), ops::openapi(), console::described()] {
         api.merge(part);
     }
     let components = api.components.get_or_insert_default();

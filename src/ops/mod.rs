@@ -1,4 +1,5 @@
-//! What operators ask: is it up, is it ready, what is it, how is it doing.
+//! Operator endpoints: `/healthz`, `/readyz`, `/metrics` and `/version`. Called by `server` for every request before
+//! routing. Must never wait for the store.
 
 use axum::body::Body;
 use http::{HeaderMap, HeaderValue, Method, Response, header};
@@ -15,11 +16,17 @@ use crate::{
 };
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-const CLASSIC: &str = "text/plain; version=0.0.4; charset=utf-8";
+const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Answers an operator's path; `None` for any other. Whoever balances the load of a door asks at that door whether it is
-/// open; the rest is nobody's who chats.
-pub fn answer(app: &App, surface: Surface, path: &str, method: &Method, headers: &HeaderMap) -> Option<Response<Body>> {
+/// Answers an operator endpoint; `None` for any other path. Health and readiness are served on every listener, because
+/// load balancers probe the listener they use; the rest only where the API is served.
+pub fn respond(
+    app: &App,
+    surface: Surface,
+    path: &str,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Option<Response<Body>> {
     match path {
         "/healthz" | "/readyz" => {}
         "/metrics" | "/version" if surface == Surface::All => {}
@@ -38,8 +45,8 @@ pub fn answer(app: &App, surface: Surface, path: &str, method: &Method, headers:
     })
 }
 
-/// All of them, for the document of the API.
-pub fn described() -> utoipa::openapi::OpenApi {
+/// OpenAPI description of these endpoints.
+pub fn openapi() -> utoipa::openapi::OpenApi {
     #[derive(OpenApi)]
     #[openapi(paths(healthz, readyz, metrics, version))]
     struct Ops;
@@ -78,10 +85,10 @@ fn readyz(app: &App) -> Response<Body> {
 )]
 fn metrics(app: &App, headers: &HeaderMap) -> Response<Body> {
     app.metrics.ready.set(i64::from(ready(app).is_ok()));
-    if wants_open_metrics(headers) {
+    if accepts_open_metrics(headers) {
         text(OPEN_METRICS, app.metrics.open_metrics())
     } else {
-        text(CLASSIC, app.metrics.classic())
+        text(PROMETHEUS_TEXT, app.metrics.prometheus_text())
     }
 }
 
@@ -102,11 +109,11 @@ fn version() -> Response<Body> {
     text("application/json", serde_json::to_string(&version).unwrap_or_default())
 }
 
-/// Only who names it gets it: everybody reads the older format.
-fn wants_open_metrics(headers: &HeaderMap) -> bool {
+/// OpenMetrics only if the client names it and does not prefer plain text, which every scraper reads.
+fn accepts_open_metrics(headers: &HeaderMap) -> bool {
     let weight = |names: &[&str]| {
-        let asked = weighed(headers, header::ACCEPT).filter(|(name, _)| names.contains(name));
-        asked.map(|(_, weight)| weight).max().unwrap_or_default()
+        let weights = weighed(headers, header::ACCEPT).filter(|(name, _)| names.contains(name));
+        weights.map(|(_, weight)| weight).max().unwrap_or_default()
     };
     let open = weight(&["application/openmetrics-text"]);
     open > 0 && open >= weight(&["text/plain"])
@@ -116,7 +123,7 @@ fn ready(app: &App) -> Result<(), Problem> {
     if app.is_draining() {
         return Err(Problem::draining());
     }
-    if let Some(why) = app.writer.trouble() {
+    if let Some(why) = app.writer.unhealthy_reason() {
         return Err(Problem::store(format!("{why}; chats go on, their records are kept for a later try")));
     }
     Ok(())

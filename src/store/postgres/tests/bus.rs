@@ -4,7 +4,7 @@ use super::*;
 use crate::store::Subscription;
 
 async fn recv(subscription: &mut Box<dyn Subscription>) -> Result<String, StoreError> {
-    tokio::time::timeout(Duration::from_secs(20), subscription.recv()).await.expect("nothing was heard")
+    tokio::time::timeout(Duration::from_secs(20), subscription.recv()).await.expect("no payload arrived")
 }
 
 #[tokio::test]
@@ -51,10 +51,10 @@ async fn bus_reports_a_lost_connection() {
     let mut subscription = store.bus().unwrap().subscribe().await.unwrap();
     execute(&url, &terminate_listeners(&store)).await;
     assert!(matches!(recv(&mut subscription).await, Err(StoreError::Engine(_))));
-    assert!(recv(&mut subscription).await.is_err(), "and this one hears no more");
+    assert!(recv(&mut subscription).await.is_err(), "the subscription stays closed");
     let mut resubscribed = store.bus().unwrap().subscribe().await.unwrap();
-    store.bus().unwrap().publish("word").await.unwrap();
-    assert_eq!(recv(&mut resubscribed).await.unwrap(), "word");
+    store.bus().unwrap().publish("payload").await.unwrap();
+    assert_eq!(recv(&mut resubscribed).await.unwrap(), "payload");
 }
 
 /// SQL that terminates every connection that listens on the store's channel.

@@ -10,7 +10,7 @@ from upstreams import Upstream
 from variants import HIDDEN, PATH, all_variants
 from wire import HOST, Connection, Malformed, ask, request
 
-LANES = 6
+LANES = 10
 LIMIT = '[limits]\nrequest_body = "1MiB"\n'
 # Silence after which the server is taken to wait for more.
 QUIET = 0.3
@@ -71,13 +71,13 @@ class Lane:
             try:
                 while len(answers) <= expected:
                     method = data.lstrip()[:4].decode("latin-1").strip() if not answers else "GET"
-                    waits = patience if len(answers) < expected or not expected else 0.02
+                    waits = patience if len(answers) < expected or not answers else 0.03
                     answer = await connection.answer(method, waits)
                     if answer is None:
                         closed = True
                         break
                     answers.append(answer)
-                    if answer.status >= 400 or answer.header("connection") == "close":
+                    if answer.header("connection") == "close":
                         closed = await connection.is_closed(0.7)
                         break
             except TimeoutError:

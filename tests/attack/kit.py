@@ -109,7 +109,7 @@ class Citetap:
 
     counter = 0
 
-    def __init__(self, kit, toml, env=None, store="memory:", listen="127.0.0.1:0", level="info", files=()):
+    def __init__(self, kit, toml, env=None, store="memory:", listen="127.0.0.1:0", level="info", files=(), drains=False):
         Citetap.counter += 1
         self.kit = kit
         self.folder = kit.folder / f"{Citetap.counter:03}"
@@ -117,7 +117,7 @@ class Citetap:
         log = "" if "[log]" in toml else f'[log]\nlevel = "{level}"\n'
         # Top-level keys of `toml` come before its first table.
         self.toml = f'listen = "{listen}"\nstore = "{store}"\n{toml}\n{log}'
-        self.listen = listen
+        self.listen, self.drains = listen, drains
         self.files = dict(files)
         self.host, self.port = "127.0.0.1", 0
 
@@ -167,7 +167,8 @@ class Citetap:
             self.kit.started.remove(self)
         if self.child is None or self.child.poll() is not None:
             return
-        for sent in (signal.SIGTERM, signal.SIGTERM, signal.SIGKILL):
+        # Most cases have nothing to ask of the end, and draining takes its time.
+        for sent in (signal.SIGTERM, signal.SIGTERM, signal.SIGKILL) if self.drains else (signal.SIGKILL,):
             self.child.send_signal(sent)
             try:
                 self.child.wait(3)

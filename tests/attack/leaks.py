@@ -113,7 +113,7 @@ async def at_level(kit, toml, env, level):
         routes = (route("l0", upstream.port, DIALECT.replace("TEMPLATE", words("template")) + f'[routes.request_headers]\nset = {{ x-rule = "{words("rule")}" }}\n')
                   + route("dead", 1))
         async with kit.citetap(f"{toml}[search]\nkey = \"{words('searchkey')}\"\nbase_url = \"http://127.0.0.1:1\"\n{routes}{words.tenant.toml}",
-                               store="sqlite:c.db", env=env) as server:
+                               store="sqlite:c.db", env=env, drains=True) as server:
             answers = []
             await drive(server, words, answers)
             await asyncio.sleep(0.3)

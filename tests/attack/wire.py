@@ -164,7 +164,7 @@ class Connection:
     async def rest(self, timeout=15):
         """Everything to the end of the connection, or what came within the time."""
         said = b""
-        with contextlib.suppress(OSError, asyncio.TimeoutError):
+        with contextlib.suppress(OSError):
             async with asyncio.timeout(timeout):
                 while piece := await self.reader.read(1 << 16):
                     said += piece
@@ -177,10 +177,11 @@ class Connection:
                 while await self.reader.read(1 << 16):
                     pass
             return True
+        # Before OSError, of which it is one.
+        except TimeoutError:
+            return False
         except OSError:
             return True
-        except asyncio.TimeoutError:
-            return False
 
     def close(self):
         with contextlib.suppress(Exception):

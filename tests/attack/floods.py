@@ -29,7 +29,8 @@ async def flooded(kit, name, flood, toml="", most=None):
                             await flood(client)
                     except (OSError, TimeoutError):
                         pass
-                    return client.goaway
+                    # A reset of the connection may overtake its GOAWAY.
+                    return client.goaway if client.goaway is not None or not client.ended else "closed"
             ended = await asyncio.gather(*(one() for _ in range(kit.few(2, 8))))
         answer = await ask(server, "GET", "/l0/length/1", timeout=5)
         require(answer.status == 200, f"{name}: another client got {answer.status}")
@@ -52,8 +53,8 @@ async def rapid_reset(kit):
                 return
 
     ended, reached = await flooded(kit, "rapid reset", flood)
-    require(all(code is not None for code in ended), f"no GOAWAY: {ended}; {reached} requests reached the upstream")
-    return f"GOAWAY {ended}, {reached} requests of {count * len(ended)} at the upstream"
+    require(None not in ended and reached < 1000, f"ended by {ended}; {reached} requests reached the upstream")
+    return f"ended by {ended}, {reached} requests of {count * len(ended)} at the upstream"
 
 
 @attack("the connection ends, or the server's resets are bounded; others are served")
@@ -74,7 +75,7 @@ async def resets_that_the_server_must_send(kit):
                 return
 
     ended, reached = await flooded(kit, "server resets", flood)
-    return f"GOAWAY {ended}, {reached} requests at the upstream"
+    return f"ended by {ended}, {reached} requests at the upstream"
 
 
 @attack("bounded memory, others are served")
@@ -127,7 +128,7 @@ async def continuation_without_end(kit):
     got = []
     for name, one in (("continuation", flood), ("empty continuation", empty)):
         ended, reached = await flooded(kit, name, one, '[timeouts]\nrequest_headers = "2s"\n', most=1)
-        got.append(f"{name}: GOAWAY {ended}")
+        got.append(f"{name}: ended by {ended}")
     return "; ".join(got)
 
 
@@ -157,7 +158,7 @@ async def header_lists_that_grow(kit):
     got = []
     for name, one in (("table", table), ("crumbs", crumbs)):
         ended, reached = await flooded(kit, name, one, most=4)
-        got.append(f"{name}: GOAWAY {ended}, {reached} at the upstream")
+        got.append(f"{name}: ended by {ended}, {reached} at the upstream")
     return "; ".join(got)
 
 
@@ -171,7 +172,7 @@ async def more_streams_than_announced(kit):
         await asyncio.sleep(1)
 
     ended, reached = await flooded(kit, "streams", flood, most=kit.few(2, 8) * 1000 + 1)
-    return f"GOAWAY {ended}, {reached} at the upstream"
+    return f"ended by {ended}, {reached} at the upstream"
 
 
 @attack("closed")

@@ -63,7 +63,11 @@ def documents():
         "1e999999999": event('{"completion_id":"m","updated_at":1e999999999,"processes":{"stage":-1e999999999}}'),
         "100,000 keys": event(json.dumps({f"k{n}": n for n in range(100_000)})),
         "one key 100,000 times": event("{" + '"completion_id":"m",' * 100_000 + '"a":1}'),
-        "colliding short keys": event("{" + ",".join(f'"{a:c}{b:c}{c:c}":0' for a in range(97, 123) for b in range(97, 123) for c in range(97, 123)) + "}"),
+        "colliding short keys": event(
+            "{"
+            + ",".join(f'"{a:c}{b:c}{c:c}":0' for a in range(97, 123) for b in range(97, 123) for c in range(97, 123))
+            + "}"
+        ),
         "20,000 references": references("m", 20_000),
         "a title of 3 MiB": references("m", 1, "t" * (3 * MIB)),
         "a megabyte of escapes": event('{"completion_id":"m","delta_content":"' + "\\u0000" * 170_000 + '"}'),
@@ -97,11 +101,13 @@ async def frames_that_cost_much_to_read(kit):
         body = sent["body"].encode("utf-8", "surrogatepass")
         writer.write(STREAM_HEAD)
         for at in range(0, len(body), 1 << 18):
-            writer.write(chunk(body[at:at + (1 << 18)]))
+            writer.write(chunk(body[at : at + (1 << 18)]))
             await writer.drain()
         writer.write(b"0\r\n\r\n")
 
-    async with Upstream(answer) as upstream, kit.citetap("workers = 2" + route("l0", upstream.port, 'inject = "off"\n')) as server:
+    async with Upstream(answer) as upstream, kit.citetap(
+        "workers = 2" + route("l0", upstream.port, 'inject = "off"\n')
+    ) as server:
         slowest = ("", 0.0)
         for name, body in documents().items():
             sent["body"] = body
@@ -110,7 +116,10 @@ async def frames_that_cost_much_to_read(kit):
                 got = await ask(server, "POST", "/l0/1", body=b"{}", timeout=60)
             took = time.monotonic() - began
             slowest = max(slowest, (name, took), key=lambda pair: pair[1])
-            require(got.complete and got.body == body.encode("utf-8", "surrogatepass"), f"{name}: {got.status}, {len(got.body)} bytes of {len(body)}")
+            require(
+                got.complete and got.body == body.encode("utf-8", "surrogatepass"),
+                f"{name}: {got.status}, {len(got.body)} bytes of {len(body)}",
+            )
             require(took < 20, f"{name}: took {took:.0f} s")
     return f"{len(documents())} bombs; the slowest, {slowest[0]}, took {slowest[1]:.1f} s"
 
@@ -127,8 +136,13 @@ async def frames_larger_than_the_limit(kit):
     """Streams one frame of 64 MiB, a line without an end, and a header of JSON without an end, with every way to change text."""
     size = kit.few(64, 256) * MIB
     piece = b"x" * (1 << 18)
-    begins = {"frame": b"data:{\"completion_id\":\"m\",\"delta_content\":\"", "line": b"", "field": b"event: ", "comment": b": "}
-    kinds = {"m0": 'inject = "final"\n', "m1": 'markers = "link"\ninject = "live"\n', "m2": 'profile = "openai"\n', "m3": 'profile = "ai-sdk"\nmarkers = "sup"\n'}
+    begins = {"frame": b'data:{"completion_id":"m","delta_content":"', "line": b"", "field": b"event: ", "comment": b": "}
+    kinds = {
+        "m0": 'inject = "final"\n',
+        "m1": 'markers = "link"\ninject = "live"\n',
+        "m2": 'profile = "openai"\n',
+        "m3": 'profile = "ai-sdk"\nmarkers = "sup"\n',
+    }
 
     async def answer(received, writer):
         writer.write(STREAM_HEAD + chunk(references("m") + text("m", "[1]")))
@@ -140,7 +154,9 @@ async def frames_larger_than_the_limit(kit):
             await writer.drain()
         writer.write(chunk("\n\n" + finish("m")) + b"0\r\n\r\n")
 
-    async with Upstream(answer) as upstream, kit.citetap("".join(route(name, upstream.port, more) for name, more in kinds.items())) as server:
+    async with Upstream(answer) as upstream, kit.citetap(
+        "".join(route(name, upstream.port, more) for name, more in kinds.items())
+    ) as server:
         for name in kinds:
             for kind in begins if not kit.short or name == "m0" else ("frame",):
                 async with watched(server, f"{name} {kind}"):
@@ -174,11 +190,21 @@ async def answers_that_are_compressed(kit):
         writer.write(with_length(coding["body"], kind="text/event-stream", more=more))
 
     async with Upstream(answer) as upstream, kit.citetap(route("l0", upstream.port)) as server:
-        for value, body in (("gzip", bomb), ("gzip, gzip", gzip.compress(bomb)), ("br", bomb), ("deflate", bomb[:100]), ("zstd", b""), ("identity, gzip", bomb)):
+        for value, body in (
+            ("gzip", bomb),
+            ("gzip, gzip", gzip.compress(bomb)),
+            ("br", bomb),
+            ("deflate", bomb[:100]),
+            ("zstd", b""),
+            ("identity, gzip", bomb),
+        ):
             coding.update(value=value, body=body)
             async with watched(server, f"coding {value}", 24 * MIB):
                 got = await ask(server, "GET", "/l0/1", [("Accept-Encoding", "gzip, br")])
-            require(got.body == body and got.header("content-encoding") == value, f"{value}: {len(got.body)} of {len(body)} bytes, {got.headers}")
+            require(
+                got.body == body and got.header("content-encoding") == value,
+                f"{value}: {len(got.body)} of {len(body)} bytes, {got.headers}",
+            )
         asked = {value for received in upstream.received for value in received.all("accept-encoding")}
         require(asked == {"identity"}, f"the upstream was asked for {asked}")
         got = await ask(server, "POST", "/render", [("Content-Encoding", "gzip"), ("Content-Type", "application/json")], bomb)
@@ -192,14 +218,22 @@ async def request_bodies_that_cost_much_to_read(kit):
     deep = 100_000
     wide = "[" * 200 + "]" * 200
     bodies = {
-        "deep arrays": b"[" * deep + b"]" * deep, "deep objects": b'{"a":' * deep + b"1" + b"}" * deep, "deep where text should be": b'{"text":' * deep + b"1" + b"}" * deep,
-        "a huge number": b'{"limit":' + b"9" * MIB + b"}", "100,000 keys": body_of({f"k{n}": n for n in range(100_000)}),
-        "many brackets": body_of({"text": "[" * 200_000, "style": "html", "record": RECORD}), "many markers": body_of({"text": "[1]" * 100_000, "style": "sup", "record": RECORD}),
+        "deep arrays": b"[" * deep + b"]" * deep,
+        "deep objects": b'{"a":' * deep + b"1" + b"}" * deep,
+        "deep where text should be": b'{"text":' * deep + b"1" + b"}" * deep,
+        "a huge number": b'{"limit":' + b"9" * MIB + b"}",
+        "100,000 keys": body_of({f"k{n}": n for n in range(100_000)}),
+        "many brackets": body_of({"text": "[" * 200_000, "style": "html", "record": RECORD}),
+        "many markers": body_of({"text": "[1]" * 100_000, "style": "sup", "record": RECORD}),
         "nested lists": body_of({"text": "".join(" " * n + "- a\n" for n in range(600)), "style": "html", "record": RECORD}),
-        "many stars": body_of({"text": "*a " * 60_000 + "**" * 1000, "style": "html", "record": RECORD}), "many links": body_of({"text": "[a](" * 60_000, "style": "html", "record": RECORD}),
-        "many backticks": body_of({"text": "".join("`" * n + " " for n in range(500)), "style": "html", "record": RECORD}), "tags": body_of({"text": "<a " * 60_000, "style": "html", "record": RECORD}),
+        "many stars": body_of({"text": "*a " * 60_000 + "**" * 1000, "style": "html", "record": RECORD}),
+        "many links": body_of({"text": "[a](" * 60_000, "style": "html", "record": RECORD}),
+        "many backticks": body_of({"text": "".join("`" * n + " " for n in range(500)), "style": "html", "record": RECORD}),
+        "tags": body_of({"text": "<a " * 60_000, "style": "html", "record": RECORD}),
         "many messages": body_of({"model": "m", "messages": [{"role": "user", "content": wide}] * 3000}),
-        "no text": b"\xff\xfe" * 100_000, "many events": b"data:{}\n\n" * 60_000, "references": references("m", 5000).encode(),
+        "no text": b"\xff\xfe" * 100_000,
+        "many events": b"data:{}\n\n" * 60_000,
+        "references": references("m", 5000).encode(),
     }
     more = '[routes.openai]\nmodels = ["m"]\n'
     async with Upstream() as upstream, kit.citetap(f"workers = 2{route('l0', upstream.port, more)}") as server:
@@ -222,8 +256,15 @@ async def markdown_that_nests(kit):
     """Renders texts of 50 KiB whose quotes and lists nest at every word: time must not grow with the square of the depth."""
     async with kit.citetap(route("l0", 1)) as server:
         slow = []
-        for name, text_of in {"quotes": "> " * 25_000, "lists": "- " * 25_000, "numbered lists": "1. " * 17_000, "quotes and lists": "> - " * 12_500,
-                              "deep lists": "".join("  " * n + "- a\n" for n in range(220)), "emphasis": "*a _b " * 8000, "links": "[a](" * 12_500}.items():
+        for name, text_of in {
+            "quotes": "> " * 25_000,
+            "lists": "- " * 25_000,
+            "numbered lists": "1. " * 17_000,
+            "quotes and lists": "> - " * 12_500,
+            "deep lists": "".join("  " * n + "- a\n" for n in range(220)),
+            "emphasis": "*a _b " * 8000,
+            "links": "[a](" * 12_500,
+        }.items():
             began = time.monotonic()
             body = body_of({"text": text_of + "x", "style": "html", "record": RECORD})
             try:
@@ -257,7 +298,13 @@ async def records_that_a_text_repeats(kit):
 @attack("502, or cut at a cap; memory bounded")
 async def heads_and_trailers_without_end(kit):
     """An upstream sends a head, a chunk extension or trailers that never end."""
-    parts = {"head": b"HTTP/1.1 200 OK\r\nX: ", "heads": b"HTTP/1.1 200 OK\r\n", "extension": STREAM_HEAD + b"1;", "trailers": STREAM_HEAD + b"1\r\nz\r\n0\r\n", "status": b"HTTP/1.1 200 "}
+    parts = {
+        "head": b"HTTP/1.1 200 OK\r\nX: ",
+        "heads": b"HTTP/1.1 200 OK\r\n",
+        "extension": STREAM_HEAD + b"1;",
+        "trailers": STREAM_HEAD + b"1\r\nz\r\n0\r\n",
+        "status": b"HTTP/1.1 200 ",
+    }
     fill = {"heads": b"X: y\r\n" * 10_000, "trailers": b"X: y\r\n" * 10_000}
 
     async def answer(received, writer):
@@ -267,7 +314,9 @@ async def heads_and_trailers_without_end(kit):
             writer.write(fill.get(kind, b"y" * 65_536))
             await writer.drain()
 
-    async with Upstream(answer) as upstream, kit.citetap(f'[timeouts]\nfirst_byte = "5s"\n{route("l0", upstream.port)}') as server:
+    async with Upstream(answer) as upstream, kit.citetap(
+        f'[timeouts]\nfirst_byte = "5s"\n{route("l0", upstream.port)}'
+    ) as server:
         got = {}
         for kind in parts:
             async with watched(server, kind, 24 * MIB):
@@ -285,7 +334,13 @@ async def targets_and_bodies_of_any_size(kit):
     """Sends long queries, many parameters and bodies over the limit to citetap's own calls."""
     async with Upstream() as upstream, kit.citetap(route("l0", upstream.port)) as server:
         async with watched(server, "targets and bodies"):
-            for target in ("/citations?" + "a=b&" * 3000, "/citations?q=" + "%41" * 4000, "/citations?cursor=" + "A" * 12_000, "/citations/" + "a" * 12_000, "/citations?limit=" + "9" * 5000):
+            for target in (
+                "/citations?" + "a=b&" * 3000,
+                "/citations?q=" + "%41" * 4000,
+                "/citations?cursor=" + "A" * 12_000,
+                "/citations/" + "a" * 12_000,
+                "/citations?limit=" + "9" * 5000,
+            ):
                 got = await ask(server, "GET", target)
                 require(got.status in (200, 400, 404), f"{target[:30]}: {got.status}")
             for target in ("/citations?" + "a=b&" * 300_000, "/" + "a/" * 40_000):
@@ -297,5 +352,3 @@ async def targets_and_bodies_of_any_size(kit):
                 # 503: no search is configured, which is said first.
                 require(status_of(said) in (413,) + (503,) * (path == "/search"), f"11 MiB to {path}: {said[:40]!r}")
     return "refused"
-
-

@@ -5,8 +5,22 @@ from kit import Tenant, attack, require, route
 from upstreams import Upstream, with_length
 from wire import Connection, ask, raw, request, status_of
 
-PATHS = ("/l0/length/1", "/l0/stream/1", "/citations", "/citations/m-1", "/stats", "/metrics", "/version", "/openapi.json", "/", "/console/status",
-         "/render", "/normalize", "/v1/models", "/nowhere")
+PATHS = (
+    "/l0/length/1",
+    "/l0/stream/1",
+    "/citations",
+    "/citations/m-1",
+    "/stats",
+    "/metrics",
+    "/version",
+    "/openapi.json",
+    "/",
+    "/console/status",
+    "/render",
+    "/normalize",
+    "/v1/models",
+    "/nowhere",
+)
 STRANGER = "https://evil.example"
 
 
@@ -17,8 +31,18 @@ def routes(port):
 @attack("421, and nothing at the upstream")
 async def host_of_a_page_that_rebinds(kit):
     """Asks for every path with Host names that a page's DNS could point to loopback, over HTTP/1.1, absolute targets and h2."""
-    foreign = ["evil.example", "evil.example:8787", "127.0.0.1.evil.example", "localhost.evil.example", "notlocalhost", "2130706433", "127.1",
-               "0x7f000001", "127.0.0.1@evil.example", "citetap"]
+    foreign = [
+        "evil.example",
+        "evil.example:8787",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example",
+        "notlocalhost",
+        "2130706433",
+        "127.1",
+        "0x7f000001",
+        "127.0.0.1@evil.example",
+        "citetap",
+    ]
     async with Upstream() as upstream, kit.citetap(routes(upstream.port)) as server:
         answered = []
         for host in foreign:
@@ -26,7 +50,9 @@ async def host_of_a_page_that_rebinds(kit):
                 answer = await ask(server, "GET", path, host=host)
                 if answer.status != 421:
                     answered.append(f"{host}{path} {answer.status}")
-        said = await raw(server, b"GET http://evil.example/citations HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        said = await raw(
+            server, b"GET http://evil.example/citations HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        )
         if status_of(said) != 421:
             answered.append(f"absolute target {status_of(said)}")
         async with await Http2.open(server) as client:
@@ -42,8 +68,18 @@ async def hosts_that_are_meant(kit):
     """Loopback names, addresses and `allowed_hosts` still work, and probes by any name."""
     toml = 'allowed_hosts = ["citetap", "*.tap.example"]\n'
     async with Upstream() as upstream, kit.citetap(toml + routes(upstream.port)) as server:
-        for host in ("localhost", f"localhost:{server.port}", "127.0.0.1", f"127.0.0.1:{server.port}", "[::1]:80", "app.localhost", "10.0.0.7", "citetap",
-                     "CITETAP:8787", "a.tap.example"):
+        for host in (
+            "localhost",
+            f"localhost:{server.port}",
+            "127.0.0.1",
+            f"127.0.0.1:{server.port}",
+            "[::1]:80",
+            "app.localhost",
+            "10.0.0.7",
+            "citetap",
+            "CITETAP:8787",
+            "a.tap.example",
+        ):
             answer = await ask(server, "GET", "/l0/length/1", host=host)
             require(answer.status == 200, f"{host} got {answer.status}")
         for path in ("/healthz", "/readyz"):
@@ -59,7 +95,9 @@ async def hosts_where_keys_are_needed(kit):
     """With tenants the key tells who asks: any Host may stand in the request, and none helps without the key."""
     tenant = Tenant("alpha")
     async with Upstream() as upstream, kit.citetap(routes(upstream.port) + tenant.toml) as server:
-        got = [(await ask(server, "GET", "/l0/length/1", headers, host="tap.example")).status for headers in (tenant.headers, [])]
+        got = [
+            (await ask(server, "GET", "/l0/length/1", headers, host="tap.example")).status for headers in (tenant.headers, [])
+        ]
         require(got == [200, 401], f"{got}")
     return "200 and 401"
 
@@ -67,30 +105,58 @@ async def hosts_where_keys_are_needed(kit):
 @attack("403, and nothing at the upstream")
 async def requests_of_other_sites(kit):
     """Sends what a page of another site can send without asking: simple requests with Origin or Sec-Fetch-Site."""
-    pages = [[("Origin", STRANGER)], [("Origin", "null")], [("Sec-Fetch-Site", "cross-site")], [("Sec-Fetch-Site", "same-site")],
-             [("Origin", STRANGER), ("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "no-cors")], [("Origin", "http://localhost:1")],
-             [("Origin", "http://localhost.evil.example")], [("Origin", "file://")], [("Origin", "http://localhost"), ("Origin", STRANGER)],
-             [("Sec-Fetch-Site", "same-origin"), ("Sec-Fetch-Site", "cross-site")]]
+    pages = [
+        [("Origin", STRANGER)],
+        [("Origin", "null")],
+        [("Sec-Fetch-Site", "cross-site")],
+        [("Sec-Fetch-Site", "same-site")],
+        [("Origin", STRANGER), ("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "no-cors")],
+        [("Origin", "http://localhost:1")],
+        [("Origin", "http://localhost.evil.example")],
+        [("Origin", "file://")],
+        [("Origin", "http://localhost"), ("Origin", STRANGER)],
+        [("Sec-Fetch-Site", "same-origin"), ("Sec-Fetch-Site", "cross-site")],
+    ]
     async with Upstream() as upstream, kit.citetap(routes(upstream.port)) as server:
         answered = []
         for page in pages:
-            for method, path in [("POST", "/l0/length/1"), ("GET", "/l0/stream/1"), ("DELETE", "/citations/m-1"), ("GET", "/citations"), ("POST", "/render"),
-                                 ("POST", "/v1/chat/completions"), ("POST", "/normalize"), ("GET", "/metrics"), ("GET", "/nowhere")]:
+            for method, path in [
+                ("POST", "/l0/length/1"),
+                ("GET", "/l0/stream/1"),
+                ("DELETE", "/citations/m-1"),
+                ("GET", "/citations"),
+                ("POST", "/render"),
+                ("POST", "/v1/chat/completions"),
+                ("POST", "/normalize"),
+                ("GET", "/metrics"),
+                ("GET", "/nowhere"),
+            ]:
                 body = b"{}" if method == "POST" else None
                 answer = await ask(server, method, path, [*page, ("Content-Type", "text/plain")], body)
                 if answer.status != 403 or answer.header("access-control-allow-origin"):
                     answered.append(f"{page} {method} {path} {answer.status}")
-        require(not answered and not upstream.received, f"{len(answered)} answered, {len(upstream.received)} relayed: {answered[:3]}")
+        require(
+            not answered and not upstream.received,
+            f"{len(answered)} answered, {len(upstream.received)} relayed: {answered[:3]}",
+        )
     return "all 403"
 
 
 @attack("relayed")
 async def requests_of_the_same_site_and_of_programs(kit):
     """Programs that send neither header, the page's own origin, typed addresses and origins in [cors] are served."""
-    async with Upstream() as upstream, kit.citetap(routes(upstream.port) + '[cors]\norigins = ["https://app.example"]\n') as server:
+    async with Upstream() as upstream, kit.citetap(
+        routes(upstream.port) + '[cors]\norigins = ["https://app.example"]\n'
+    ) as server:
         own = f"localhost:{server.port}"
-        for page in ([], [("Origin", f"http://{own}")], [("Sec-Fetch-Site", "same-origin")], [("Sec-Fetch-Site", "none")], [("Origin", "https://app.example")],
-                     [("Origin", "https://app.example"), ("Sec-Fetch-Site", "cross-site")]):
+        for page in (
+            [],
+            [("Origin", f"http://{own}")],
+            [("Sec-Fetch-Site", "same-origin")],
+            [("Sec-Fetch-Site", "none")],
+            [("Origin", "https://app.example")],
+            [("Origin", "https://app.example"), ("Sec-Fetch-Site", "cross-site")],
+        ):
             answer = await ask(server, "POST", "/l0/length/1", page, b"{}", host=own)
             require(answer.status == 200, f"{page} got {answer.status}")
     return "200"
@@ -99,16 +165,26 @@ async def requests_of_the_same_site_and_of_programs(kit):
 @attack("answered by citetap, 204 for origins in [cors] and else 403; none relayed")
 async def preflights(kit):
     """Asks by OPTIONS whether a page may ask, for a route whose upstream would allow everybody."""
+
     async def generous(received, writer):
         writer.write(with_length("", more="Access-Control-Allow-Origin: *\r\nAccess-Control-Allow-Credentials: true\r\n"))
 
-    async with Upstream(generous) as upstream, kit.citetap(routes(upstream.port) + '[cors]\norigins = ["https://app.example"]\n') as server:
+    async with Upstream(generous) as upstream, kit.citetap(
+        routes(upstream.port) + '[cors]\norigins = ["https://app.example"]\n'
+    ) as server:
         for path in PATHS:
             for origin, expected in (("https://app.example", 204), (STRANGER, 403), ("null", 403)):
-                asked = [("Origin", origin), ("Access-Control-Request-Method", "POST"), ("Access-Control-Request-Headers", "content-type")]
+                asked = [
+                    ("Origin", origin),
+                    ("Access-Control-Request-Method", "POST"),
+                    ("Access-Control-Request-Headers", "content-type"),
+                ]
                 answer = await ask(server, "OPTIONS", path, asked)
                 allowed = answer.header("access-control-allow-origin")
-                require(answer.status == expected and allowed == (origin if expected == 204 else None), f"{path} for {origin}: {answer.status} {allowed}")
+                require(
+                    answer.status == expected and allowed == (origin if expected == 204 else None),
+                    f"{path} for {origin}: {answer.status} {allowed}",
+                )
         require(not upstream.received, f"{len(upstream.received)} preflights were relayed")
     return "none relayed"
 
@@ -116,6 +192,7 @@ async def preflights(kit):
 @attack("the upstream's permission is not the client's")
 async def upstream_that_allows_every_origin(kit):
     """An upstream answers with Access-Control-Allow-Origin: *, which would open citetap to every page."""
+
     async def generous(received, writer):
         writer.write(with_length("x", more="Access-Control-Allow-Origin: *\r\nAccess-Control-Allow-Credentials: true\r\n"))
 
@@ -131,12 +208,17 @@ async def headers_of_the_console(kit):
     async with Upstream() as upstream, kit.citetap(routes(upstream.port)) as server:
         answer = await ask(server, "GET", "/")
         policy = answer.header("content-security-policy") or ""
-        require(answer.status == 200 and ("script-src" in policy or "default-src" in policy), f"{answer.status} CSP {policy!r}")
+        require(
+            answer.status == 200 and ("script-src" in policy or "default-src" in policy), f"{answer.status} CSP {policy!r}"
+        )
         require("unsafe-inline" not in policy.split("style-src")[0] and "unsafe-eval" not in policy, f"CSP {policy!r}")
         require("frame-ancestors" in policy or answer.header("x-frame-options"), f"CSP {policy!r}")
         require(answer.header("x-content-type-options") == "nosniff", f"{answer.headers}")
         async with await Connection.open(server) as connection:
             await connection.send(request("GET", "/citations/%3Cscript%3E"))
             problem = await connection.answer()
-            require(problem.header("content-type") == "application/problem+json" and b"<script>" not in problem.body, f"{problem.text[:90]}")
+            require(
+                problem.header("content-type") == "application/problem+json" and b"<script>" not in problem.body,
+                f"{problem.text[:90]}",
+            )
     return "set"

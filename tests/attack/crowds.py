@@ -33,7 +33,9 @@ async def clients_that_send_nothing(kit):
         async with watched(server, "idle connections"):
             clients = await crowd(server, kit.few(300, 4000))
             for number, client in enumerate(clients):
-                await client.send((b"", b"GET /l0/len", b"PRI * HTTP/2.0\r\n", b"GET /l0/1 HTTP/1.1\r\nHost: localhost\r\nX: ")[number % 4])
+                await client.send(
+                    (b"", b"GET /l0/len", b"PRI * HTTP/2.0\r\n", b"GET /l0/1 HTTP/1.1\r\nHost: localhost\r\nX: ")[number % 4]
+                )
             began = time.monotonic()
             closed = await asyncio.gather(*(client.is_closed(6) for client in clients))
             took = time.monotonic() - began
@@ -53,14 +55,16 @@ async def headers_byte_by_byte(kit):
 
         async def drip(client):
             for at in range(len(head)):
-                await client.send(head[at:at + 1])
+                await client.send(head[at : at + 1])
                 if await client.is_closed(0.1):
                     return time.monotonic() - began
             return None
 
         times = await asyncio.gather(*map(drip, clients))
         leave(clients)
-        require(None not in times and not upstream.received, f"{times.count(None)} got through, {len(upstream.received)} requests")
+        require(
+            None not in times and not upstream.received, f"{times.count(None)} got through, {len(upstream.received)} requests"
+        )
     return f"closed within {max(times):.1f} s"
 
 
@@ -97,7 +101,9 @@ async def clients_that_do_not_read(kit):
     toml = f'[limits]\nframe = "1MiB"\nheld_total = "{total}MiB"\n[timeouts]\nclient_stall = "{kit.few(2, 4)}s"\n'
     kinds = {"n0": "", "n1": 'markers = "sup"\ninject = "live"\n', "n2": 'profile = "openai"\n', "n3": 'profile = "ai-sdk"\n'}
     got = {}
-    async with Upstream(firehose) as upstream, kit.citetap(toml + "".join(route(name, upstream.port, more) for name, more in kinds.items())) as server:
+    async with Upstream(firehose) as upstream, kit.citetap(
+        toml + "".join(route(name, upstream.port, more) for name, more in kinds.items())
+    ) as server:
         for name in ("n0", "n2") if kit.short else kinds:
             before = server.rss()
             clients = await crowd(server, kit.few(100, 1000), buffer=4096)
@@ -169,16 +175,24 @@ async def clients_that_leave(kit):
     slowest = 0.0
     async with Silent() as upstream, kit.citetap(route("l0", upstream.port)) as server:
         tried = 0
-        for kind, sent in {"before the answer": request("GET", "/l0/silent"), "in the answer": request("GET", "/l0/begun"),
-                           "in the body": request("POST", "/l0/silent", [("Content-Length", "1000")]) + b"x",
-                           "with a request ahead": request("GET", "/l0/begun") + request("GET", "/l0/silent"),
-                           "with 40 KB ahead": request("GET", "/l0/begun") + request("POST", "/l0/silent", [("Content-Length", "100000")]) + b"x" * 40_000}.items():
+        for kind, sent in {
+            "before the answer": request("GET", "/l0/silent"),
+            "in the answer": request("GET", "/l0/begun"),
+            "in the body": request("POST", "/l0/silent", [("Content-Length", "1000")]) + b"x",
+            "with a request ahead": request("GET", "/l0/begun") + request("GET", "/l0/silent"),
+            "with 40 KB ahead": request("GET", "/l0/begun")
+            + request("POST", "/l0/silent", [("Content-Length", "100000")])
+            + b"x" * 40_000,
+        }.items():
             for abort in (False, True):
                 for _ in range(kit.few(2, 20)):
                     before = upstream.connections
                     async with await Connection.open(server) as connection:
                         await connection.send(sent)
-                        require(await eventually(lambda: upstream.connections > before, 3), f"{kind}: nothing reached the upstream")
+                        require(
+                            await eventually(lambda: upstream.connections > before, 3),
+                            f"{kind}: nothing reached the upstream",
+                        )
                         await asyncio.sleep(0.03)
                         left = time.monotonic()
                         if abort:

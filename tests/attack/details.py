@@ -13,9 +13,34 @@ async def paths_that_leave_their_base(kit):
     """Tries to leave the upstream's base path by dot segments in every spelling, path parameters among them."""
     async with Upstream() as upstream, kit.citetap(route("l0", upstream.port)) as server:
         passed = []
-        for segment in ("..", "%2e%2e", ".%2E", "%2e.", "..;", "..;a=b", "%2e%2e;x", "..%3b", "..%3B/", "%2e%2e%3bx", "..%2f", "..%2Fx", "..%5c", "..%5C",
-                        "..\\x", "a\\..", "..%2f..%2f", "a%2f..", "a%2f%2e%2e%2fb", "a%5c..", "%2f..", "%5c..", "%2f%2e%2e"):
-            said = await raw(server, f"GET /l0/{segment}/secret HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n".encode())
+        for segment in (
+            "..",
+            "%2e%2e",
+            ".%2E",
+            "%2e.",
+            "..;",
+            "..;a=b",
+            "%2e%2e;x",
+            "..%3b",
+            "..%3B/",
+            "%2e%2e%3bx",
+            "..%2f",
+            "..%2Fx",
+            "..%5c",
+            "..%5C",
+            "..\\x",
+            "a\\..",
+            "..%2f..%2f",
+            "a%2f..",
+            "a%2f%2e%2e%2fb",
+            "a%5c..",
+            "%2f..",
+            "%5c..",
+            "%2f%2e%2e",
+        ):
+            said = await raw(
+                server, f"GET /l0/{segment}/secret HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n".encode()
+            )
             if status_of(said) != 400:
                 passed.append(f"{segment} {status_of(said)}")
         require(not passed, f"relayed: {', '.join(passed)}")
@@ -30,8 +55,15 @@ async def connection_header_that_is_not_ascii(kit):
     """Names headers in a Connection header with bytes over 127, which a lenient reader skips as a whole."""
     async with Upstream() as upstream, kit.citetap(route("l0", upstream.port)) as server:
         for value in ("x-hop, \xff", "\xe9", "x-hop\xa0"):
-            said = await raw(server, f"GET /l0/length/1 HTTP/1.1\r\nHost: {HOST}\r\nConnection: {value}\r\nX-Hop: 1\r\n\r\n".encode("latin-1"), timeout=1)
-            require(status_of(said) == 400, f"{value!r}: {said[:30]!r}, X-Hop at the upstream: {[one.all('x-hop') for one in upstream.received]}")
+            said = await raw(
+                server,
+                f"GET /l0/length/1 HTTP/1.1\r\nHost: {HOST}\r\nConnection: {value}\r\nX-Hop: 1\r\n\r\n".encode("latin-1"),
+                timeout=1,
+            )
+            require(
+                status_of(said) == 400,
+                f"{value!r}: {said[:30]!r}, X-Hop at the upstream: {[one.all('x-hop') for one in upstream.received]}",
+            )
     return "400"
 
 
@@ -43,7 +75,9 @@ async def chunked_get(kit):
         for method in ("GET", "HEAD", "DELETE", "OPTIONS", "PUT", "QUERY"):
             for framed in ("Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", "Content-Length: 5\r\n\r\nhello"):
                 before = len(upstream.received)
-                said = await raw(server, f"{method} /l0/length/1 HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n{framed}".encode())
+                said = await raw(
+                    server, f"{method} /l0/length/1 HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n{framed}".encode()
+                )
                 bodies = [bytes(one.body) for one in upstream.received[before:] if one.complete]
                 if not (bodies == [b"hello"] or (not bodies and 400 <= status_of(said) < 500)):
                     lost.append(f"{method} {framed[:8]} {status_of(said)} {bodies}")
@@ -62,11 +96,16 @@ async def h2_stream_reset_in_its_body(kit):
                 stream = client.request("POST", "/l0/length/1", more, end=False)
                 client.data(stream, b"hello")
                 await client.flush()
-                require(await eventually(lambda: upstream.received and len(upstream.received[0].body) >= 5, 3), "nothing arrived")
+                require(
+                    await eventually(lambda: upstream.received and len(upstream.received[0].body) >= 5, 3), "nothing arrived"
+                )
                 client.reset(stream)
                 await client.flush()
                 gone = await eventually(lambda: upstream.received[0].gone or upstream.received[0].complete, 1)
-                require(gone and not upstream.received[0].complete, f"after 1 s: whole {upstream.received[0].complete}, aborted {upstream.received[0].gone}")
+                require(
+                    gone and not upstream.received[0].complete,
+                    f"after 1 s: whole {upstream.received[0].complete}, aborted {upstream.received[0].gone}",
+                )
     return "aborted"
 
 
@@ -99,10 +138,11 @@ async def h2_stream_reset_in_its_answer(kit):
 @attack("one answer for each, without a body for HEAD, 204 and 304")
 async def answers_without_bodies(kit):
     """Relays statuses that have no body, and looks for bytes that a client would take for the next answer."""
+
     async def status(received, writer):
         code = received.path.rsplit("/", 1)[-1]
         if code in ("204", "304"):
-            writer.write(f"HTTP/1.1 {code} X\r\nETag: \"a\"\r\n\r\n".encode())
+            writer.write(f'HTTP/1.1 {code} X\r\nETag: "a"\r\n\r\n'.encode())
         else:
             writer.write(with_length("x", f"{code} X"))
 

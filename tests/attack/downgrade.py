@@ -64,7 +64,9 @@ async def malformed_requests_that_would_smuggle(kit):
             if name == "length shorter than the body" and executed and not executed[0].body:
                 executed = []
             if executed or upstream.garbage or (status or -1) in range(200, 400):
-                passed.append(f"{name}: {status}, executed {[(one.method, one.path, one.headers[-1:]) for one in executed]} {upstream.garbage}")
+                passed.append(
+                    f"{name}: {status}, executed {[(one.method, one.path, one.headers[-1:]) for one in executed]} {upstream.garbage}"
+                )
                 upstream.garbage.clear()
             answer = await ask(server, "GET", "/l0/length/1")
             require(answer.text == "<GET /length/1>", f"after {name} the next client got {answer.text[:60]!r}")
@@ -82,11 +84,13 @@ async def bodies_that_are_requests(kit):
                 for more in ([], [("content-length", str(len(body)))]):
                     stream = client.request("POST", "/l0/length/1", more, end=False)
                     for at in range(0, len(body), size):
-                        client.data(stream, body[at:at + size], at + size >= len(body))
+                        client.data(stream, body[at : at + size], at + size >= len(body))
                     await client.flush()
                     require(await client.head(stream) == 200, "not answered")
-        require(not upstream.garbage and all(bytes(one.body) == body and one.path == "/length/1" for one in upstream.complete()),
-                f"{upstream.garbage} {[one.path for one in upstream.received]}")
+        require(
+            not upstream.garbage and all(bytes(one.body) == body and one.path == "/length/1" for one in upstream.complete()),
+            f"{upstream.garbage} {[one.path for one in upstream.received]}",
+        )
         require(len(upstream.complete()) == 8, f"{len(upstream.complete())} requests")
     return "8 bodies stayed bodies"
 
@@ -97,8 +101,11 @@ async def hosts_of_an_h2_request(kit):
     async with Upstream() as upstream, kit.citetap("workers = 1" + route("l0", upstream.port)) as server:
         async with await Http2.open(server) as client:
             statuses = []
-            for fields in ([*pseudo("GET", "/l0/length/1"), ("host", "127.0.0.1")], [*pseudo("GET", "/l0/length/1"), ("host", "a"), ("host", "b")],
-                           [one for one in pseudo("GET", "/l0/length/1") if one[0] != ":authority"] + [("host", "localhost")]):
+            for fields in (
+                [*pseudo("GET", "/l0/length/1"), ("host", "127.0.0.1")],
+                [*pseudo("GET", "/l0/length/1"), ("host", "a"), ("host", "b")],
+                [one for one in pseudo("GET", "/l0/length/1") if one[0] != ":authority"] + [("host", "localhost")],
+            ):
                 stream = client.open_stream(fields)
                 await client.flush()
                 statuses.append(await client.head(stream, 2))

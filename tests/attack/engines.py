@@ -15,7 +15,14 @@ async def engines():
     """Starts both servers by tests/engines, and ends them. Gives their URLs."""
     script = 'echo "$CITETAP_TEST_POSTGRES $CITETAP_TEST_REDIS"; exec cat'
     process = await asyncio.create_subprocess_exec(
-        ROOT / "tests" / "engines", "bash", "-c", script, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
+        ROOT / "tests" / "engines",
+        "bash",
+        "-c",
+        script,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
     try:
         line = (await asyncio.wait_for(process.stdout.readline(), 60)).decode().split()
         if len(line) != 2:
@@ -44,7 +51,18 @@ async def ids_of_another_tenant_in_shared_stores(kit):
                 for odd in ("a-1%00", "*", "a-?", "[a]-1", "%25", "a_1", "A-1", "a-1%20"):
                     answer = await ask(second, "GET", f"/citations/{odd}", beta.headers)
                     require(answer.status in (400, 404), f"{odd}: {answer.status}")
-                for query in ("?q=%25", "?q=_", "?conversation=%25", "?domain=*", "?q=%27%3B--", "?cursor=AAAA", "?provider=%25"):
+                for query in (
+                    "?q=%25",
+                    "?q=_",
+                    "?conversation=%25",
+                    "?domain=*",
+                    "?q=%27%3B--",
+                    "?cursor=AAAA",
+                    "?provider=%25",
+                ):
                     answer = await ask(second, "GET", f"/citations{query}", beta.headers)
-                    require(answer.status in (200, 400) and b"a-1" not in answer.body, f"{query}: {answer.status} {answer.text[:100]}")
+                    require(
+                        answer.status in (200, 400) and b"a-1" not in answer.body,
+                        f"{query}: {answer.status} {answer.text[:100]}",
+                    )
     return f"{total} calls alike"

@@ -4,8 +4,28 @@ import asyncio
 import struct
 
 from bombs import watched
-from h2wire import (ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, PREFACE, PRIORITY, PUSH, RST, SETTINGS, WINDOW, Http2, block, field,
-                    frame, number, pseudo)
+from h2wire import (
+    ACK,
+    CONTINUATION,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    GOAWAY,
+    HEADERS,
+    PING,
+    PREFACE,
+    PRIORITY,
+    PUSH,
+    RST,
+    SETTINGS,
+    WINDOW,
+    Http2,
+    block,
+    field,
+    frame,
+    number,
+    pseudo,
+)
 from kit import MIB, attack, eventually, require, route
 from upstreams import Upstream, plain_or_stream
 from wire import Connection, ask
@@ -22,6 +42,7 @@ async def flooded(kit, name, flood, toml="", most=None):
     """Runs `flood(client, server)` on several connections; then others are served and the upstream has few requests."""
     async with Upstream(slowly) as upstream, kit.citetap(toml + route("l0", upstream.port)) as server:
         async with watched(server, name, GROWTH):
+
             async def one():
                 async with await Http2.open(server) as client:
                     try:
@@ -31,6 +52,7 @@ async def flooded(kit, name, flood, toml="", most=None):
                         pass
                     # A reset of the connection may overtake its GOAWAY.
                     return client.goaway if client.goaway is not None or not client.ended else "closed"
+
             ended = await asyncio.gather(*(one() for _ in range(kit.few(2, 8))))
         answer = await ask(server, "GET", "/l0/length/1", timeout=5)
         require(answer.status == 200, f"{name}: another client got {answer.status}")
@@ -61,9 +83,11 @@ async def rapid_reset(kit):
 async def resets_that_the_server_must_send(kit):
     """Sends streams that are malformed, so that the server resets them (MadeYouReset, CVE-2025-8671)."""
     count = kit.few(5000, 50_000)
-    bad = [lambda client, stream: client.write(frame(WINDOW, 0, stream, struct.pack(">I", 0))),
-           lambda client, stream: client.write(frame(PRIORITY, 0, stream, struct.pack(">IB", stream, 1))),
-           lambda client, stream: client.write(frame(WINDOW, 0, stream, struct.pack(">I", 0x7FFFFFFF)))]
+    bad = [
+        lambda client, stream: client.write(frame(WINDOW, 0, stream, struct.pack(">I", 0))),
+        lambda client, stream: client.write(frame(PRIORITY, 0, stream, struct.pack(">IB", stream, 1))),
+        lambda client, stream: client.write(frame(WINDOW, 0, stream, struct.pack(">I", 0x7FFFFFFF))),
+    ]
 
     async def flood(client):
         for turn in range(count // 100):
@@ -81,12 +105,22 @@ async def resets_that_the_server_must_send(kit):
 @attack("bounded memory, others are served")
 async def frames_that_need_an_answer(kit):
     """Floods with SETTINGS, PING, empty DATA, WINDOW_UPDATE, PRIORITY and unknown frames, without reading the answers."""
-    floods = {"settings": frame(SETTINGS, 0, 0, struct.pack(">HI", 3, 100)), "empty settings": frame(SETTINGS, 0, 0), "acknowledgements": frame(SETTINGS, ACK, 0),
-              "pings": frame(PING, 0, 0, b"12345678"), "windows": frame(WINDOW, 0, 0, struct.pack(">I", 1)), "priorities": frame(PRIORITY, 0, 5, b"\0\0\0\0\1"),
-              "unknown frames": frame(0xBE, 0, 0, b"x" * 100), "large unknown frames": frame(0xBE, 0, 0, b"x" * 16_000), "resets of nothing": frame(RST, 0, 7, b"\0\0\0\x08"),
-              "table sizes": frame(SETTINGS, 0, 0, struct.pack(">HI", 1, 0) + struct.pack(">HI", 1, 1 << 30)), "pushes": frame(PUSH, END_HEADERS, 1, b"\0\0\0\2")}
+    floods = {
+        "settings": frame(SETTINGS, 0, 0, struct.pack(">HI", 3, 100)),
+        "empty settings": frame(SETTINGS, 0, 0),
+        "acknowledgements": frame(SETTINGS, ACK, 0),
+        "pings": frame(PING, 0, 0, b"12345678"),
+        "windows": frame(WINDOW, 0, 0, struct.pack(">I", 1)),
+        "priorities": frame(PRIORITY, 0, 5, b"\0\0\0\0\1"),
+        "unknown frames": frame(0xBE, 0, 0, b"x" * 100),
+        "large unknown frames": frame(0xBE, 0, 0, b"x" * 16_000),
+        "resets of nothing": frame(RST, 0, 7, b"\0\0\0\x08"),
+        "table sizes": frame(SETTINGS, 0, 0, struct.pack(">HI", 1, 0) + struct.pack(">HI", 1, 1 << 30)),
+        "pushes": frame(PUSH, END_HEADERS, 1, b"\0\0\0\2"),
+    }
     got = {}
     for name, one in floods.items():
+
         async def flood(client, one=one):
             # Nothing of the server's is read.
             client.reading.cancel()
@@ -108,6 +142,7 @@ async def frames_that_need_an_answer(kit):
 @attack("the connection ends at the limit of the header list")
 async def continuation_without_end(kit):
     """Sends a header block in CONTINUATION frames that never ends (CVE-2024-24549 and others)."""
+
     async def flood(client):
         client.write(frame(HEADERS, END_STREAM, 1, block(pseudo("GET", "/l0/length/1"))))
         piece = frame(CONTINUATION, 0, 1, field("x", "y" * 1000) * 16)
@@ -135,6 +170,7 @@ async def continuation_without_end(kit):
 @attack("431 or a reset; memory bounded")
 async def header_lists_that_grow(kit):
     """Puts one large header into the HPACK table and names it thousands of times, and sends thousands of cookies' crumbs."""
+
     async def table(client):
         # Literal with incremental indexing; then its index, 62, over and over.
         large = b"\x40" + number(1, 7) + b"x" + number(3800, 7) + b"y" * 3800
@@ -165,6 +201,7 @@ async def header_lists_that_grow(kit):
 @attack("1000 streams at most at once, the rest refused; others are served")
 async def more_streams_than_announced(kit):
     """Opens streams without waiting, far over the announced number."""
+
     async def flood(client):
         for _ in range(3000):
             client.request("POST", "/l0/length/1", end=False)
@@ -178,13 +215,27 @@ async def more_streams_than_announced(kit):
 @attack("closed")
 async def prefaces_and_frames_that_are_none(kit):
     """Sends wrong prefaces, frames of odd sizes and on odd streams."""
-    wrong = {"a frame over 16 KiB": frame(DATA, 0, 1, b"x" * 20_000), "settings of 5 bytes": frame(SETTINGS, 0, 0, b"12345"), "a ping of 7 bytes": frame(PING, 0, 0, b"1234567"),
-             "settings on a stream": frame(SETTINGS, 0, 1), "data on stream 0": frame(DATA, 0, 0, b"x"), "headers on an even stream": frame(HEADERS, 5, 2, block(pseudo("GET", "/"))),
-             "continuation alone": frame(CONTINUATION, 4, 1, b"x"), "headers in a block": frame(HEADERS, 1, 1, b"\x82") + frame(HEADERS, 5, 3, b"\x82"),
-             "a window of 2^31": frame(WINDOW, 0, 0, struct.pack(">I", 0x7FFFFFFF)) * 2, "padding over the frame": frame(HEADERS, 0xD, 1, b"\xff\x82"),
-             "HPACK index 0": frame(HEADERS, 5, 1, b"\x80"), "HPACK index 10000": frame(HEADERS, 5, 1, number(10_000, 7, 0x80)), "an endless integer": frame(HEADERS, 5, 1, b"\xff" + b"\xff" * 50),
-             "a table of 1 GiB": frame(HEADERS, 5, 1, number(1 << 30, 5, 0x20)), "a broken Huffman code": frame(HEADERS, 5, 1, b"\x00\x84\xff\xff\xff\xff\x00"), "goaway, and more": frame(GOAWAY, 0, 0, b"\0" * 8) + frame(DATA, 0, 0)}
-    async with Upstream() as upstream, kit.citetap('[timeouts]\nrequest_headers = "1s"\n' + route("l0", upstream.port)) as server:
+    wrong = {
+        "a frame over 16 KiB": frame(DATA, 0, 1, b"x" * 20_000),
+        "settings of 5 bytes": frame(SETTINGS, 0, 0, b"12345"),
+        "a ping of 7 bytes": frame(PING, 0, 0, b"1234567"),
+        "settings on a stream": frame(SETTINGS, 0, 1),
+        "data on stream 0": frame(DATA, 0, 0, b"x"),
+        "headers on an even stream": frame(HEADERS, 5, 2, block(pseudo("GET", "/"))),
+        "continuation alone": frame(CONTINUATION, 4, 1, b"x"),
+        "headers in a block": frame(HEADERS, 1, 1, b"\x82") + frame(HEADERS, 5, 3, b"\x82"),
+        "a window of 2^31": frame(WINDOW, 0, 0, struct.pack(">I", 0x7FFFFFFF)) * 2,
+        "padding over the frame": frame(HEADERS, 0xD, 1, b"\xff\x82"),
+        "HPACK index 0": frame(HEADERS, 5, 1, b"\x80"),
+        "HPACK index 10000": frame(HEADERS, 5, 1, number(10_000, 7, 0x80)),
+        "an endless integer": frame(HEADERS, 5, 1, b"\xff" + b"\xff" * 50),
+        "a table of 1 GiB": frame(HEADERS, 5, 1, number(1 << 30, 5, 0x20)),
+        "a broken Huffman code": frame(HEADERS, 5, 1, b"\x00\x84\xff\xff\xff\xff\x00"),
+        "goaway, and more": frame(GOAWAY, 0, 0, b"\0" * 8) + frame(DATA, 0, 0),
+    }
+    async with Upstream() as upstream, kit.citetap(
+        '[timeouts]\nrequest_headers = "1s"\n' + route("l0", upstream.port)
+    ) as server:
         for name, sent in wrong.items():
             async with await Connection.open(server) as connection:
                 await connection.send(PREFACE + frame(SETTINGS, 0, 0) + sent)

@@ -25,15 +25,21 @@ class Lane:
 
     def paths(self, shape):
         self.counter += 1
-        return (path.replace("/l0/", f"/{self.name}/").replace("length", shape if "length" in path else "length")
-                .replace("00000000", f"{self.counter:08}") for path in (PATH, HIDDEN))
+        return (
+            path.replace("/l0/", f"/{self.name}/")
+            .replace("length", shape if "length" in path else "length")
+            .replace("00000000", f"{self.counter:08}")
+            for path in (PATH, HIDDEN)
+        )
 
     async def neighbour(self, why):
         """Another client gets its own answer."""
         path, _ = self.paths("length")
         answer = await ask(self.server, "GET", path)
-        require(answer.status == 200 and answer.complete and answer.text == f"<GET /{path.split('/', 2)[2]}>",
-                f"{why}: the next client got {answer.status} {answer.text[:80]!r}")
+        require(
+            answer.status == 200 and answer.complete and answer.text == f"<GET /{path.split('/', 2)[2]}>",
+            f"{why}: the next client got {answer.status} {answer.text[:80]!r}",
+        )
 
     async def strike(self, variant, cuts=(), shape="length", warm=True):
         """Sends it and compares what the upstream executed."""
@@ -48,17 +54,22 @@ class Lane:
         answers, closed, loose = await self.talk(variant.bytes(path, hidden), cuts, expected)
         await asyncio.sleep(0.002)
         received = self.upstream.received[before:]
-        executed = [("first" if upstream_path in one.path else "hidden", bytes(one.body)) for one in received
-                    if one.complete and mark in one.path]
+        executed = [
+            ("first" if upstream_path in one.path else "hidden", bytes(one.body))
+            for one in received
+            if one.complete and mark in one.path
+        ]
         require(not self.upstream.garbage, f"{why}: the upstream could not read {self.upstream.garbage[:1]}")
         readings = [[(kind, body.replace("@S", hidden).encode()) for kind, body in reading] for reading in variant.readings]
-        fits = [reading for reading in readings if reading[:len(executed)] == executed]
+        fits = [reading for reading in readings if reading[: len(executed)] == executed]
         require(fits, f"{why}: executed {executed}, allowed are {readings}")
         require(not loose, f"{why}: bytes that are no answer: {loose!r}")
         refusals = [answer for answer in answers if answer.status >= 400]
         require(len(answers) - len(refusals) <= len(executed), f"{why}: more answers than requests")
-        require(all(answer.status < 500 or answer.status == 501 for answer in refusals),
-                f"{why}: answered {[answer.status for answer in answers]}")
+        require(
+            all(answer.status < 500 or answer.status == 501 for answer in refusals),
+            f"{why}: answered {[answer.status for answer in answers]}",
+        )
         if executed not in readings and refusals and not closed:
             require(False, f"{why}: refused with {refusals[0].status} and not closed")
         return executed, answers
@@ -127,8 +138,15 @@ async def struck(kit, work):
 @attack("each reading that RFC 9112 allows, or a refusal and a closed connection")
 async def ambiguous_requests_in_one_piece(kit):
     """Sends every variant whole, over new and pooled upstream connections, for answers with a length and in chunks."""
-    return await struck(kit, [(variant, (), shape, warm) for variant in all_variants()
-                              for shape in ("length", "stream") for warm in (True, False)])
+    return await struck(
+        kit,
+        [
+            (variant, (), shape, warm)
+            for variant in all_variants()
+            for shape in ("length", "stream")
+            for warm in (True, False)
+        ],
+    )
 
 
 @attack("the same as in one piece")
@@ -147,7 +165,16 @@ async def ambiguous_requests_cut_anywhere(kit):
 @attack("the same at every byte")
 async def requests_split_at_every_byte(kit):
     """Splits the variants that decide most at each of their bytes."""
-    wanted = ("CL+TE of 4", "TE 'chunked'", "TE 'xchunked'", "CL '5'", "CL twice, 5 and 6", "chunked GET", "chunk size '1;a'", "TE behind a bare LF")
+    wanted = (
+        "CL+TE of 4",
+        "TE 'chunked'",
+        "TE 'xchunked'",
+        "CL '5'",
+        "CL twice, 5 and 6",
+        "chunked GET",
+        "chunk size '1;a'",
+        "TE behind a bare LF",
+    )
     step = kit.few(7, 1)
     work = []
     for variant in all_variants():
@@ -176,7 +203,7 @@ async def requests_hidden_in_the_bodies_of_a_pipeline(kit):
                 framed = f"Content-Length: {len(body)}\r\n\r\n{body}"
                 if kind == "chunks":
                     size = rng.randrange(1, 700)
-                    pieces = [body[at:at + size] for at in range(0, len(body), size)]
+                    pieces = [body[at : at + size] for at in range(0, len(body), size)]
                     framed = f"Transfer-Encoding: chunked\r\n\r\n{''.join(f'{len(p):x}{chr(13)}{chr(10)}{p}{chr(13)}{chr(10)}' for p in pieces)}0\r\n\r\n"
                 parts.append(f"POST /l0{path} HTTP/1.1\r\nHost: {HOST}\r\n{framed}")
                 expected.append(("POST", path, body.encode()))
@@ -187,8 +214,10 @@ async def requests_hidden_in_the_bodies_of_a_pipeline(kit):
                 sending = asyncio.create_task(connection.send(data, cuts))
                 for method, path, _ in expected:
                     answer = await connection.answer(method)
-                    require(answer and answer.status == 200 and f"{method} {path}" in answer.text,
-                            f"{method} {path} got {answer and answer.status} {answer and answer.text[:60]!r}")
+                    require(
+                        answer and answer.status == 200 and f"{method} {path}" in answer.text,
+                        f"{method} {path} got {answer and answer.status} {answer and answer.text[:60]!r}",
+                    )
                 await sending
             received = [(one.method, one.path, bytes(one.body)) for one in upstream.received[before:] if one.complete]
             require(received == expected, f"executed {[r[:2] for r in received]} of {[e[:2] for e in expected]}")
@@ -200,8 +229,10 @@ async def bodies_that_end_too_early(kit):
     """Closes or resets the connection in the midst of a body, with a length and in chunks, also inside of a chunk's frame."""
     async with Upstream() as upstream, kit.citetap(f"workers = 1\n{LIMIT}{route('l0', upstream.port)}") as server:
         head = f"POST /l0/length/1 HTTP/1.1\r\nHost: {HOST}\r\n"
-        whole = [f"{head}Content-Length: 40\r\n\r\n{'y' * 39}",
-                 f"{head}Transfer-Encoding: chunked\r\n\r\n20\r\n{'y' * 32}\r\n0\r\n\r"]
+        whole = [
+            f"{head}Content-Length: 40\r\n\r\n{'y' * 39}",
+            f"{head}Transfer-Encoding: chunked\r\n\r\n20\r\n{'y' * 32}\r\n0\r\n\r",
+        ]
         tried = 0
         for text in whole:
             body = text.index("\r\n\r\n") + 4
@@ -219,7 +250,7 @@ async def bodies_that_end_too_early(kit):
     return f"{tried} ended early, none was whole"
 
 
-@attack("1xx, then the answer; the body arrives whole", )
+@attack("1xx, then the answer; the body arrives whole")
 async def body_after_100_continue(kit):
     """Waits for 100 Continue, as curl does, and sends the body then: no deadlock, and nothing lost."""
     async with Upstream() as upstream, kit.citetap(route("l0", upstream.port)) as server:

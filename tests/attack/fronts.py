@@ -24,7 +24,11 @@ async def verdict(address, upstream, data, mark):
     async with await Connection.open(address) as connection:
         sending = asyncio.create_task(connection.send(data))
         try:
-            while piece := await connection.reader.read(1 << 16) if not said else await asyncio.wait_for(connection.reader.read(1 << 16), 0.1):
+            while piece := (
+                await connection.reader.read(1 << 16)
+                if not said
+                else await asyncio.wait_for(connection.reader.read(1 << 16), 0.1)
+            ):
                 said += piece
         except (TimeoutError, OSError):
             pass
@@ -71,8 +75,11 @@ async def compare(kit, variants):
             for target in targets:
                 await asyncio.to_thread(target.start)
             async with kit.citetap(f'workers = 1\n[limits]\nrequest_body = "1MiB"\n{route("l0", ours.port)}') as server:
-                addresses = {"citetap": (server, ours), "nginx": (Address(targets[0].port), of_nginx),
-                             "haproxy": (Address(targets[1].port), of_haproxy)}
+                addresses = {
+                    "citetap": (server, ours),
+                    "nginx": (Address(targets[0].port), of_nginx),
+                    "haproxy": (Address(targets[1].port), of_haproxy),
+                }
                 rows = await opinions(kit, variants, addresses)
         except Exception as error:
             if type(error).__name__ == "Broken":
@@ -81,11 +88,17 @@ async def compare(kit, variants):
         finally:
             for target in targets:
                 target.stop()
-    alone = [(name, results) for name, results in rows if results["citetap"][1]
-             and not results["nginx"][1] and not results["haproxy"][1]]
+    alone = [
+        (name, results)
+        for name, results in rows
+        if results["citetap"][1] and not results["nginx"][1] and not results["haproxy"][1]
+    ]
     stricter = sum(not results["citetap"][1] and (results["nginx"][1] + results["haproxy"][1]) > 0 for _, results in rows)
-    lines = [f"{len(rows)} requests; citetap refuses {stricter} that nginx or HAProxy relays. Relayed by citetap alone:", "",
-             f"{'request':44} {'citetap':12} {'nginx':14} {'haproxy':14}"]
+    lines = [
+        f"{len(rows)} requests; citetap refuses {stricter} that nginx or HAProxy relays. Relayed by citetap alone:",
+        "",
+        f"{'request':44} {'citetap':12} {'nginx':14} {'haproxy':14}",
+    ]
     lines += [f"{name:44} {word(r['citetap']):12} {word(r['nginx']):14} {word(r['haproxy']):14}" for name, r in sorted(alone)]
     kit.tables.append("\n".join(lines if alone else [lines[0] + " none"]))
     news = sorted(name for name, _ in alone if name not in KNOWN)

@@ -147,11 +147,10 @@ class Http2(Connection):
 
     async def body(self, stream, seconds=5):
         """The stream's bytes, and whether it ended well."""
+
         def ended():
             last = [flags for flags, _ in self.of(stream, DATA) + self.of(stream, HEADERS)]
             return any(flags & END_STREAM for flags in last) or bool(self.of(stream, RST))
 
         await self.until(ended, seconds)
         return b"".join(payload for _, payload in self.of(stream, DATA)), ended() and not self.of(stream, RST)
-
-

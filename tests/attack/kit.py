@@ -128,12 +128,21 @@ class Citetap:
             (self.folder / name).write_text(text)
         config = self.folder / "citetap.toml"
         config.write_text(self.toml)
-        environment = {key: value for key, value in os.environ.items()
-                       if not key.startswith(("CITETAP", "OTEL", "TAVILY", "RUST_LOG", "PORT"))}
+        environment = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith(("CITETAP", "OTEL", "TAVILY", "RUST_LOG", "PORT"))
+        }
         with (self.folder / "log").open("wb") as log:
             self.child = subprocess.Popen(
-                [self.kit.binary, "serve", "--config", config, "--log-format", "json"], cwd=self.folder,
-                env=environment | self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=die_with_parent)
+                [self.kit.binary, "serve", "--config", config, "--log-format", "json"],
+                cwd=self.folder,
+                env=environment | self.env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=die_with_parent,
+            )
         self.kit.started.append(self)
         try:
             await self.listening()

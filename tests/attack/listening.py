@@ -13,14 +13,45 @@ from variants import all_variants
 from wire import HOST, Connection, ask, raw, request, status_of
 
 # Variants that are sent over each listener; the rest differ in nothing that a listener touches.
-SOME = ("CL+TE of 4", "TE 'xchunked'", "CL twice, 5 and 6", "TE behind a bare CR", "chunk size 'zz'", "CL that hides a request", "chunks that hide a request")
+SOME = (
+    "CL+TE of 4",
+    "TE 'xchunked'",
+    "CL twice, 5 and 6",
+    "TE behind a bare CR",
+    "chunk size 'zz'",
+    "CL that hides a request",
+    "chunks that hide a request",
+)
 
 
 def certificate(folder):
     folder.mkdir(exist_ok=True)
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-                    "-addext", "subjectAltName=DNS:localhost", "-addext", "basicConstraints=critical,CA:FALSE",
-                    "-keyout", folder / "key.pem", "-out", folder / "cert.pem"], check=True, capture_output=True)
+    subprocess.run(
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=localhost",
+            "-addext",
+            "subjectAltName=DNS:localhost",
+            "-addext",
+            "basicConstraints=critical,CA:FALSE",
+            "-keyout",
+            folder / "key.pem",
+            "-out",
+            folder / "cert.pem",
+        ],
+        check=True,
+        capture_output=True,
+    )
     return f'\n[tls]\ncert = "{folder / "cert.pem"}"\nkey = "{folder / "key.pem"}"\n'
 
 
@@ -58,8 +89,17 @@ async def struck_over(server, upstream, **how):
 async def what_is_not_tls(kit):
     """Sends plain HTTP, garbage, half a handshake and nothing to a TLS listener."""
     tls = certificate(kit.folder / "tls")
-    async with Upstream() as upstream, kit.citetap('[timeouts]\nrequest_headers = "1s"\n' + route("l0", upstream.port) + tls) as server:
-        for sent in (request("GET", "/l0/length/1"), b"\x16\x03\x01\xff\xff" + b"x" * 2000, b"\x16\x03\x01\x00\x05\x01", b"\x80\x2e\x01", b"", b"\x15\x03\x03\x00\x02\x02\x28"):
+    async with Upstream() as upstream, kit.citetap(
+        '[timeouts]\nrequest_headers = "1s"\n' + route("l0", upstream.port) + tls
+    ) as server:
+        for sent in (
+            request("GET", "/l0/length/1"),
+            b"\x16\x03\x01\xff\xff" + b"x" * 2000,
+            b"\x16\x03\x01\x00\x05\x01",
+            b"\x80\x2e\x01",
+            b"",
+            b"\x15\x03\x03\x00\x02\x02\x28",
+        ):
             async with await Connection.open(server) as connection:
                 await connection.send(sent)
                 require(await connection.is_closed(4), f"{sent[:10]!r}: still open")
@@ -113,7 +153,9 @@ async def smuggling_over_tls(kit):
 async def handshakes_that_never_end(kit):
     """Opens many handshakes byte by byte and leaves them."""
     tls = certificate(kit.folder / "tls")
-    async with Upstream() as upstream, kit.citetap('[timeouts]\nrequest_headers = "1s"\n' + route("l0", upstream.port) + tls) as server:
+    async with Upstream() as upstream, kit.citetap(
+        '[timeouts]\nrequest_headers = "1s"\n' + route("l0", upstream.port) + tls
+    ) as server:
         clients = await asyncio.gather(*(Connection.open(server) for _ in range(kit.few(200, 2000))))
         for client in clients:
             await client.send(b"\x16\x03\x01\x02\x00\x01")
@@ -130,10 +172,16 @@ async def handshakes_that_never_end(kit):
 async def unix_socket(kit):
     """Sends the variants that decide most through a Unix socket, and looks at its permissions."""
     path = kit.folder / "tap.sock"
-    async with Upstream() as upstream, kit.citetap("workers = 1" + route("l0", upstream.port), listen=f"unix:{path}") as server:
+    async with Upstream() as upstream, kit.citetap(
+        "workers = 1" + route("l0", upstream.port), listen=f"unix:{path}"
+    ) as server:
         mode = stat.S_IMODE(path.stat().st_mode)
         require(mode & 0o007 == 0, f"mode {mode:o}")
         count = await struck_over(server, upstream, unix=str(path))
-        said = await raw(server, f"GET /l0/length/1 HTTP/1.1\r\nHost: {HOST}\r\nX-Forwarded-For: 203.0.113.9\r\nConnection: close\r\n\r\n".encode(), unix=str(path))
+        said = await raw(
+            server,
+            f"GET /l0/length/1 HTTP/1.1\r\nHost: {HOST}\r\nX-Forwarded-For: 203.0.113.9\r\nConnection: close\r\n\r\n".encode(),
+            unix=str(path),
+        )
         require(status_of(said) == 200 and not upstream.received[-1].all("x-forwarded-for"), f"{said[:60]!r}")
     return f"{count} variants, mode {mode:o}"

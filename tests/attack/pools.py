@@ -116,8 +116,14 @@ async def victims(server, why, count=3):
     """The next clients, as fast as they can come and a little later."""
     for number in range(count):
         answer = await ask(server, "GET", f"/l0/victim/{number}", timeout=5)
-        require(POISON not in answer.text and POISON not in str(answer.headers), f"{why}: the next client got {answer.text[:60]!r}")
-        require(answer.status == 200 and answer.text == f"</victim/{number}>", f"{why}: the next client got {answer.status} {answer.text[:60]!r}")
+        require(
+            POISON not in answer.text and POISON not in str(answer.headers),
+            f"{why}: the next client got {answer.text[:60]!r}",
+        )
+        require(
+            answer.status == 200 and answer.text == f"</victim/{number}>",
+            f"{why}: the next client got {answer.status} {answer.text[:60]!r}",
+        )
         await asyncio.sleep(0.005 * number)
 
 
@@ -166,8 +172,13 @@ async def answers_that_two_readers_end_differently(kit):
                     got[answer.status] = got.get(answer.status, 0) + 1
                     # Without a length the answer is all that comes, which is its own.
                     unframed = name in ("TE gzip", "TE xchunked", "TE chunked, gzip", "TE identity")
-                    require(unframed or POISON not in answer.text or not answer.complete, f"{name}: {answer.status} {answer.text[:80]!r}")
-                    require(len(answer.all("content-length") + answer.all("transfer-encoding")) <= 1, f"{name}: {answer.headers}")
+                    require(
+                        unframed or POISON not in answer.text or not answer.complete,
+                        f"{name}: {answer.status} {answer.text[:80]!r}",
+                    )
+                    require(
+                        len(answer.all("content-length") + answer.all("transfer-encoding")) <= 1, f"{name}: {answer.headers}"
+                    )
                     require(answer.status != 101, f"{name}: status {answer.status}")
             except Unexpected as error:
                 wrong.append(str(error))
@@ -182,7 +193,9 @@ async def answers_that_are_cut(kit):
         upstream.ends = True
         for name, sent in CUT.items():
             answer = await poisoned(server, upstream, name, sent)
-            require(answer is not None and (answer.status == 502 or not answer.complete), f"{name}: looks whole, {answer.status}")
+            require(
+                answer is not None and (answer.status == 502 or not answer.complete), f"{name}: looks whole, {answer.status}"
+            )
     return f"{len(CUT)} cuts seen as cuts"
 
 
@@ -205,6 +218,7 @@ async def head_answered_with_a_body(kit):
 @attack("the next clients get their own answers")
 async def answers_before_the_request(kit):
     """Sends an answer as soon as the connection opens, and the real one afterwards."""
+
     async def eager(reader, writer):
         writer.write(FOREIGN.encode())
         await writer.drain()
@@ -224,7 +238,10 @@ async def answers_before_the_request(kit):
             answer = await ask(server, "GET", f"/l0/victim/{number}")
             # What arrives before the request is written is nobody's; after it, it cannot be told from an answer. Either way it
             # is never another client's, and the bytes behind it are never delivered.
-            require(f"</victim/{number}>" in answer.text or POISON in answer.text or answer.status == 502, f"got {answer.text[:60]!r}")
+            require(
+                f"</victim/{number}>" in answer.text or POISON in answer.text or answer.status == 502,
+                f"got {answer.text[:60]!r}",
+            )
             statuses.append(answer.status)
     return f"{statuses.count(200)} answers, {statuses.count(502)} times 502"
 
@@ -232,6 +249,7 @@ async def answers_before_the_request(kit):
 @attack("the rest of the body is not sent as another request, and the connection is not used again")
 async def early_answers_to_half_a_request(kit):
     """Answers at the head of a request whose body is still on its way."""
+
     async def early(received, writer):
         if "/early" in received.path:
             writer.write(with_length("early"))
@@ -249,8 +267,10 @@ async def early_answers_to_half_a_request(kit):
             path = f"/l0/length/{number}"
             answer = await ask(server, "GET", path)
             require(answer.text == f"<GET {path[3:]}>", f"the next client got {answer.text[:60]!r}")
-        require(not upstream.garbage and not [one for one in upstream.received if "smuggled" in one.path],
-                f"the upstream read {upstream.garbage[:1]}")
+        require(
+            not upstream.garbage and not [one for one in upstream.received if "smuggled" in one.path],
+            f"the upstream read {upstream.garbage[:1]}",
+        )
     return "connections of half requests were closed"
 
 

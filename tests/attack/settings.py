@@ -17,9 +17,11 @@ async def snippets_of_the_security_page(kit):
         folder.mkdir()
         config = folder / "citetap.toml"
         # Its store and its certificate are the operator's; here there are none.
-        snippet = re.sub(r'^store = .*$', 'store = "memory:"', snippet, flags=re.M)
-        snippet = re.sub(r'^\[tls\]\n(?:\w.*\n)*', "", snippet, flags=re.M)
+        snippet = re.sub(r"^store = .*$", 'store = "memory:"', snippet, flags=re.M)
+        snippet = re.sub(r"^\[tls\]\n(?:\w.*\n)*", "", snippet, flags=re.M)
         config.write_text(snippet)
-        done = subprocess.run([kit.binary, "check", "--config", config], cwd=folder, capture_output=True, text=True, timeout=30, env={})
+        done = subprocess.run(
+            [kit.binary, "check", "--config", config], cwd=folder, capture_output=True, text=True, timeout=30, env={}
+        )
         require(done.returncode == 0, f"snippet {number + 1}: {done.stderr.strip()[-300:]}")
     return f"{len(snippets)} snippets"

@@ -13,8 +13,14 @@ from wire import Connection, ask, request
 ROUNDS = 25
 # Path, body for each call of the API. M is a message, T a task, C a consumer. A call that is not here fails the case.
 CALLS = {
-    ("GET", "/citations/{messageId}"): ("/citations/M", "/citations/M?provider=tencent", "/citations/M?format=markdown", "/citations/M?format=csv",
-                                       "/citations/M?format=bundle", "/citations/M?wait=0.05"),
+    ("GET", "/citations/{messageId}"): (
+        "/citations/M",
+        "/citations/M?provider=tencent",
+        "/citations/M?format=markdown",
+        "/citations/M?format=csv",
+        "/citations/M?format=bundle",
+        "/citations/M?wait=0.05",
+    ),
     ("DELETE", "/citations/{messageId}"): ("/citations/M", "/citations/M?provider=tencent"),
     ("GET", "/citations/{messageId}/events"): ("/citations/M/events",),
     ("GET", "/tasks/{taskId}/bundles"): ("/tasks/T/bundles", "/tasks/T/bundles?limit=1"),
@@ -24,11 +30,22 @@ CALLS = {
     ("POST", "/render"): ("/render",),
 }
 # Lists and totals, which have only the asker's own, and calls that hold nobody's data.
-LISTS = {("GET", "/citations"): ("/citations", "/citations?limit=1", "/citations?q=%E8%B5%84%E6%96%99", "/citations?conversation=s-1"),
-         ("GET", "/stats"): ("/stats", "/stats?top=5"), ("GET", "/console/status"): ("/console/status",), ("GET", "/console/routes"): ("/console/routes",)}
+LISTS = {
+    ("GET", "/citations"): (
+        "/citations",
+        "/citations?limit=1",
+        "/citations?q=%E8%B5%84%E6%96%99",
+        "/citations?conversation=s-1",
+    ),
+    ("GET", "/stats"): ("/stats", "/stats?top=5"),
+    ("GET", "/console/status"): ("/console/status",),
+    ("GET", "/console/routes"): ("/console/routes",),
+}
 OF_ALL = {("POST", "/normalize"), ("POST", "/search")}
-BODIES = {"/render": {"text": "a [1]", "messageId": "M"},
-          "/cursors/": {"task_id": "T", "last_query_id": "", "last_source_id": "", "consumed_count": 0, "consumed": []}}
+BODIES = {
+    "/render": {"text": "a [1]", "messageId": "M"},
+    "/cursors/": {"task_id": "T", "last_query_id": "", "last_source_id": "", "consumed_count": 0, "consumed": []},
+}
 
 
 def filled(text, message, task, consumer="c-1"):
@@ -62,7 +79,11 @@ async def told(server, method, path, body, headers, connection=None):
 async def stream(received, writer):
     """An answer of the Tencent dialect for the message that the path names, in the conversation s-1."""
     ident = received.path.rsplit("/", 1)[-1]
-    said = references(ident).replace('{"completion_id"', '{"session_id": "s-1", "completion_id"') + text(ident, "[1]") + finish(ident)
+    said = (
+        references(ident).replace('{"completion_id"', '{"session_id": "s-1", "completion_id"')
+        + text(ident, "[1]")
+        + finish(ident)
+    )
     writer.write(STREAM_HEAD + chunk(said) + b"0\r\n\r\n")
 
 
@@ -81,7 +102,12 @@ async def alpha_asks(server, alpha):
 async def isolated(server, alpha, beta, others=()):
     """Every call, by B and through every replica. Gives how many were compared."""
     document = (await ask(server, "GET", "/openapi.json")).json()
-    private = {(method.upper(), path) for path, item in document["paths"].items() for method, call in item.items() if call.get("security")}
+    private = {
+        (method.upper(), path)
+        for path, item in document["paths"].items()
+        for method, call in item.items()
+        if call.get("security")
+    }
     unknown = private - set(CALLS) - set(LISTS) - OF_ALL
     require(not unknown, f"calls that this kit does not know: {sorted(unknown)}")
     before = {}
@@ -95,7 +121,9 @@ async def isolated(server, alpha, beta, others=()):
             for path in paths:
                 theirs = await told(asked, method, filled(path, "a-1", "t-1"), body_for(path, "a-1", "t-1"), beta.headers)
                 nobodys = await told(asked, method, filled(path, "z-9", "t-9"), body_for(path, "z-9", "t-9"), beta.headers)
-                require(theirs[0] == 404 and theirs == nobodys, f"{method} {path}: {theirs} for another's, {nobodys} for nobody's")
+                require(
+                    theirs[0] == 404 and theirs == nobodys, f"{method} {path}: {theirs} for another's, {nobodys} for nobody's"
+                )
                 keyless = await told(asked, method, filled(path, "a-1", "t-1"), body_for(path, "a-1", "t-1"), [])
                 require(keyless[0] == 401, f"{method} {path} without a key: {keyless[0]}")
                 compared += 1
@@ -117,7 +145,9 @@ async def ids_of_another_tenant_in_every_call(kit):
     total = 0
     for store in ("memory:", "sqlite:c.db"):
         alpha, beta = Tenant("alpha"), Tenant("beta")
-        async with Upstream(stream) as upstream, kit.citetap(route("l0", upstream.port) + alpha.toml + beta.toml, store=store) as server:
+        async with Upstream(stream) as upstream, kit.citetap(
+            route("l0", upstream.port) + alpha.toml + beta.toml, store=store
+        ) as server:
             total += await isolated(server, alpha, beta)
     return f"{total} calls alike"
 
@@ -127,7 +157,9 @@ async def time_of_another_tenants_ids(kit):
     """Measures whether a refusal takes longer for an id that somebody has."""
     alpha, beta = Tenant("alpha"), Tenant("beta")
     slow = []
-    async with Upstream(stream) as upstream, kit.citetap(route("l0", upstream.port) + alpha.toml + beta.toml, store="sqlite:c.db") as server:
+    async with Upstream(stream) as upstream, kit.citetap(
+        route("l0", upstream.port) + alpha.toml + beta.toml, store="sqlite:c.db"
+    ) as server:
         await alpha_asks(server, alpha)
         async with await Connection.open(server) as connection:
             for (method, _), paths in CALLS.items():
@@ -137,7 +169,14 @@ async def time_of_another_tenants_ids(kit):
                     for number in range(kit.few(ROUNDS, 4 * ROUNDS) * 2):
                         message, task = (("a-1", "t-1"), ("z-9", "t-9"))[number % 2]
                         began = time.perf_counter()
-                        await told(server, method, filled(paths[0], message, task), body_for(paths[0], message, task), beta.headers, connection)
+                        await told(
+                            server,
+                            method,
+                            filled(paths[0], message, task),
+                            body_for(paths[0], message, task),
+                            beta.headers,
+                            connection,
+                        )
                         times[number % 2].append(time.perf_counter() - began)
                     theirs, nobodys = map(statistics.median, times)
                     apart = abs(theirs - nobodys)
@@ -153,8 +192,22 @@ async def time_of_another_tenants_ids(kit):
 async def keys_that_are_nearly_right(kit):
     """Tries prefixes, other cases, hashes, blanks, lists and names for keys."""
     alpha = Tenant("alpha")
-    wrong = [alpha.key[:-1], alpha.key + "x", alpha.key.upper(), alpha.name, hashlib.sha256(alpha.key.encode()).hexdigest(), "", " ", f"{alpha.key}, x",
-             f"x, {alpha.key}", f"{alpha.key} {alpha.key}", "*", "null", "' OR 1=1 --", "x" * 8000]
+    wrong = [
+        alpha.key[:-1],
+        alpha.key + "x",
+        alpha.key.upper(),
+        alpha.name,
+        hashlib.sha256(alpha.key.encode()).hexdigest(),
+        "",
+        " ",
+        f"{alpha.key}, x",
+        f"x, {alpha.key}",
+        f"{alpha.key} {alpha.key}",
+        "*",
+        "null",
+        "' OR 1=1 --",
+        "x" * 8000,
+    ]
     async with Upstream(stream) as upstream, kit.citetap(route("l0", upstream.port) + alpha.toml) as server:
         seen = set()
         for key in wrong:
@@ -164,7 +217,9 @@ async def keys_that_are_nearly_right(kit):
                 seen.add(body)
         require(len(seen) == 1, f"{len(seen)} different refusals")
         # The key of the header counts, not a right one elsewhere.
-        status, _, _ = await told(server, "GET", "/citations", b"", [("x-citetap-key", "wrong"), ("Authorization", f"Bearer {alpha.key}")])
+        status, _, _ = await told(
+            server, "GET", "/citations", b"", [("x-citetap-key", "wrong"), ("Authorization", f"Bearer {alpha.key}")]
+        )
         require(status == 401, f"a wrong key beside a right one: {status}")
         require(not upstream.received, "something was relayed")
     return f"{2 * len(wrong) + 1} times 401"
@@ -174,11 +229,17 @@ async def keys_that_are_nearly_right(kit):
 async def same_ids_in_two_tenants(kit):
     """Both tenants have a message, a task and a consumer of the same names; one deletes and reads on."""
     alpha, beta = Tenant("alpha"), Tenant("beta")
-    async with Upstream(stream) as upstream, kit.citetap(route("l0", upstream.port) + alpha.toml + beta.toml, store="sqlite:c.db") as server:
+    async with Upstream(stream) as upstream, kit.citetap(
+        route("l0", upstream.port) + alpha.toml + beta.toml, store="sqlite:c.db"
+    ) as server:
         await alpha_asks(server, alpha)
         await alpha_asks(server, beta)
         require((await ask(server, "DELETE", "/citations/a-1", beta.headers)).status == 204, "B cannot delete its own")
-        got = [(await ask(server, "GET", path, who.headers)).status for who in (alpha, beta) for path in ("/citations/a-1", "/citations/a-2", "/tasks/t-1/cursors/c-1")]
+        got = [
+            (await ask(server, "GET", path, who.headers)).status
+            for who in (alpha, beta)
+            for path in ("/citations/a-1", "/citations/a-2", "/tasks/t-1/cursors/c-1")
+        ]
         require(got == [200, 200, 200, 404, 200, 200], f"{got}")
     return "B's deletion left A's"
 
@@ -203,9 +264,11 @@ async def message_of_another_tenant_in_flight(kit):
         await asyncio.sleep(0.1)
         for path in ("/citations/f-1", "/citations/f-1?wait=0.2", "/citations/f-1/events"):
             status, headers, body = await told(server, "GET", path, b"", beta.headers)
-            require((status, headers, body) == await told(server, "GET", path.replace("f-1", "g-9"), b"", beta.headers) and status == 404, f"{path}: {status}")
+            require(
+                (status, headers, body) == await told(server, "GET", path.replace("f-1", "g-9"), b"", beta.headers)
+                and status == 404,
+                f"{path}: {status}",
+            )
         hold.set()
         require(b'"stored":true' in (await asking).body, "A's own stream failed")
     return "404 as for others"
-
-

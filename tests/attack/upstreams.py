@@ -138,10 +138,17 @@ def chunk(data):
 
 def references(ident, count=2, title="资料"):
     """A frame of the Tencent dialect that names sources."""
-    found = [{"target_id": f"t{n}", "title": f"{title} {n}", "content": f"摘录 {n}", "url": f"https://s{n}.example.com/"}
-             for n in range(1, count + 1)]
-    return frame({"completion_id": ident, "processes": {"stage": "finished_internal_searching"},
-                  "additional_content": {"reference_chunks": found}})
+    found = [
+        {"target_id": f"t{n}", "title": f"{title} {n}", "content": f"摘录 {n}", "url": f"https://s{n}.example.com/"}
+        for n in range(1, count + 1)
+    ]
+    return frame(
+        {
+            "completion_id": ident,
+            "processes": {"stage": "finished_internal_searching"},
+            "additional_content": {"reference_chunks": found},
+        }
+    )
 
 
 def text(ident, said):

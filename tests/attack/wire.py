@@ -33,6 +33,7 @@ class Answer:
 
     def json(self):
         import json
+
         return json.loads(self.body)
 
 

@@ -1,4 +1,4 @@
-/** Told in types.d.ts. Strangers' text stays text. @import * as T from './types.d.ts' */
+/** API: types.d.ts. Untrusted text is only set as text. @import * as T from './types.d.ts' */
 
 /** @type {typeof T.readStream} */
 export async function* readStream(response, { onFrame } = {}) {
@@ -53,7 +53,7 @@ function parsed(value) {
 
 const words = (...values) => values.find((value) => typeof value === 'string' && value) ?? '';
 
-/** Any dialect. @returns {T.StreamEvent[]} */
+/** Parses a frame of any dialect. @returns {T.StreamEvent[]} */
 function said(event, json, state) {
   const out = [];
   const text = (text, thinking = false) => {
@@ -133,7 +133,7 @@ function said(event, json, state) {
   else if (json.type === 'error') fault(json);
   else if (json.type === 'finish') state.finished = true;
   else if (json.detail || (json.code && words(json.message, json.msg))) fault(json);
-  // Others are the user's own.
+  // Skip the user's own messages.
   else if (event !== 'FULL_MSG_NOTIFY' && json.meta?.user_type !== 1) {
     blocks(json.content);
     blocks(json.message);
@@ -184,7 +184,7 @@ function wordsFor(node) {
   return (key) => WORDS[key]?.[zh];
 }
 
-/** An element, whose class is its part as well. @returns {any} */
+/** Creates an element; its class is its part too. @returns {any} */
 function h(name, attributes = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -229,7 +229,7 @@ function copying(w, label, text) {
   return h('button', { class: 'button', onclick }, label);
 }
 
-/** Keeps focus, selection and open card. */
+/** Updates in place: keeps focus, selection and open card. */
 function become(old, fresh) {
   for (const { name } of [...old.attributes]) if (!/^aria-[ec]/.test(name) && !fresh.hasAttribute(name)) old.removeAttribute(name);
   for (const { name, value } of fresh.attributes) old.setAttribute(name, value);
@@ -251,7 +251,7 @@ function morph(from, to) {
 
 const numbersOf = (chip) => chip?.dataset.cite.split(' ').map(Number) ?? [];
 
-/** Without sources it is a number that waits for them. */
+/** Without sources: a placeholder. */
 function newChip(numbers, citations, w, byName) {
   const [first] = citations;
   const label = ((byName && first && site(first)) || numbers[0]) + (numbers[1] ? ` +${numbers.length - 1}` : '');
@@ -263,7 +263,7 @@ function newChip(numbers, citations, w, byName) {
   return h('a', { class: first ? 'cite-chip' : 'cite-chip waits', 'data-cite': numbers.join(' '), ...known }, h('span', { 'aria-hidden': 'true' }, label));
 }
 
-/** Neighbours become one, with no line break before it. */
+/** Adjacent markers become one chip; a word joiner prevents a line break before it. */
 function chips(root, make) {
   const groups = [];
   let last;
@@ -339,7 +339,7 @@ function hover(root, find, icons) {
   on('focusout', leave);
   on('click', (event) => {
     const chip = chipAt(event);
-    // The first tap shows, the second follows.
+    // The first tap opens the card, the second follows the link.
     if (!chip || (touch ? card?.chip === chip : chip.href)) return;
     event.preventDefault();
     open(chip);
@@ -432,7 +432,7 @@ class Card extends HTMLElement {
     this.style.top = `${bottom + 8 + this.offsetHeight > clientHeight && above > 0 ? above : bottom + 8}px`;
   }
 
-  /** Closed after the focus, which would open it again. */
+  /** Hides after focusing the chip, because focus opens the card. */
   #back() {
     const { chip } = this;
     if (this.matches(':focus-within')) chip.focus();
@@ -557,7 +557,7 @@ export class CiteList extends Cited {
 export class CiteAnswer extends Cited {
   /** @type {any} */ request;
   #text = '';
-  /** Where the block begins that may still grow. */
+  /** Start of the last, incomplete block. */
   #from = 0;
   #phase = '';
   #rendering;
@@ -747,7 +747,7 @@ export class CiteAnswer extends Cited {
     return `\n\n${joined('\n', ...notes)}`.trimEnd();
   }
 
-  /** Chips are copied as numbers, with notes. */
+  /** Copies chips as numbers, with notes. */
   #copied(event) {
     const range = /** @type {any} */ (getSelection()).getComposedRanges?.({ shadowRoots: [this.root] })[0];
     if (!range || !this.#body.contains(range.startContainer)) return;

@@ -1,10 +1,10 @@
-/** What `component.js` offers to pages and programs. */
+/** Types of `component.js`. */
 export {};
 
 export interface Citation {
-  /** What a marker such as `[1]` means. */
+  /** The number in a marker such as `[1]`. */
   number: number;
-  /** Further numbers of the same source. */
+  /** Other numbers of the same source. */
   aliases?: number[];
   url?: string | null;
   title?: string | null;
@@ -21,7 +21,7 @@ export interface Citation {
   [more: string]: unknown;
 }
 
-/** A record of citetap: its event, and what `/citations/{messageId}` answers. */
+/** The record of a message, as in the citation event and in the response of `/citations/{messageId}`. */
 export interface CitationRecord {
   citations: Citation[];
   messageId?: string;
@@ -33,7 +33,7 @@ export interface CitationRecord {
   [more: string]: unknown;
 }
 
-/** A frame of a stream, as it came. `ours`: citetap wrote it. */
+/** One SSE frame as received. `ours`: citetap added it. */
 export interface Frame {
   raw: string;
   event: string;
@@ -45,34 +45,37 @@ export interface Frame {
 export type StreamEvent =
   | { type: 'text'; text: string }
   | { type: 'thinking'; text: string }
-  /** What the upstream is doing, in its own words; `progress` is from 0 to 100. */
+  /** A step that the upstream reports, in its own words. `progress` is 0 to 100. */
   | { type: 'stage'; name: string; message?: string; detail?: string; queries?: string[]; count?: number; progress?: number }
-  /** `verified`: the record repeats the response's nonce. It cannot be told where another origin does not expose that header. */
+  /** `verified`: the record has the response's nonce. False if a cross-origin response does not expose that header. */
   | { type: 'citations'; record: CitationRecord; verified: boolean }
   | { type: 'error'; message: string; code?: string }
   | { type: 'end'; complete: boolean };
 
 export interface StreamOptions {
-  /** Gets every frame as it comes. */
+  /** Called with every frame as it arrives. */
   onFrame?: (frame: Frame) => void;
 }
 
 /**
- * Reads a response of citetap in whichever dialect it is: the upstream's own (Doubao, Lexiang, OpenAI-like) or that of a
- * profile (`openai`, `ai-sdk`, `open-webui`), streamed or whole. Ends with one `end`. A stream that breaks off gives an
- * `error` before it, and does not throw. A record with another nonce than the response's is not citetap's, and left out.
+ * Reads a response of citetap in any dialect: the upstream's own (Doubao, Lexiang, OpenAI-like) or that of a profile
+ * (`openai`, `ai-sdk`, `open-webui`), streamed or not.
+ *
+ * The last event is always `end`. A stream that is cut off yields an `error` before it and does not throw. A record whose
+ * nonce differs from the response's is forged and therefore skipped.
  */
 export function readStream(response: Response, options?: StreamOptions): AsyncGenerator<StreamEvent, void, void>;
 
 /**
- * `[N]` becomes `[<sup data-citation='{json}'>N</sup>](url)`, where N counts the places in the list from 1. For pages that
- * render Markdown by themselves; `upgrade` then makes hover cards of the result.
+ * Replaces `[N]` by `[<sup data-citation='{json}'>N</sup>](url)`, where N is the position in the list, starting at 1.
+ *
+ * For pages that render Markdown themselves. `upgrade` turns the rendered tags into chips with hover cards.
  */
 export function withCitationTags(text: string, citations: Citation[]): string;
 
 /**
- * Turns every `sup[data-citation]` below `root`, alone or in a link, into a chip with a hover card. Neighbours become one.
- * `icons`: sources may show their icons, which are loaded from where the sources say.
+ * Turns every `sup[data-citation]` below `root`, alone or in a link, into a chip with a hover card. Adjacent ones become
+ * one chip. `icons`: load the icons of sources from the URLs in their records.
  */
 export function upgrade(root?: Document | Element | ShadowRoot, options?: { icons?: boolean }): void;
 
@@ -83,34 +86,34 @@ declare class Cited extends HTMLElement {
 }
 
 /**
- * `<cite-list message="ID">`: the sources of a message that citetap keeps, or of the `record` that it is given.
- * Attributes: `message`, `provider`, `base` (where citetap is; default: where this file came from), `icons`, `lang`.
+ * `<cite-list message="ID">`: the sources of a stored message, or of its `record` property.
+ * Attributes: `message`, `provider`, `base` (URL of citetap; default: the URL of this file), `icons`, `lang`.
  */
 export class CiteList extends Cited {
-  /** Asks for the message again. */
+  /** Fetches the record again. */
   load(): Promise<void>;
-  /** Marks the rows of these sources. */
+  /** Highlights the rows of these sources. */
   mark(citations: Citation[]): void;
 }
 
 /**
- * `<cite-answer>`: an answer as it streams, with chips in its text and its sources below.
- * Attributes: `src` and `request` (asked once it is in the page), `base`, `icons`, `lang`, `chips="publisher"`, `nolist`,
- * `plain` (no Markdown: `/render` is not asked).
- * Events: `cite-event` (each event of `readStream`), `cite-end` (all is shown).
+ * `<cite-answer>`: a streaming answer with chips in its text and its sources below.
+ * Attributes: `src` and `request` (sent when the element is connected), `base`, `icons`, `lang`, `chips="publisher"`,
+ * `nolist`, `plain` (no Markdown: `/render` is not called).
+ * Events: `cite-event` (each event of `readStream`), `cite-end` (rendering is complete).
  */
 export class CiteAnswer extends Cited {
-  /** What `src` is asked with: a `RequestInit`, or an object that is posted as JSON. */
+  /** The request to `src`: a `RequestInit`, or an object that is posted as JSON. */
   request: unknown;
-  /** Setting it shows a whole text, which is then complete. */
+  /** The text so far. Setting it shows a complete text. */
   text: string;
   append(delta: string): void;
-  /** No more text comes. */
+  /** Marks the text as complete. */
   finish(): Promise<void>;
-  /** Asks `src`, and shows its answer. */
+  /** Sends the request to `src` and shows its response. */
   start(): Promise<void>;
   stop(): void;
-  /** Shows an answer that was asked for elsewhere, to its end. */
+  /** Shows a response that the page has fetched itself. Resolves at its end. */
   stream(response: Response, options?: StreamOptions): Promise<void>;
 }
 

@@ -1,10 +1,10 @@
-// Calls to citetap. An answer that is no success becomes a Trouble: a sentence that can be shown.
+// HTTP calls to citetap. A failed call throws a ApiError, whose message can be shown to the user.
 import { key, setKey } from './prefs.js';
-import { named, t } from './say.js';
+import { translateOr, t } from './i18n.js';
 
 /** @typedef {{ method?: string, body?: string, headers?: Record<string, string>, signal?: AbortSignal }} Call */
 
-export class Trouble extends Error {
+export class ApiError extends Error {
   /**
    * @param {string} message
    * @param {{ status?: number, kind?: string, ours?: boolean, wait?: number }} [facts]
@@ -12,16 +12,16 @@ export class Trouble extends Error {
   constructor(message, { status = 0, kind = '', ours = false, wait = 0 } = {}) {
     super(message);
     this.status = status;
-    /** The last part of a problem's type, or of an OpenAI error its code. */
+    /** The last segment of a problem's type (RFC 9457), or the code of an OpenAI error. */
     this.kind = kind;
-    /** citetap said it, not the upstream. */
+    /** True if the error comes from citetap, not from the upstream. */
     this.ours = ours;
     this.wait = wait;
   }
 
-  /** What to do about it, as far as that is known. */
+  /** Advice for the user, or an empty string. */
   advice() {
-    const advice = named('advice', this.kind);
+    const advice = translateOr('advice', this.kind);
     if (advice !== this.kind) return advice;
     if (this.status === 0) return t('advice.unreachable');
     if (this.status === 401 || this.status === 403) return t('advice.upstream-key');
@@ -30,25 +30,25 @@ export class Trouble extends Error {
   }
 }
 
-/** Asks the reader for a key; resolves to false when they would rather not. @type {(wrong: boolean) => Promise<boolean>} */
-let askForKey = async () => false;
+/** Prompts the user for a key. Resolves to false if the user cancels. @type {(wrong: boolean) => Promise<boolean>} */
+let promptForKey = async () => false;
 
-/** @param {typeof askForKey} ask */
-export function onKeyNeeded(ask) {
-  askForKey = ask;
+/** @param {typeof promptForKey} prompt */
+export function onKeyRequired(prompt) {
+  promptForKey = prompt;
 }
 
-/** @param {string} path below the console's own address, so that it also works behind a prefix */
-export const place = (path) => new URL(path.replace(/^\//, ''), document.baseURI.replace(/#.*/, '')).href;
+/** @param {string} path resolved against the console's URL, so that it also works behind a path prefix */
+export const resolveUrl = (path) => new URL(path.replace(/^\//, ''), document.baseURI.replace(/#.*/, '')).href;
 
-/** Headers that every call has. @returns {Record<string, string>} */
+/** Headers of every call. @returns {Record<string, string>} */
 export const credentials = () => (key() ? { 'x-citetap-key': key() } : {});
 
 /**
  * @param {Response} response
- * @returns {Promise<Trouble>}
+ * @returns {Promise<ApiError>}
  */
-export async function troubleOf(response) {
+export async function errorFromResponse(response) {
   const text = await response.text().catch(() => '');
   const wait = Number(response.headers.get('retry-after')) || 0;
   const status = response.status;
@@ -73,33 +73,33 @@ export async function troubleOf(response) {
     said = text.length < 200 && !text.includes('<') ? text.trim() : '';
   }
   const message = said ? t('trouble.status', { status, said }) : t('trouble.bare', { status });
-  return new Trouble(message, { status, kind, ours, wait });
+  return new ApiError(message, { status, kind, ours, wait });
 }
 
 /**
- * Any answer, also an error's. Asks for a key where citetap wants one, and tries again with it.
+ * Returns any response, including errors. After a 401 of citetap it prompts for a key and retries.
  * @param {string} path
  * @param {Call} [call]
  * @returns {Promise<Response>}
  */
-export async function ask(path, call = {}) {
+export async function request(path, call = {}) {
   for (;;) {
     const used = key();
     const headers = { ...call.headers, ...credentials() };
     let response;
     try {
-      response = await fetch(place(path), { ...call, headers, cache: 'no-store' });
+      response = await fetch(resolveUrl(path), { ...call, headers, cache: 'no-store' });
     } catch (error) {
       if (call.signal?.aborted) throw error;
-      throw new Trouble(t('trouble.unreachable'));
+      throw new ApiError(t('trouble.unreachable'));
     }
     if (response.status !== 401) return response;
-    const trouble = await troubleOf(response.clone());
+    const trouble = await errorFromResponse(response.clone());
     if (!trouble.ours || trouble.kind !== 'unauthorized') return response;
-    // Another call may have got a key in the meantime.
+    // Another call may have set a key in the meantime.
     if (key() !== used) continue;
     if (used) setKey('');
-    if (!(await askForKey(used !== ''))) throw new Trouble(t('trouble.key'), { status: 401, kind: 'unauthorized', ours: true });
+    if (!(await promptForKey(used !== ''))) throw new ApiError(t('trouble.key'), { status: 401, kind: 'unauthorized', ours: true });
   }
 }
 
@@ -109,17 +109,17 @@ export async function ask(path, call = {}) {
  * @returns {Promise<any>}
  */
 export async function json(path, call) {
-  const response = await ask(path, call);
-  if (!response.ok) throw await troubleOf(response);
+  const response = await request(path, call);
+  if (!response.ok) throw await errorFromResponse(response);
   if (response.status === 204) return null;
   return response.json().catch(() => {
-    throw new Trouble(t('trouble.not-json'), { status: response.status });
+    throw new ApiError(t('trouble.not-json'), { status: response.status });
   });
 }
 
 /**
  * @param {string} path
- * @param {Record<string, string | number | null | undefined>} values empty ones are left out
+ * @param {Record<string, string | number | null | undefined>} values empty values are omitted
  */
 export function query(path, values) {
   const search = new URLSearchParams();

@@ -1,6 +1,6 @@
-// Stacked bars by day, as SVG.
+// A stacked bar chart by day, and a sparkline, as SVG.
 import { h, s } from './dom.js';
-import { number, shortDay, t } from './say.js';
+import { number, shortDay, t } from './i18n.js';
 
 /** @typedef {{ name: () => string, values: number[], colour: number }} Series */
 
@@ -9,7 +9,7 @@ const LEFT = 36;
 const BOTTOM = 24;
 const TOP = 10;
 
-/** Round steps, four or so of them, whole numbers only. @param {number} most */
+/** About four axis ticks at round whole numbers. @param {number} most */
 export function ticks(most) {
   const rough = Math.max(1, most / 4);
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -43,7 +43,7 @@ export function chart(days, series) {
     `${shortDay(days[at] ?? '')}: ${series.map((one) => `${one.name()} ${number(one.values[at] ?? 0)}`).join(', ')}`;
 
   const longest = Math.max(...series.map((one) => number(one.values.reduce((sum, value) => sum + value, 0)).length));
-  // As wide as their sums, whatever day is pointed at: the legend stands still.
+  // Reserve the width of the sums, so that the legend does not move when another day is hovered.
   legend.style.setProperty('--digits', String(longest));
 
   function tell() {
@@ -75,7 +75,7 @@ export function chart(days, series) {
         if (value === 0) return null;
         const from = y(base);
         base += value;
-        // A hair of space between two parts: colours alone do not have to tell them apart.
+        // A gap between two parts, so that they can be told apart without colours.
         const tall = Math.max(0.5, from - y(base) - 1);
         return s('rect', { class: `c${one.colour}`, x: left, y: y(base), width: thick, height: tall, rx: Math.min(1.5, thick / 4) });
       });
@@ -120,7 +120,7 @@ export function chart(days, series) {
 }
 
 /**
- * A line without axes, for what changes while one looks.
+ * A small line chart without axes, for live values.
  * @param {number[]} values
  */
 export function sparkline(values) {

@@ -1,13 +1,13 @@
-// Chat: pick a route, ask, and watch the answer and the wire beside it.
+// The chat page: choose a route, send a question, and see the answer next to its raw frames.
 import { json } from './api.js';
 import { composer } from './composer.js';
 import { fill, h } from './dom.js';
-import { lang, t } from './say.js';
+import { lang, t } from './i18n.js';
 import { turn } from './turn.js';
 import { wirePanel } from './wire.js';
 
 /** @typedef {import('./turn.js').Turn} Turn */
-/** @typedef {import('./turn.js').Asked} Asked */
+/** @typedef {import('./turn.js').ChatRequest} ChatRequest */
 /**
  * @typedef {object} Route
  * @property {string} name
@@ -18,7 +18,7 @@ import { wirePanel } from './wire.js';
  * @property {string[]} questions
  */
 
-/** Demo questions that are offered at once. */
+/** Maximum number of example questions shown at once. */
 const OFFERED = 6;
 
 /** @returns {import('./main.js').Page} */
@@ -67,20 +67,20 @@ export function chatPage() {
     bar.focus();
   }
 
-  /** What was said on a route so far, as its next request tells it. @param {string} route */
+  /** Previous messages of a route, for its next request. @param {string} route */
   function history(route) {
-    const own = turns.filter((one) => one.asked.route === route && one.text());
-    const messages = own.flatMap((one) => [{ role: 'user', content: one.asked.words }, { role: 'assistant', content: one.text() }]);
+    const own = turns.filter((one) => one.chatRequest.route === route && one.text());
+    const messages = own.flatMap((one) => [{ role: 'user', content: one.chatRequest.question }, { role: 'assistant', content: one.text() }]);
     return { messages, session: /** @type {string | undefined} */ (own.at(-1)?.record()?.conversationId ?? undefined) };
   }
 
-  /** @param {Asked} asked */
-  function send(asked) {
+  /** @param {ChatRequest} chatRequest */
+  function send(chatRequest) {
     if (running) return;
-    const own = turn(asked, {
-      again: () => send(asked),
-      wire: (tape) => {
-        wire.show(tape);
+    const own = turn(chatRequest, {
+      again: () => send(chatRequest),
+      wire: (log) => {
+        wire.show(log);
         view('wire');
         wire.element.scrollIntoView({ block: 'nearest' });
       },
@@ -96,9 +96,9 @@ export function chatPage() {
     more.hidden = true;
     restart.hidden = false;
     list.append(own.element);
-    wire.add(own.tape);
+    wire.add(own.log);
     bar.busy(true);
-    // The question that was clicked on is gone; who goes by keyboard is at the one that was asked.
+    // The clicked question is hidden now. Move the keyboard focus to the new turn.
     if (!document.activeElement || document.activeElement === document.body || hero.contains(document.activeElement) || more.contains(document.activeElement)) {
       own.element.querySelector('h2')?.focus({ preventScroll: true });
     }
@@ -113,9 +113,9 @@ export function chatPage() {
 
   function offerQuestions() {
     const rounds = [0, 1, 2, 3].flatMap((at) => routes.flatMap((route) => (route.models.length && route.questions?.[at] ? [{ route, question: route.questions[at] }] : [])));
-    // Those in the reader's language first.
-    const foreign = (/** @type {{ question: string }} */ { question }) => Number(/\p{Script=Han}/u.test(question) !== (lang() === 'zh'));
-    const offered = rounds.toSorted((a, b) => foreign(a) - foreign(b)).slice(0, OFFERED);
+    // Questions in the user's language first.
+    const otherLanguage = (/** @type {{ question: string }} */ { question }) => Number(/\p{Script=Han}/u.test(question) !== (lang() === 'zh'));
+    const offered = rounds.toSorted((a, b) => otherLanguage(a) - otherLanguage(b)).slice(0, OFFERED);
     if (offered[0]) bar.choose(offered[0].route);
     if (offered.length === 0) return;
     fill(offers, h('h2', {}, () => t('chat.play')), h('div', { class: 'cards' }, ...offered.map(({ route, question }) => offer(route, question))));
@@ -135,7 +135,7 @@ export function chatPage() {
         trouble.hidden = false;
       }
     } catch (error) {
-      const problem = /** @type {import('./api.js').Trouble} */ (error);
+      const problem = /** @type {import('./api.js').ApiError} */ (error);
       trouble.classList.add('bad');
       fill(trouble, h('p', { class: 'said' }, problem.message), h('p', {}, () => problem.advice?.() ?? ''), h('button', { type: 'button', onclick: load }, () => t('retry')));
       trouble.hidden = false;

@@ -1,9 +1,9 @@
-// Where a question is written: its route, how the answer is to come, and the words themselves.
-import { h, icon, spoken } from './dom.js';
-import { t } from './say.js';
+// The form of the chat page: route, output options, and the question or raw request.
+import { h, icon, localized } from './dom.js';
+import { t } from './i18n.js';
 
 /** @typedef {import('./chat.js').Route} Route */
-/** @typedef {import('./turn.js').Asked} Asked */
+/** @typedef {import('./turn.js').ChatRequest} ChatRequest */
 
 /**
  * @param {string} id
@@ -25,7 +25,7 @@ function select(test, options) {
 const as = (text) => () => text;
 
 /**
- * @param {{ send: (asked: Asked) => void, stop: () => void, history: (route: string) => { messages: object[], session?: string } }} to
+ * @param {{ send: (chatRequest: ChatRequest) => void, stop: () => void, history: (route: string) => { messages: object[], session?: string } }} to
  */
 export function composer({ send, stop, history }) {
   /** @type {Route[]} */ let routes = [];
@@ -38,7 +38,7 @@ export function composer({ send, stop, history }) {
   const inject = select('inject', [['live', () => t('chat.inject.live')], ['final', () => t('chat.inject.final')]]);
   const markers = select('markers', [['keep', () => t('chat.keep')], ['link', as('link')], ['sup', as('sup')], ['footnote', as('footnote')], ['strip', as('strip')]]);
   const auth = h('input', { type: 'password', autocomplete: 'off', spellcheck: 'false', placeholder: 'Bearer …', 'data-test': 'upstream-auth' });
-  const words = h('textarea', { id: 'question', rows: '1', 'data-test': 'question', onkeydown: pressed, oninput: grown });
+  const input = h('textarea', { id: 'question', rows: '1', 'data-test': 'question', onkeydown: pressed, oninput: grown });
   const path = h('input', { type: 'text', spellcheck: 'false', autocapitalize: 'off', 'data-test': 'raw-path', value: '/' });
   const body = h('textarea', { rows: '4', spellcheck: 'false', class: 'mono', 'data-test': 'raw-body', 'aria-describedby': 'raw-said', oninput: checked });
   body.value = '{}';
@@ -56,7 +56,7 @@ export function composer({ send, stop, history }) {
   raw.append(foot);
   const go = h('button', { type: 'submit', class: 'main round', 'data-test': 'ask', 'aria-label': () => t(asksRaw() ? 'chat.raw.send' : 'chat.ask'), title: () => t('chat.ask') }, icon('send'));
   const halt = h('button', { type: 'button', class: 'main round stop', hidden: true, 'data-test': 'stop', 'aria-label': () => t('chat.stop'), title: () => t('chat.stop'), onclick: stop }, icon('stop'));
-  const line = h('div', { class: 'ask-row' }, label, words, go, halt);
+  const line = h('div', { class: 'ask-row' }, label, input, go, halt);
   const options = h('details', { class: 'options', 'data-test': 'options' },
     h('summary', {}, () => t('chat.options')),
     h('div', { class: 'fields' },
@@ -72,7 +72,7 @@ export function composer({ send, stop, history }) {
   line,
   h('div', { class: 'choice-row' }, h('label', { class: 'route' }, h('span', {}, () => t('chat.route')), route), options));
 
-  spoken(words, hint);
+  localized(input, hint);
 
   function chosen() {
     const own = current();
@@ -86,12 +86,12 @@ export function composer({ send, stop, history }) {
 
   function hint() {
     const own = current();
-    words.placeholder = own ? t('chat.ask.placeholder', { route: own.name }) : '';
+    input.placeholder = own ? t('chat.ask.placeholder', { route: own.name }) : '';
   }
 
   function grown() {
-    words.style.height = 'auto';
-    words.style.height = `${Math.min(words.scrollHeight, 200)}px`;
+    input.style.height = 'auto';
+    input.style.height = `${Math.min(input.scrollHeight, 200)}px`;
   }
 
   function checked() {
@@ -108,7 +108,7 @@ export function composer({ send, stop, history }) {
 
   /** @param {KeyboardEvent} event */
   function pressed(event) {
-    // Enter also ends the choice of a Chinese word: that one sends nothing.
+    // While an input method composes text (Chinese, for example), Enter confirms the composition.
     if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
     event.preventDefault();
     submit();
@@ -128,24 +128,24 @@ export function composer({ send, stop, history }) {
       if (!checked()) return;
       const below = path.value.startsWith('/') ? path.value : `/${path.value}`;
       const full = `${own.prefix === '/' ? '' : own.prefix}${below}`;
-      send({ route: own.name, words: `POST ${full}`, path: full, body: body.value, headers: headers() });
+      send({ route: own.name, question: `POST ${full}`, path: full, body: body.value, headers: headers() });
       return;
     }
-    const question = words.value.trim();
-    if (question === '') return words.focus();
-    words.value = '';
+    const question = input.value.trim();
+    if (question === '') return input.focus();
+    input.value = '';
     grown();
     const { messages, session } = history(own.name);
     const request = { model: own.models[0], stream: true, messages: [...messages, { role: 'user', content: question }] };
     const more = /** @type {Record<string, string>} */ (session ? { 'x-citetap-session': session } : {});
-    send({ route: own.name, words: question, path: '/v1/chat/completions', body: JSON.stringify(request), headers: { ...headers(), ...more } });
+    send({ route: own.name, question: question, path: '/v1/chat/completions', body: JSON.stringify(request), headers: { ...headers(), ...more } });
   }
 
   return {
     element,
-    /** @param {HTMLElement} more beside the options */
+    /** @param {HTMLElement} more shown next to the options */
     extra: (more) => element.lastElementChild?.append(more),
-    focus: () => words.focus(),
+    focus: () => input.focus(),
     /** @param {Route[]} known */
     routes(known) {
       routes = known;
@@ -163,14 +163,14 @@ export function composer({ send, stop, history }) {
       const had = document.activeElement === (now ? go : halt);
       go.hidden = now;
       halt.hidden = !now;
-      if (had) (now ? halt : words).focus();
+      if (had) (now ? halt : input).focus();
     },
     /** @param {Route} own @param {string} question */
     play(own, question) {
       if (busy) return;
       route.value = own.name;
       chosen();
-      words.value = question;
+      input.value = question;
       submit();
     },
   };

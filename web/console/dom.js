@@ -1,27 +1,27 @@
-// Elements without innerHTML: whatever a stranger's text says, it becomes text.
+// Creates DOM elements without innerHTML: untrusted strings only ever become text nodes.
 
 /** @typedef {string | number | Node | null | undefined | false | (() => string | number)} Child */
 /** @typedef {Record<string, any>} Props */
 
-/** What an element says in the reader's language: said again when that changes. @type {WeakMap<Element, Array<() => void>>} */
-const sayings = new WeakMap();
+/** Functions that set the translated text of an element. They run again when the language changes. @type {WeakMap<Element, Array<() => void>>} */
+const localizers = new WeakMap();
 
 /**
- * Runs `say` now, and again whenever the language changes while the element is in the page.
+ * Runs `update` now, and again when the language changes while the element is in the document.
  * @param {Element} element
- * @param {() => void} say
+ * @param {() => void} update
  */
-export function spoken(element, say) {
-  say();
-  const own = sayings.get(element);
-  if (own) own.push(say);
-  else sayings.set(element, [say]);
-  element.setAttribute('data-spoken', '');
+export function localized(element, update) {
+  update();
+  const own = localizers.get(element);
+  if (own) own.push(update);
+  else localizers.set(element, [update]);
+  element.setAttribute('data-localized', '');
 }
 
-export function speakAgain() {
-  for (const element of document.querySelectorAll('[data-spoken]')) {
-    for (const say of sayings.get(element) ?? []) say();
+export function relocalize() {
+  for (const element of document.querySelectorAll('[data-localized]')) {
+    for (const update of localizers.get(element) ?? []) update();
   }
 }
 
@@ -29,7 +29,7 @@ export function speakAgain() {
  * @param {Element} element
  * @param {Child[]} children
  */
-export function put(element, ...children) {
+export function appendChildren(element, ...children) {
   for (const child of children) {
     if (child === null || child === undefined || child === false) continue;
     if (child instanceof Node) {
@@ -37,7 +37,7 @@ export function put(element, ...children) {
     } else if (typeof child === 'function') {
       const text = document.createTextNode('');
       element.append(text);
-      spoken(element, () => {
+      localized(element, () => {
         text.data = String(child());
       });
     } else {
@@ -48,13 +48,13 @@ export function put(element, ...children) {
 
 /**
  * @param {Element} element
- * @param {Props} props `on…` are listeners; any other function gives an attribute in the reader's language
+ * @param {Props} props `on…` are event listeners; any other function returns a translated attribute
  */
-function dress(element, props) {
+function setProps(element, props) {
   for (const [name, value] of Object.entries(props)) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith('on')) element.addEventListener(name.slice(2), value);
-    else if (typeof value === 'function') spoken(element, () => element.setAttribute(name, String(value())));
+    else if (typeof value === 'function') localized(element, () => element.setAttribute(name, String(value())));
     else element.setAttribute(name, value === true ? '' : String(value));
   }
 }
@@ -68,8 +68,8 @@ function dress(element, props) {
  */
 export function h(tag, props = {}, ...children) {
   const element = document.createElement(tag);
-  dress(element, props);
-  put(element, ...children);
+  setProps(element, props);
+  appendChildren(element, ...children);
   return element;
 }
 
@@ -82,19 +82,19 @@ export function h(tag, props = {}, ...children) {
  */
 export function s(tag, props = {}, ...children) {
   const element = document.createElementNS('http://www.w3.org/2000/svg', tag);
-  dress(element, props);
-  put(element, ...children);
+  setProps(element, props);
+  appendChildren(element, ...children);
   return element;
 }
 
 /** @param {Element} element @param {Child[]} children */
 export function fill(element, ...children) {
   element.replaceChildren();
-  sayings.delete(element);
-  put(element, ...children);
+  localizers.delete(element);
+  appendChildren(element, ...children);
 }
 
-// 20 by 20, drawn with the colour of the text around them.
+// SVG paths in a 20 by 20 view box, drawn in the current text colour.
 const paths = {
   chat: 'M3.5 4.5h13v9h-7l-3.5 3v-3h-2.5z',
   messages: 'M4 5h12M4 10h12M4 15h8',
@@ -119,7 +119,7 @@ export function icon(name) {
 }
 
 /**
- * The clipboard, also where the page is not on https: there the older way has to do.
+ * Copies text to the clipboard. `navigator.clipboard` requires https, so plain http falls back to `execCommand`.
  * @param {string} text
  */
 export async function copy(text) {

@@ -1,13 +1,13 @@
-// Domains: which sites the answers rest on, day by day and all together.
-import { Trouble, ask, json, place, query } from './api.js';
+// The domains page: which sites the answers cite, by day and in total.
+import { ApiError, request, json, resolveUrl, query } from './api.js';
 import { chart } from './chart.js';
 import { fill, h, icon, save } from './dom.js';
 import { key } from './prefs.js';
-import { number, percent, shortDay, t } from './say.js';
+import { number, percent, shortDay, t } from './i18n.js';
 import { bar } from './scores.js';
 
 const PERIODS = [7, 30, 90];
-/** Sites with a colour of their own; the rest is one. */
+/** Number of sites with their own colour. All others share one series. */
 const COLOURS = 6;
 const ROWS = 20;
 const DAY = 86_400_000;
@@ -15,7 +15,7 @@ const DAY = 86_400_000;
 /** @param {number} ms */
 const dayOf = (ms) => new Date(ms).toISOString().slice(0, 10);
 
-/** The days of an answer, also those on which nothing happened. @param {any} stats */
+/** All days of a `/stats` response, including those without data. @param {any} stats */
 function daysOf(stats) {
   const days = [];
   for (let at = Date.parse(stats.since); at < Date.parse(stats.until) && days.length < 400; at += DAY) days.push(dayOf(at));
@@ -43,14 +43,14 @@ function seriesOf(stats, days) {
   }
   /** @type {import('./chart.js').Series[]} */
   const series = names.map((/** @type {string} */ name, /** @type {number} */ colour) => ({ name: () => name, values: values.get(name) ?? [], colour }));
-  // Always the same grey, however few sites there are.
+  // "Others" has the same grey for any number of sites.
   if (others.some((value) => value > 0)) series.push({ name: () => t('domains.others'), values: others, colour: COLOURS });
   return series;
 }
 
 /** @param {any} totals */
 function sums(totals) {
-  /** @param {import('./say.js').Word} word @param {() => string} value */
+  /** @param {import('./i18n.js').TextKey} word @param {() => string} value */
   const one = (word, value) => h('div', { class: 'sum' }, h('dt', {}, () => t(word)), h('dd', {}, value));
   return h('dl', { class: 'sums', 'data-test': 'domain-totals' },
     one('domains.messages', () => number(totals.messages)),
@@ -69,7 +69,7 @@ function sites(stats, provider) {
     h('td', { class: 'num' }, () => number(one.cited)),
     h('td', { class: 'num' }, () => percent(one.citedShare)),
     h('td', { class: 'num' }, () => number(one.messages)));
-  const head = (/** @type {import('./say.js').Word} */ word) => h('th', { scope: 'col', class: 'num' }, () => t(word));
+  const head = (/** @type {import('./i18n.js').TextKey} */ word) => h('th', { scope: 'col', class: 'num' }, () => t(word));
   return h('section', { class: 'block' }, h('h2', {}, () => t('domains.table')),
     h('table', { class: 'sites', 'data-test': 'domain-table' },
       h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, () => t('domains.site')), head('domains.citations'), head('domains.cited'), head('domains.share'), head('domains.messages'))),
@@ -88,7 +88,7 @@ function table(days, series) {
 
 /** @param {URLSearchParams} params @returns {import('./main.js').Page} */
 export function domainsPage(params) {
-  let asked = 0;
+  let lastLoad = 0;
   /** @type {any} */ let stats = null;
   const period = h('div', { class: 'segments', role: 'group', 'aria-label': () => t('domains.period') });
   const provider = h('select', { id: 'domains-provider', 'data-test': 'domains-provider', onchange: changed }, h('option', { value: '' }, () => t('messages.any')));
@@ -102,7 +102,7 @@ export function domainsPage(params) {
   const csv = h('a', { class: 'button', download: 'sites.csv', 'data-test': 'domains-csv', onclick: async (/** @type {Event} */ event) => {
     if (!key()) return;
     event.preventDefault();
-    const response = await ask(path('csv'));
+    const response = await request(path('csv'));
     if (response.ok) save(await response.blob(), 'sites.csv');
   } }, icon('down'), h('span', {}, () => t('domains.csv')));
   const body = h('div', { class: 'domains' });
@@ -144,30 +144,30 @@ export function domainsPage(params) {
   }
 
   async function load() {
-    const turn = ++asked;
+    const turn = ++lastLoad;
     for (const button of period.children) button.setAttribute('aria-pressed', String(button.getAttribute('data-days') === String(days)));
-    csv.href = place(path('csv'));
+    csv.href = resolveUrl(path('csv'));
     try {
       const got = await json(path(''));
-      if (turn !== asked) return;
+      if (turn !== lastLoad) return;
       stats = got;
       known(stats.providers.map((/** @type {any} */ one) => one.provider));
       show();
     } catch (error) {
-      if (turn !== asked) return;
-      const trouble = error instanceof Trouble ? error : new Trouble(String(error));
+      if (turn !== lastLoad) return;
+      const trouble = error instanceof ApiError ? error : new ApiError(String(error));
       fill(body, h('div', { class: 'notice bad', role: 'alert' }, h('p', { class: 'said' }, trouble.message), h('p', {}, () => trouble.advice()), h('button', { type: 'button', onclick: load }, () => t('retry'))));
     }
   }
 
   set(params);
-  // The chart's own words are drawn, so it is drawn again.
+  // The chart draws its labels, so a change of language redraws it.
   document.addEventListener('citetap-language', show);
   load();
   return {
     element,
     title: () => t('domains.title'),
-    moved(to) {
+    paramsChanged(to) {
       set(to);
       load();
     },

@@ -1,11 +1,11 @@
-// JSON for people: indented, and its keys, strings and values told apart by colour.
+// Shows JSON indented and with syntax colours.
 import { copy, h } from './dom.js';
-import { bytes, t } from './say.js';
+import { bytes, t } from './i18n.js';
 
-/** More than this is shown as far as it goes. */
+/** Longer text is truncated to this many characters. */
 const SHOWN = 200_000;
-/** More than this is shown in one colour: every colour is an element. */
-const PAINTED = 40_000;
+/** Longer text has no syntax colours, because every coloured token is an element. */
+const HIGHLIGHTED = 40_000;
 
 /** @param {string} text */
 export function indented(text) {
@@ -17,8 +17,8 @@ export function indented(text) {
 }
 
 /** @param {string} text @returns {Node} */
-function painted(text) {
-  if (text.length > PAINTED) return document.createTextNode(text);
+function highlighted(text) {
+  if (text.length > HIGHLIGHTED) return document.createTextNode(text);
   const all = new DocumentFragment();
   let from = 0;
   for (const found of text.matchAll(/("(?:\\.|[^"\\])*")(\s*:)?|\b(?:true|false|null)\b|-?\b\d[\d.eE+-]*/g)) {
@@ -35,12 +35,12 @@ function painted(text) {
 /** @param {string} text @param {boolean} [colours] */
 export function code(text, colours = true) {
   const shown = text.slice(0, SHOWN);
-  const pre = h('pre', { class: 'code', tabindex: '0' }, colours ? painted(shown) : shown);
+  const pre = h('pre', { class: 'code', tabindex: '0' }, colours ? highlighted(shown) : shown);
   if (text.length <= SHOWN) return pre;
   return h('div', {}, pre, h('p', { class: 'note' }, () => t('wire.cut', { shown: bytes(SHOWN), all: bytes(text.length) })));
 }
 
-/** A button that copies, and says that it did. @param {() => string} text @param {string} [test] */
+/** A button that copies text and confirms it. @param {() => string} text @param {string} [test] */
 export function copyButton(text, test = 'copy') {
   const label = h('span', {}, () => t('copy'));
   return h('button', { type: 'button', class: 'small', 'data-test': test, onclick: async () => {

@@ -1,18 +1,18 @@
-// The tenant's key: asked for when citetap wants one, kept for this tab, forgotten on demand.
-import { onKeyNeeded } from './api.js';
-import { h, icon, spoken } from './dom.js';
+// The tenant's key: prompted for after a 401, kept for this tab, deleted on demand.
+import { onKeyRequired } from './api.js';
+import { h, icon, localized } from './dom.js';
 import { key, setKey } from './prefs.js';
-import { t } from './say.js';
+import { t } from './i18n.js';
 
-/** One dialog, however many calls wait for the key. @type {Promise<boolean> | null} */
+/** The open dialog. All calls that need the key wait for the same one. @type {Promise<boolean> | null} */
 let asking = null;
 
-/** @param {boolean} wrong the key that was there is not a key */
+/** @param {boolean} wrong true if citetap rejected the current key */
 function prompt(wrong) {
   asking ??= new Promise((resolve) => {
     const input = h('input', { id: 'key', type: 'password', autocomplete: 'off', spellcheck: 'false', required: true, 'aria-describedby': 'key-said key-note', 'data-test': 'key-input' });
     const said = h('p', { id: 'key-said', class: 'said bad', role: 'alert', 'data-test': 'key-wrong' });
-    if (wrong) spoken(said, () => (said.textContent = t('key.wrong')));
+    if (wrong) localized(said, () => (said.textContent = t('key.wrong')));
     else said.hidden = true;
     const form = h('form', { onsubmit: (/** @type {Event} */ event) => {
       event.preventDefault();
@@ -46,9 +46,9 @@ function prompt(wrong) {
   return asking;
 }
 
-/** Shown in the head while a key is kept. */
+/** The button in the header that deletes the key. Hidden if there is none. */
 export function keyControl() {
-  onKeyNeeded(prompt);
+  onKeyRequired(prompt);
   const button = h('button', { class: 'quiet', type: 'button', title: () => t('key.forget.title'), 'data-test': 'key-forget', onclick: () => {
     setKey('');
     location.reload();

@@ -1,26 +1,26 @@
-// The frame of the console: which page is shown, in which theme and language, and with which key.
+// The console's router and header: page, theme, language, and key.
 import { chatPage } from './chat.js';
 import { domainsPage } from './domains.js';
-import { fill, h, icon, spoken } from './dom.js';
+import { fill, h, icon, localized } from './dom.js';
 import { keyControl } from './key.js';
 import { messagesPage } from './messages.js';
-import { remember, remembered } from './prefs.js';
+import { writePref, readPref } from './prefs.js';
 import { recordPage } from './record.js';
-import { guessLanguage, lang, speak, t } from './say.js';
+import { detectLanguage, lang, setLanguage, t } from './i18n.js';
 import { statusPage } from './status.js';
 
 /**
  * @typedef {object} Page
  * @property {HTMLElement} element
  * @property {() => string} title
- * @property {(params: URLSearchParams) => void} [moved] the same page with other parameters
+ * @property {(params: URLSearchParams) => void} [paramsChanged] called when only the parameters of the page change
  * @property {() => void} [leave]
- * @property {() => void} [enter] shown again; only of pages that are kept
+ * @property {() => void} [enter] called when a page that was kept is shown again
  */
 
 /** @typedef {'chat' | 'messages' | 'domains' | 'status'} Tab */
 
-/** Where the reader is: `#/messages/ID?provider=x`. */
+/** Parses the location's hash, such as `#/messages/ID?provider=x`. */
 function here() {
   const [path = '', search = ''] = location.hash.replace(/^#\/?/, '').split(/\?(.*)/s);
   const [name = '', ...rest] = path.split('/');
@@ -28,12 +28,12 @@ function here() {
   try {
     id = decodeURIComponent(id);
   } catch {
-    // As it stands, then: it will not be found.
+    // Invalid percent-encoding: use the id as it is. It will not be found.
   }
   return { name, id, params: new URLSearchParams(search) };
 }
 
-/** Chat stays as it is while other pages are looked at: its answers go on streaming. @type {Page | null} */
+/** The chat page is hidden instead of removed, so that its answers keep streaming. @type {Page | null} */
 let chat = null;
 /** @type {{ at: string, tab: Tab, page: Page } | null} */
 let shown = null;
@@ -56,7 +56,7 @@ function show() {
   const to = here();
   const { at, tab, make } = choose(to);
   if (shown?.at === at) {
-    shown.page.moved?.(to.params);
+    shown.page.paramsChanged?.(to.params);
     return;
   }
   const first = shown === null;
@@ -94,7 +94,7 @@ function link(tab, href) {
 function themeSwitch() {
   const themes = /** @type {const} */ (['auto', 'light', 'dark']);
   const icons = /** @type {const} */ ({ auto: 'auto', light: 'sun', dark: 'moon' });
-  const current = () => themes.find((theme) => theme === remembered('theme')) ?? 'auto';
+  const current = () => themes.find((theme) => theme === readPref('theme')) ?? 'auto';
   const button = h('button', { class: 'quiet square', type: 'button', 'data-test': 'theme', onclick: next });
   /** @type {'auto' | 'light' | 'dark'} */
   let theme = current();
@@ -105,18 +105,18 @@ function themeSwitch() {
   }
   function next() {
     theme = themes[(themes.indexOf(theme) + 1) % themes.length] ?? 'auto';
-    remember('theme', theme === 'auto' ? null : theme);
+    writePref('theme', theme === 'auto' ? null : theme);
     if (theme === 'auto') delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = theme;
     say();
   }
-  spoken(button, say);
+  localized(button, say);
   return button;
 }
 
 function languageSwitch() {
-  const button = h('button', { class: 'quiet', type: 'button', 'data-test': 'language', onclick: () => speak(lang() === 'zh' ? 'en' : 'zh') });
-  spoken(button, () => {
+  const button = h('button', { class: 'quiet', type: 'button', 'data-test': 'language', onclick: () => setLanguage(lang() === 'zh' ? 'en' : 'zh') });
+  localized(button, () => {
     button.textContent = lang() === 'zh' ? 'EN' : '中文';
     button.lang = lang() === 'zh' ? 'en' : 'zh-CN';
     button.setAttribute('aria-label', lang() === 'zh' ? 'EN: English' : '中文: 简体中文');
@@ -130,7 +130,7 @@ function mark() {
   return brand;
 }
 
-guessLanguage();
+detectLanguage();
 const skip = h('a', { class: 'skip', href: '#main', onclick: (/** @type {Event} */ event) => {
   event.preventDefault();
   main.focus();

@@ -1,15 +1,15 @@
-// Messages: what is stored, newest first, found by what it rests on.
-import { Trouble, json, place, query } from './api.js';
-import { fill, h, icon, spoken } from './dom.js';
+// The messages page: stored records, newest first, with filters.
+import { ApiError, json, resolveUrl, query } from './api.js';
+import { fill, h, icon, localized } from './dom.js';
 import { key } from './prefs.js';
-import { ago, dateTime, t } from './say.js';
+import { ago, dateTime, t } from './i18n.js';
 import { recordLink } from './turn.js';
 
 const PAGE = 25;
 const FILTERS = /** @type {const} */ (['q', 'domain', 'provider', 'conversation', 'since', 'until']);
 /** @typedef {Record<typeof FILTERS[number], string>} Filters */
 
-/** A day of the reader's, as the API's milliseconds. @param {string} day @param {number} plus days */
+/** Midnight of a day in the user's time zone, in milliseconds. @param {string} day @param {number} plus days */
 function midnight(day, plus) {
   const [year, month, date] = day.split('-').map(Number);
   if (!year || !month || !date) return '';
@@ -18,7 +18,7 @@ function midnight(day, plus) {
 
 /** @param {any} record */
 export function badges(record) {
-  /** @param {boolean} good @param {import('./say.js').Word} word @param {import('./say.js').Word | null} [why] */
+  /** @param {boolean} good @param {import('./i18n.js').TextKey} word @param {import('./i18n.js').TextKey | null} [why] */
   const badge = (good, word, why = null) => h('span', { class: `badge ${good ? 'good' : 'warn'}`, title: why && (() => t(why)), 'data-test': `badge-${word.slice(6)}` }, () => t(word));
   return [
     record.complete ? badge(true, 'badge.complete') : badge(false, 'badge.incomplete', 'badge.incomplete.why'),
@@ -28,19 +28,19 @@ export function badges(record) {
   ];
 }
 
-/** What a message is called: what was searched for, else what it found first. @param {any} record @returns {() => string} */
+/** Title of a message: its search queries, otherwise the title of its first source. @param {any} record @returns {() => string} */
 export function heading(record) {
   const said = record.queries?.[0] || record.citations?.[0]?.title || record.summary;
   return () => said || t('messages.untitled');
 }
 
-/** A line for the shell that leaves a record. @param {any[]} [routes] */
+/** A curl command that creates a record. @param {any[]} [routes] */
 function curl(routes = []) {
   const route = routes.find((one) => one.models?.length);
   const header = key() ? " -H 'x-citetap-key: …'" : '';
   const body = JSON.stringify({ model: route?.models[0] ?? '…', stream: true, messages: [{ role: 'user', content: route?.questions?.[0] ?? '…' }] });
-  if (routes.length && !route) return `curl -N ${place(`${routes[0].prefix}/…`)}${header} -d '{…}'`;
-  return `curl -N ${place('/v1/chat/completions')}${header} -d '${body.replaceAll("'", "'\\''")}'`;
+  if (routes.length && !route) return `curl -N ${resolveUrl(`${routes[0].prefix}/…`)}${header} -d '{…}'`;
+  return `curl -N ${resolveUrl('/v1/chat/completions')}${header} -d '${body.replaceAll("'", "'\\''")}'`;
 }
 
 /** @param {any} record */
@@ -64,7 +64,7 @@ function item(record) {
 export function messagesPage(params) {
   /** @type {string | null} */ let next = null;
   let shown = 0;
-  let asked = 0;
+  let lastLoad = 0;
   /** @type {any} */ let typing;
 
   /** @param {typeof FILTERS[number]} name @param {string} type */
@@ -78,7 +78,7 @@ export function messagesPage(params) {
     until: input('until', 'date'),
   };
   fields.domain.placeholder = 'example.com';
-  spoken(fields.q, () => (fields.q.placeholder = t('messages.search')));
+  localized(fields.q, () => (fields.q.placeholder = t('messages.search')));
   /** @param {typeof FILTERS[number]} name */
   const labelled = (name) => h('div', { class: 'field' }, h('label', { for: `filter-${name}` }, () => t(`messages.${name}`)), fields[name]);
   const clear = h('button', { type: 'button', class: 'quiet', hidden: true, 'data-test': 'clear-filters', onclick: () => {
@@ -108,7 +108,7 @@ export function messagesPage(params) {
   const filters = () => /** @type {Filters} */ (Object.fromEntries(FILTERS.map((name) => [name, fields[name].value.trim()])));
   const filtered = () => FILTERS.some((name) => fields[name].value.trim() !== '');
 
-  /** A provider to choose, once. @param {string} name */
+  /** Adds a provider to the filter, once. @param {string} name */
   function offer(name) {
     const known = [...fields.provider.options].some((option) => option.value === name);
     if (!known) fields.provider.append(h('option', { value: name }, name));
@@ -124,7 +124,7 @@ export function messagesPage(params) {
   }
 
   function changed() {
-    // In the address, so that a reload and a shared link find the same; not in the history, letter by letter.
+    // Put the filters into the URL for reloads and shared links, but do not add a history entry for every letter.
     history.replaceState(null, '', query('#/messages', filters()));
     load(null);
   }
@@ -137,7 +137,7 @@ export function messagesPage(params) {
 
   /** @param {string | null} cursor */
   async function load(cursor) {
-    const turn = ++asked;
+    const turn = ++lastLoad;
     clear.hidden = !filtered();
     const { since, until, ...rest } = filters();
     const path = query('/citations', { ...rest, since: since && midnight(since, 0), until: until && midnight(until, 1), limit: PAGE, cursor });
@@ -145,7 +145,7 @@ export function messagesPage(params) {
     more.disabled = true;
     try {
       const page = await json(path);
-      if (turn !== asked) return;
+      if (turn !== lastLoad) return;
       say();
       if (cursor === null) {
         shown = 0;
@@ -158,9 +158,9 @@ export function messagesPage(params) {
       told.textContent = shown ? t(next ? 'messages.shown' : 'messages.all', { n: shown }) : '';
       if (shown === 0) nothing();
     } catch (error) {
-      if (turn !== asked) return;
+      if (turn !== lastLoad) return;
       told.textContent = '';
-      const trouble = error instanceof Trouble ? error : new Trouble(String(error));
+      const trouble = error instanceof ApiError ? error : new ApiError(String(error));
       say(h('div', { class: 'notice bad', role: 'alert' }, h('p', { class: 'said' }, trouble.message), h('p', {}, () => trouble.advice()), h('button', { type: 'button', onclick: () => load(cursor) }, () => t('retry'))));
     } finally {
       more.disabled = false;
@@ -183,7 +183,7 @@ export function messagesPage(params) {
   return {
     element,
     title: () => t('messages.title'),
-    moved(to) {
+    paramsChanged(to) {
       set(to);
       load(null);
     },

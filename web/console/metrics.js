@@ -1,4 +1,4 @@
-// OpenMetrics text, as far as it is needed here: samples, sums, rates, quantiles.
+// Parses the parts of OpenMetrics text that the status page needs: samples, sums, rates, quantiles.
 
 /** @typedef {{ name: string, labels: Record<string, string>, value: number }} Sample */
 
@@ -36,7 +36,7 @@ export function valuesOf(all, label) {
 }
 
 /**
- * The cumulative buckets of a histogram, of all its series that fit.
+ * The cumulative buckets of a histogram, summed over all matching series.
  * @param {Sample[]} all
  * @param {string} name
  * @param {(labels: Record<string, string>) => boolean} [fits]
@@ -52,17 +52,17 @@ export function buckets(all, name, fits = () => true) {
   return counts;
 }
 
-/** What came between two readings; after a restart, all of the later. @param {Map<number, number>} now @param {Map<number, number>} [before] */
+/** Difference of two readings. After a restart (counters decreased) the later reading. @param {Map<number, number>} now @param {Map<number, number>} [before] */
 export function between(now, before) {
   if (!before || (before.get(Infinity) ?? 0) > (now.get(Infinity) ?? 0)) return now;
   return new Map([...now].map(([edge, count]) => [edge, count - (before.get(edge) ?? 0)]));
 }
 
 /**
- * As Prometheus does it: within a bucket, evenly spread.
+ * Interpolates linearly within a bucket, as `histogram_quantile` of Prometheus does.
  * @param {Map<number, number>} counts
  * @param {number} share
- * @returns {number | null} nothing where nothing was counted
+ * @returns {number | null} null for an empty histogram
  */
 export function quantile(counts, share) {
   const edges = [...counts.keys()].sort((a, b) => a - b);

@@ -1,7 +1,7 @@
-// What the browser keeps for us. Where storage is switched off, nothing is kept and all works.
+// Preferences in the browser's storage. If storage is disabled, they last until the page is closed.
 
 /** @param {string} name */
-export function remembered(name) {
+export function readPref(name) {
   try {
     return localStorage.getItem(`citetap.${name}`);
   } catch {
@@ -10,35 +10,36 @@ export function remembered(name) {
 }
 
 /** @param {string} name @param {string | null} value */
-export function remember(name, value) {
+export function writePref(name, value) {
   try {
     if (value === null) localStorage.removeItem(`citetap.${name}`);
     else localStorage.setItem(`citetap.${name}`, value);
   } catch {
-    // Not kept.
+    // Storage is disabled.
   }
 }
 
 const KEY = 'citetap.key';
-let held = '';
+/** Copy of the key, for browsers with storage disabled. */
+let keyInMemory = '';
 
-/** The tenant's key: for this tab only, and never in a URL. */
+/** The tenant's key. Kept for this tab only, and never part of a URL. */
 export function key() {
   try {
-    return sessionStorage.getItem(KEY) ?? held;
+    return sessionStorage.getItem(KEY) ?? keyInMemory;
   } catch {
-    return held;
+    return keyInMemory;
   }
 }
 
-/** @param {string} value empty: forget it */
+/** @param {string} value empty: delete the key */
 export function setKey(value) {
-  held = value;
+  keyInMemory = value;
   try {
     if (value) sessionStorage.setItem(KEY, value);
     else sessionStorage.removeItem(KEY);
   } catch {
-    // Held in memory.
+    // Storage is disabled; keyInMemory has the key.
   }
   document.dispatchEvent(new Event('citetap-key'));
 }

@@ -1,17 +1,17 @@
-// One record: what an answer rested on, how far it can be relied on, and how to take it away.
+// The record page: sources, corroboration, scores and exports of one message.
 import '../component.js';
-import { Trouble, ask, credentials, json, place, query, troubleOf } from './api.js';
-import { copy, fill, h, icon, save, spoken } from './dom.js';
+import { ApiError, request, credentials, json, resolveUrl, query, errorFromResponse } from './api.js';
+import { copy, fill, h, icon, save, localized } from './dom.js';
 import { code, copyButton } from './json.js';
 import { badges, heading } from './messages.js';
 import { key } from './prefs.js';
-import { dateTime, lang, number, score, t } from './say.js';
+import { dateTime, lang, number, score, t } from './i18n.js';
 import { scores } from './scores.js';
 import { recordLink } from './turn.js';
 
 const FORMATS = { markdown: 'md', footnotes: 'md', html: 'html', csv: 'csv', bibtex: 'bib', ris: 'ris', csl: 'json', prompt: 'txt', json: 'json' };
 
-/** @param {Array<[() => string, import('./dom.js').Child]>} pairs those without a value are left out */
+/** @param {Array<[() => string, import('./dom.js').Child]>} pairs pairs without a value are omitted */
 export const facts = (pairs) => h('dl', { class: 'facts' },
   ...pairs.filter(([, value]) => value !== null && value !== undefined && value !== '').map(([name, value]) => h('div', {}, h('dt', {}, name), h('dd', {}, value))));
 
@@ -20,11 +20,11 @@ function exported(id, path, record) {
   const links = Object.entries(FORMATS).map(([format, ending]) => {
     const name = `citations-${id}.${ending}`;
     const from = query(path, { format, provider: record.provider });
-    return h('a', { class: 'button', href: place(from), download: name, 'data-test': `export-${format}`, onclick: async (/** @type {Event} */ event) => {
-      // A link cannot send a key.
+    return h('a', { class: 'button', href: resolveUrl(from), download: name, 'data-test': `export-${format}`, onclick: async (/** @type {Event} */ event) => {
+      // A link cannot send the key header.
       if (!key()) return;
       event.preventDefault();
-      const response = await ask(from);
+      const response = await request(from);
       if (response.ok) save(await response.blob(), name);
     } }, format);
   });
@@ -62,7 +62,7 @@ function counts(record) {
     ]));
 }
 
-/** Opened, it is fetched or made; not before. @param {() => string} title @param {string} test @param {() => Promise<any> | any} read */
+/** A section whose content is created when it is opened. @param {() => string} title @param {string} test @param {() => Promise<any> | any} read */
 function folded(title, test, read) {
   const inside = h('div', {});
   const details = h('details', { class: 'block folded', 'data-test': test }, h('summary', {}, h('h2', {}, title)), inside);
@@ -81,7 +81,7 @@ function folded(title, test, read) {
 
 /** @param {string} path @param {any} record */
 function actions(path, record) {
-  const link = place('/') + recordLink(record);
+  const link = resolveUrl('/') + recordLink(record);
   const label = h('span', {}, () => t('record.permalink'));
   const share = h('button', { type: 'button', 'data-test': 'permalink', onclick: async () => {
     await copy(link);
@@ -126,7 +126,7 @@ export function recordPage(id, provider) {
     document.dispatchEvent(new Event('citetap-title'));
     const sources = h('cite-list', { 'data-test': 'sources' });
     sources.headers = credentials();
-    spoken(sources, () => (sources.lang = lang()));
+    localized(sources, () => (sources.lang = lang()));
     sources.record = record;
     fill(body,
       h('div', { class: 'page-head' },
@@ -151,17 +151,17 @@ export function recordPage(id, provider) {
       folded(() => t('record.json'), 'record-json', () => record));
   }
 
-  /** @param {number} wait seconds for which citetap may wait for a stream to end */
+  /** @param {number} wait seconds that citetap may wait for the stream to end */
   async function load(wait) {
     try {
-      const response = await ask(query(path, { provider, wait: wait || null }), { headers: { accept: 'application/json' }, signal: abort.signal });
-      if (!response.ok) throw await troubleOf(response);
+      const response = await request(query(path, { provider, wait: wait || null }), { headers: { accept: 'application/json' }, signal: abort.signal });
+      if (!response.ok) throw await errorFromResponse(response);
       const flying = response.status === 202;
       show(await response.json(), flying);
       if (flying && !abort.signal.aborted) load(20);
     } catch (error) {
       if (abort.signal.aborted) return;
-      const trouble = error instanceof Trouble ? error : new Trouble(String(error));
+      const trouble = error instanceof ApiError ? error : new ApiError(String(error));
       if (trouble.status === 404) {
         fill(body, h('div', { class: 'empty', 'data-test': 'unknown-record' }, h('h1', {}, () => t('record.unknown')), h('p', {}, () => t('record.unknown.hint')), h('p', {}, h('code', {}, id))));
       } else {

@@ -1,6 +1,6 @@
-// The scores of a record's sources, as bars with their numbers.
+// A table of the scores of a record's sources, as bars with numbers.
 import { h } from './dom.js';
-import { score, t } from './say.js';
+import { score, t } from './i18n.js';
 
 /** @param {number | null | undefined} value from 0 to 1 */
 export function bar(value) {

@@ -1,13 +1,13 @@
-// Status: what citetap is doing now, from its metrics and its own account.
-import { Trouble, ask, json, troubleOf } from './api.js';
+// The status page: current activity from /metrics, /readyz and /console/status.
+import { ApiError, request, json, errorFromResponse } from './api.js';
 import { sparkline } from './chart.js';
 import { fill, h } from './dom.js';
 import { between, buckets, quantile, samples, sum, valuesOf } from './metrics.js';
 import { facts } from './record.js';
-import { ago, bytes, dateTime, duration, named, number, t } from './say.js';
+import { ago, bytes, dateTime, duration, translateOr, number, t } from './i18n.js';
 
 const EVERY_MS = 2000;
-/** Readings that are kept: two minutes of them. */
+/** Number of readings kept: two minutes. */
 const KEPT = 60;
 const FIRST_BYTE = 'citetap_upstream_time_to_first_byte_seconds';
 const DURATION = 'citetap_stream_duration_seconds';
@@ -15,7 +15,7 @@ const WAIT = 'citetap_commit_wait_seconds';
 
 /** @typedef {{ at: number, all: import('./metrics.js').Sample[] }} Reading */
 
-/** Per second, between each reading and the one before. @param {Reading[]} readings @param {string} name */
+/** Rate per second between consecutive readings. @param {Reading[]} readings @param {string} name */
 function rates(readings, name) {
   const values = readings.map((one) => sum(one.all, name));
   return readings.slice(1).map((one, at) => {
@@ -24,7 +24,7 @@ function rates(readings, name) {
   });
 }
 
-/** A histogram since the first reading that is kept; where nothing came since then, of all time. @param {Reading[]} readings @param {string} name */
+/** A histogram since the oldest kept reading, or since the start if nothing was counted since then. @param {Reading[]} readings @param {string} name */
 function recent(readings, name) {
   const now = readings.at(-1)?.all ?? [];
   const all = buckets(now, name);
@@ -44,7 +44,7 @@ function tiles(readings) {
   const span = duration(Math.round(((readings.at(-1)?.at ?? 0) - (readings[0]?.at ?? 0)) / 1000));
   const window = (/** @type {boolean} */ isRecent) => (isRecent ? t('status.window.recent', { time: span }) : t('status.window.all'));
   const all = (/** @type {string} */ name) => t('status.total', { n: sum(now, name) });
-  const rate = (/** @type {string} */ name, /** @type {(value: number) => string} */ show, /** @type {import('./say.js').Word} */ word, /** @type {string} */ test) => {
+  const rate = (/** @type {string} */ name, /** @type {(value: number) => string} */ show, /** @type {import('./i18n.js').TextKey} */ word, /** @type {string} */ test) => {
     const line = rates(readings, name);
     return tile(() => t(word), show(line.at(-1) ?? 0), all(name), test, line);
   };
@@ -68,7 +68,7 @@ function tiles(readings) {
 function routes(all) {
   const names = valuesOf(all.filter((one) => one.name === 'citetap_requests_total'), 'route');
   if (names.length === 0) return h('p', { class: 'note' }, () => t('status.routes.none'));
-  const head = (/** @type {import('./say.js').Word} */ word) => h('th', { scope: 'col', class: 'num' }, () => t(word));
+  const head = (/** @type {import('./i18n.js').TextKey} */ word) => h('th', { scope: 'col', class: 'num' }, () => t(word));
   const row = (/** @type {string} */ name) => {
     const own = (/** @type {Record<string, string>} */ labels) => labels.route === name;
     const first = buckets(all, FIRST_BYTE, own);
@@ -88,10 +88,10 @@ function routes(all) {
 /** @param {any[]} list */
 function faults(list) {
   if (list.length === 0) return h('p', { class: 'note', 'data-test': 'no-faults' }, () => t('status.faults.none'));
-  const column = (/** @type {import('./say.js').Word} */ word) => h('th', { scope: 'col' }, () => t(word));
+  const column = (/** @type {import('./i18n.js').TextKey} */ word) => h('th', { scope: 'col' }, () => t(word));
   const row = (/** @type {any} */ one) => h('tr', {},
     h('td', {}, h('time', { datetime: one.at, title: () => dateTime(one.at) }, () => ago(one.at))),
-    h('td', {}, () => named('fault', one.what), one.status && h('span', { class: 'note' }, ` ${one.status}`)),
+    h('td', {}, () => translateOr('fault', one.what), one.status && h('span', { class: 'note' }, ` ${one.status}`)),
     h('td', {}, one.route), h('td', {}, h('code', {}, one.requestId ?? '')));
   return h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': () => t('status.faults') }, h('table', { 'data-test': 'fault-table' },
     h('thead', {}, h('tr', {}, column('status.when'), column('status.what'), column('chat.route'), column('status.request'))),
@@ -128,7 +128,7 @@ export function statusPage() {
     }
     if (all.length) {
       fill(now, tiles(readings));
-      // Tables are drawn again only when they say something else: a selection in them stays.
+      // Redraw tables only if their content changed, so that a text selection is kept.
       const said = JSON.stringify([all.filter((one) => one.name.endsWith('_total')), document.documentElement.lang]);
       if (said !== drawn) fill(own, h('h2', {}, () => t('status.routes')), routes(all));
       drawn = said;
@@ -157,14 +157,14 @@ export function statusPage() {
     clearTimeout(timer);
     if (left || document.hidden) return;
     try {
-      const [metrics, probe, told] = await Promise.all([ask('/metrics'), ask('/readyz'), json('/console/status')]);
+      const [metrics, probe, told] = await Promise.all([request('/metrics'), request('/readyz'), json('/console/status')]);
       ready = probe.ok;
       status = told;
-      if (!metrics.ok) throw await troubleOf(metrics);
+      if (!metrics.ok) throw await errorFromResponse(metrics);
       readings = [...readings, { at: performance.now(), all: samples(await metrics.text()) }].slice(-KEPT);
       trouble.hidden = true;
     } catch (error) {
-      const problem = error instanceof Trouble ? error : new Trouble(String(error));
+      const problem = error instanceof ApiError ? error : new ApiError(String(error));
       if (problem.status === 0) ready = false;
       fill(trouble, h('p', { class: 'said' }, problem.status === 0 || problem.ours ? problem.message : t('status.nometrics', { why: problem.message })), h('p', {}, problem.advice()));
       trouble.hidden = false;

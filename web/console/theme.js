@@ -1,9 +1,9 @@
-// A plain script in the head, before anything is drawn: a chosen theme does not flash the other one first.
+// Sets the theme before the first paint. A classic script in the head, so that the other theme does not flash.
 (() => {
   try {
     const theme = localStorage.getItem('citetap.theme');
     if (theme === 'light' || theme === 'dark') document.documentElement.dataset.theme = theme;
   } catch {
-    // Storage is switched off: the system's theme it is.
+    // Storage is disabled: use the system's theme.
   }
 })();

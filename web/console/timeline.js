@@ -1,21 +1,21 @@
-// What happened on the way to an answer: searches, thoughts, tools, and how long each took.
-import { h, spoken } from './dom.js';
-import { duration, named, t } from './say.js';
+// The timeline of an answer: searches, reasoning and tool calls with their durations.
+import { h, localized } from './dom.js';
+import { duration, translateOr, t } from './i18n.js';
 
 /** @typedef {import('../types.d.ts').StreamEvent} StreamEvent */
 /**
  * @typedef {object} Step
- * @property {string} key steps of one key are one step, as long as they follow each other
+ * @property {string} key consecutive events with the same key are one step
  * @property {HTMLElement} element
  * @property {HTMLElement} label
- * @property {() => string} say what the label says
- * @property {string} [message] what the upstream called it
+ * @property {() => string} say text of the label
+ * @property {string} [message] the upstream's text for it
  * @property {HTMLElement} more
  * @property {HTMLElement} time
  * @property {number} since
  */
 
-/** `tool_call_start`, `tool_call_progress`, `tool_call_complete` are one step; so are `x` and `finished_x`. @param {string} name */
+/** Common name of the stages of one step: `tool_call_start`, `tool_call_progress`, `tool_call_complete`; `x` and `finished_x`. @param {string} name */
 const family = (name) => name.replace(/^finished_/, '').replace(/_(start|progress|complete|error)$/, '');
 
 /** @param {string} name */
@@ -51,7 +51,7 @@ export function timeline() {
     else list.append(element);
     /** @type {Step} */
     const own = { key, element, label: text, say: label, more, time, since: performance.now() };
-    spoken(text, () => (text.textContent = own.say()));
+    localized(text, () => (text.textContent = own.say()));
     now = own;
     return own;
   }
@@ -59,12 +59,12 @@ export function timeline() {
   /** @param {Extract<StreamEvent, {type: 'stage'}> & {progress?: number}} event */
   function stage(event) {
     const { name, message, detail, queries, count, progress } = event;
-    // Open WebUI's status says the queries once more when they are done.
+    // Open WebUI repeats the status with its queries when a search is done.
     if (name === 'status' && now && message === now.message) return;
-    // A search tells its queries first and its results later; the next round has other queries.
+    // A search sends its queries first and its results later. The next round has other queries.
     const key = name === 'search' ? `search ${queries?.[0] ?? ''}` : `${family(name)} ${detail ?? ''}`;
     const repeats = !!queries?.length && queries.every((query) => message?.includes(query));
-    const label = () => (repeats ? '' : message) || named('step', family(name));
+    const label = () => (repeats ? '' : message) || translateOr('step', family(name));
     const own = step(key, name.endsWith('_error') ? 'error' : 'stage', label);
     own.say = label;
     own.message = message;
@@ -90,7 +90,7 @@ export function timeline() {
     thoughts.appendData(text);
   }
 
-  function tellSources() {
+  function updateSources() {
     if (!sources || !record) return;
     const n = record.citations?.length ?? 0;
     const cited = record.stats?.citedCount ?? record.citations?.filter((/** @type {any} */ one) => one.cited).length ?? 0;
@@ -118,8 +118,8 @@ export function timeline() {
         if (!sources) {
           sources = h('li', { class: 'found', 'data-step': 'sources', 'data-test': 'timeline-sources' });
           list.append(sources);
-          spoken(sources, tellSources);
-        } else tellSources();
+          localized(sources, updateSources);
+        } else updateSources();
       } else if (event.type === 'error') {
         close();
         step('error', 'error', () => t('step.error'));
@@ -135,7 +135,7 @@ export function timeline() {
         close();
         last.time.textContent = '';
       }
-      tellSources();
+      updateSources();
     },
   };
 }

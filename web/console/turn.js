@@ -1,25 +1,25 @@
-// One question and its answer: asked, streamed, and told whatever way it ends.
+// One question and its answer: sends the request, shows the stream, and reports how it ended.
 import '../component.js';
-import { Trouble, ask, credentials, troubleOf } from './api.js';
-import { h, icon, spoken } from './dom.js';
-import { bytes, duration, lang, t } from './say.js';
+import { ApiError, request, credentials, errorFromResponse } from './api.js';
+import { h, icon, localized } from './dom.js';
+import { bytes, duration, lang, t } from './i18n.js';
 import { timeline } from './timeline.js';
-import { Tape } from './wire.js';
+import { FrameLog } from './wire.js';
 
 /** @typedef {import('../types.d.ts').StreamEvent} StreamEvent */
 /**
- * @typedef {object} Asked
+ * @typedef {object} ChatRequest
  * @property {string} route
- * @property {string} words what is shown as the question
+ * @property {string} question shown as the question
  * @property {string} path
  * @property {string} body
  * @property {Record<string, string>} headers
  */
 /**
  * @typedef {object} Turn
- * @property {Asked} asked
+ * @property {ChatRequest} chatRequest
  * @property {HTMLElement} element
- * @property {Tape} tape
+ * @property {FrameLog} log
  * @property {() => void} stop
  * @property {() => string} text
  * @property {() => any} record
@@ -30,24 +30,24 @@ export const recordLink = (record) =>
   `#/messages/${encodeURIComponent(record.messageId)}${record.provider ? `?provider=${encodeURIComponent(record.provider)}` : ''}`;
 
 /**
- * @param {Asked} asked
- * @param {{ again: () => void, wire: (tape: Tape) => void, ended: () => void }} to
+ * @param {ChatRequest} chatRequest
+ * @param {{ again: () => void, wire: (log: FrameLog) => void, ended: () => void }} to
  * @returns {Turn}
  */
-export function turn(asked, to) {
+export function turn(chatRequest, to) {
   const abort = new AbortController();
-  const tape = new Tape(asked.words);
+  const log = new FrameLog(chatRequest.question);
   const steps = timeline();
   const answer = h('cite-answer', { 'data-test': 'answer' });
   answer.headers = credentials();
-  spoken(answer, () => {
+  localized(answer, () => {
     answer.lang = lang();
     if (answer.record) answer.record = answer.record;
   });
   const notice = h('div', { class: 'notice', role: 'alert', hidden: true, 'data-test': 'notice' });
   const foot = h('footer', { class: 'turn-foot', hidden: true });
   const element = h('article', { class: 'turn', 'data-test': 'turn', 'data-state': 'streaming' },
-    h('header', {}, h('h2', { class: 'question', tabindex: '-1' }, asked.words), h('p', { class: 'note' }, asked.route)),
+    h('header', {}, h('h2', { class: 'question', tabindex: '-1' }, chatRequest.question), h('p', { class: 'note' }, chatRequest.route)),
     steps.element, answer, notice, foot);
 
   let ended = false;
@@ -57,20 +57,20 @@ export function turn(asked, to) {
   function finish(how) {
     if (ended) return;
     ended = true;
-    steps.end(how === 'broke' && tape.count === 0 ? 'failed' : how);
+    steps.end(how === 'broke' && log.count === 0 ? 'failed' : how);
     element.dataset.state = how;
     const record = steps.record;
-    const took = (performance.now() - tape.started) / 1000;
+    const took = (performance.now() - log.started) / 1000;
     const links = h('span', { class: 'row' },
       record?.messageId && h('a', { class: 'button', href: recordLink(record), 'data-test': 'record-link' }, icon('messages'), h('span', {}, () => t('chat.record'))),
-      h('button', { type: 'button', class: 'wire-link', 'data-test': 'wire-link', onclick: () => to.wire(tape) }, () => t('chat.wire')));
-    foot.append(links, h('span', { class: 'note' }, () => t('chat.facts', { frames: tape.count, bytes: bytes(tape.size), time: duration(took) })));
-    foot.hidden = tape.count === 0;
+      h('button', { type: 'button', class: 'wire-link', 'data-test': 'wire-link', onclick: () => to.wire(log) }, () => t('chat.wire')));
+    foot.append(links, h('span', { class: 'note' }, () => t('chat.facts', { frames: log.count, bytes: bytes(log.size), time: duration(took) })));
+    foot.hidden = log.count === 0;
     to.ended();
   }
 
   /** @param {() => string} said @param {() => string} advice @param {boolean} [bad] */
-  function tell(said, advice, bad = true) {
+  function showNotice(said, advice, bad = true) {
     notice.classList.toggle('bad', bad);
     notice.replaceChildren(
       h('p', { class: 'said' }, said),
@@ -84,17 +84,17 @@ export function turn(asked, to) {
     if (detail.type === 'error') fault = detail;
     if (detail.type !== 'end') return steps.event(detail);
     if (abort.signal.aborted) {
-      tell(() => t('trouble.stopped'), () => '', false);
+      showNotice(() => t('trouble.stopped'), () => '', false);
       finish('stopped');
     } else if (fault && fault.code !== 'cut') {
       const { message, code } = fault;
-      tell(() => `${t('step.error')}: ${message}${code ? ` (${code})` : ''}`, () => t('advice.server'));
+      showNotice(() => `${t('step.error')}: ${message}${code ? ` (${code})` : ''}`, () => t('advice.server'));
       finish('broke');
     } else if (!detail.complete) {
-      tell(() => t(fault ? 'trouble.cut' : 'trouble.broke'), () => t('advice.upstream-ended'));
+      showNotice(() => t(fault ? 'trouble.cut' : 'trouble.broke'), () => t('advice.upstream-ended'));
       finish('broke');
     } else {
-      if (!answer.text) tell(() => t('trouble.nothing'), () => '', false);
+      if (!answer.text) showNotice(() => t('trouble.nothing'), () => '', false);
       finish('complete');
     }
   });
@@ -102,22 +102,22 @@ export function turn(asked, to) {
   async function run() {
     steps.ask();
     try {
-      const response = await ask(asked.path, { method: 'POST', body: asked.body, headers: asked.headers, signal: abort.signal });
+      const response = await request(chatRequest.path, { method: 'POST', body: chatRequest.body, headers: chatRequest.headers, signal: abort.signal });
       answer.headers = credentials();
-      if (!response.ok) throw await troubleOf(response);
-      await answer.stream(response, { onFrame: (frame) => tape.add(frame) });
+      if (!response.ok) throw await errorFromResponse(response);
+      await answer.stream(response, { onFrame: (frame) => log.add(frame) });
     } catch (error) {
       if (abort.signal.aborted) {
-        tell(() => t('trouble.stopped'), () => '', false);
+        showNotice(() => t('trouble.stopped'), () => '', false);
         finish('stopped');
       } else {
-        const trouble = error instanceof Trouble ? error : new Trouble(String(error));
-        tell(() => trouble.message, () => trouble.advice());
+        const trouble = error instanceof ApiError ? error : new ApiError(String(error));
+        showNotice(() => trouble.message, () => trouble.advice());
         finish('broke');
       }
     }
   }
-  // Once it is in the page: what is not does not render.
+  // Start after the caller has added the element: the component renders only inside a document.
   queueMicrotask(run);
-  return { asked, element, tape, stop: () => abort.abort(), text: () => answer.text, record: () => steps.record };
+  return { chatRequest, element, log, stop: () => abort.abort(), text: () => answer.text, record: () => steps.record };
 }

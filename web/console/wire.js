@@ -1,26 +1,26 @@
-// The wire: the raw frames of an answer as they come, ours told apart.
-import { fill, h, spoken } from './dom.js';
+// The wire panel: the raw frames of an answer as they arrive, with citetap's own highlighted.
+import { fill, h, localized } from './dom.js';
 import { code, copyButton, indented } from './json.js';
-import { bytes, number, t } from './say.js';
+import { bytes, number, t } from './i18n.js';
 
 /** @typedef {import('../types.d.ts').Frame} Frame */
 /** @typedef {{ at: number, size: number, frame: Frame, before?: Frame, row: HTMLElement | null, gone: boolean }} Entry */
 
-/** Frames that a tape keeps. Beyond, the oldest go; ours stay. */
+/** Maximum number of frames in a log. The oldest are dropped, except citetap's own. */
 export const KEPT_FRAMES = 2000;
-/** Characters that a tape keeps, whatever the frames' size. */
+/** Maximum number of characters in a log. */
 const KEPT_CHARACTERS = 8_000_000;
-/** Rows that are made in one go: more would hold up the page. */
+/** Maximum number of rows created at once. More would block the page. */
 const ROWS_AT_ONCE = 120;
-/** Rows that are laid out and painted together, or not at all while they are out of sight. */
+/** Rows per chunk. The browser skips layout and painting of chunks that are out of view. */
 const ROWS_A_CHUNK = 50;
-/** Rows come at this pace, however fast frames do: each time the page is laid out anew. */
+/** Interval at which rows are added. Each addition causes a layout of the page. */
 const PACE_MS = 100;
 
 const encoder = new TextEncoder();
 
-/** What one answer sent. */
-export class Tape {
+/** The frames of one answer. */
+export class FrameLog {
   /** @type {Entry[]} */ entries = [];
   count = 0;
   size = 0;
@@ -29,7 +29,7 @@ export class Tape {
   /** @type {Frame | undefined} */ #last;
   /** @type {(added: Entry, gone: Entry[]) => void} */ changed = () => {};
 
-  /** @param {string} name what was asked */
+  /** @param {string} name the question */
   constructor(name) {
     this.name = name;
     this.started = performance.now();
@@ -58,7 +58,7 @@ export class Tape {
   }
 }
 
-/** @param {Frame} frame @returns {any} the record in a frame of ours */
+/** @param {Frame} frame @returns {any} the record in one of citetap's frames */
 function recordIn(frame) {
   try {
     const json = JSON.parse(frame.data ?? '');
@@ -69,7 +69,7 @@ function recordIn(frame) {
 }
 
 /** @param {Frame} frame */
-function told(frame) {
+function describeOurs(frame) {
   const record = recordIn(frame);
   if (!record) return t('wire.heartbeat');
   const n = record.citations?.length ?? 0;
@@ -77,7 +77,7 @@ function told(frame) {
   return t('wire.final', { n, stored: t(record.stored ? 'step.stored' : 'step.unstored') });
 }
 
-/** What a frame begins with; where it begins as the one before it, from the first key that differs. @param {Frame} frame @param {Frame} [before] */
+/** The start of a frame. If the previous frame starts alike, the text from the first key that differs. @param {Frame} frame @param {Frame} [before] */
 function preview(frame, before) {
   const text = frame.data ?? frame.raw;
   const other = before?.data ?? '';
@@ -88,10 +88,10 @@ function preview(frame, before) {
 }
 
 /** @param {Frame} frame */
-const called = (frame) => frame.event || (frame.data === undefined ? 'comment' : 'data');
+const frameName = (frame) => frame.event || (frame.data === undefined ? 'comment' : 'data');
 
 /** @param {Frame} frame */
-function inside(frame) {
+function frameDetails(frame) {
   const pretty = frame.data === undefined ? null : indented(frame.data);
   const shown = h('div', {}, pretty === null ? code(frame.raw, false) : code(pretty));
   if (pretty === null) return shown;
@@ -109,25 +109,25 @@ function inside(frame) {
 function row({ at, size, frame, before }) {
   const summary = h('summary', {},
     h('span', { class: 'at' }, number(Math.round(at))),
-    h('span', { class: 'name' }, called(frame)),
+    h('span', { class: 'name' }, frameName(frame)),
     h('span', { class: 'size' }, bytes(size)));
-  if (frame.ours) summary.append(h('span', { class: 'label', 'data-test': 'wire-label' }, () => told(frame)));
+  if (frame.ours) summary.append(h('span', { class: 'label', 'data-test': 'wire-label' }, () => describeOurs(frame)));
   else summary.append(h('span', { class: 'preview' }, preview(frame, before)));
   const details = h('details', {}, summary);
   details.addEventListener('toggle', () => {
-    if (details.open) details.append(inside(frame));
+    if (details.open) details.append(frameDetails(frame));
     else details.lastElementChild?.matches('summary') || details.lastElementChild?.remove();
   });
   return h('div', { role: 'listitem', class: frame.ours ? 'frame ours' : 'frame', 'data-test': frame.ours ? 'wire-ours' : 'wire-frame' }, details);
 }
 
-/** Six lines that tell what citetap does, where nothing has come yet. */
+/** Example frames, shown before the first answer. */
 function example() {
   const line = (/** @type {string} */ at, /** @type {string} */ name, /** @type {string} */ data, ours = false) =>
     h('li', { class: ours ? 'frame ours' : 'frame' }, h('div', { class: 'summary' }, h('span', { class: 'at' }, at), h('span', { class: 'name' }, name), h('span', { class: 'size' }), h('span', { class: ours ? 'label' : 'preview' }, data)));
   const ours = line('1650', 'citations', '', true);
   const label = ours.querySelector('.label');
-  if (label) spoken(label, () => (label.textContent = t('wire.final', { n: 6, stored: t('step.stored') })));
+  if (label) localized(label, () => (label.textContent = t('wire.final', { n: 6, stored: t('step.stored') })));
   return h('div', { class: 'example' },
     h('p', {}, () => t('wire.empty.lead')),
     h('ol', { class: 'rows' },
@@ -137,15 +137,15 @@ function example() {
       line('1652', 'SSE_REPLY_END', '{"end_type":1,…}')));
 }
 
-/** The panel that shows one tape of several. */
+/** The panel. Shows one of several logs. */
 export function wirePanel() {
-  /** @type {Tape[]} */ const tapes = [];
-  /** @type {Tape | null} */ let tape = null;
+  /** @type {FrameLog[]} */ const logs = [];
+  /** @type {FrameLog | null} */ let log = null;
   /** @type {Entry[]} */ let waiting = [];
-  /** @type {any} */ let asked = 0;
+  /** @type {any} */ let timer = 0;
 
   const rows = h('div', { role: 'list', class: 'rows', 'data-test': 'wire-rows', 'aria-label': () => t('wire.title') });
-  // Who has scrolled up to read stays there.
+  // Scroll along with new rows unless the user has scrolled up.
   let follows = true;
   const scroller = h('div', { class: 'scroller', onscroll: () => {
     follows = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 40;
@@ -154,12 +154,12 @@ export function wirePanel() {
   const dropped = h('p', { class: 'note', hidden: true, 'data-test': 'wire-dropped' });
   const none = h('p', { class: 'note nothing', hidden: true });
   const pick = h('select', { 'aria-label': () => t('wire.turn'), 'data-test': 'wire-turn', hidden: true, onchange: () => {
-    const chosen = tapes[Number(pick.value)];
+    const chosen = logs[Number(pick.value)];
     if (chosen) show(chosen);
   } });
   const only = h('input', { type: 'checkbox', id: 'only-ours', 'data-test': 'wire-only-ours', onchange: () => {
     element.classList.toggle('only-ours', only.checked);
-    tell();
+    updateSummary();
   } });
   const empty = example();
   const element = h('section', { class: 'wire', 'data-test': 'wire', 'aria-labelledby': 'wire-title' },
@@ -170,17 +170,17 @@ export function wirePanel() {
       h('label', { class: 'check', for: 'only-ours' }, only, h('span', {}, () => t('wire.ours')))),
     dropped, empty, none, scroller);
 
-  function tell() {
-    if (!tape) return;
-    count.textContent = t('wire.count', { n: tape.count, bytes: bytes(tape.size) });
-    dropped.hidden = tape.dropped === 0;
-    if (tape.dropped > 0) dropped.textContent = t('wire.dropped', { kept: KEPT_FRAMES, n: tape.dropped });
-    none.hidden = tape.entries.some((entry) => !only.checked || entry.frame.ours);
-    if (!none.hidden) none.textContent = t(tape.count === 0 ? 'wire.nothing' : 'wire.none.ours');
+  function updateSummary() {
+    if (!log) return;
+    count.textContent = t('wire.count', { n: log.count, bytes: bytes(log.size) });
+    dropped.hidden = log.dropped === 0;
+    if (log.dropped > 0) dropped.textContent = t('wire.dropped', { kept: KEPT_FRAMES, n: log.dropped });
+    none.hidden = log.entries.some((entry) => !only.checked || entry.frame.ours);
+    if (!none.hidden) none.textContent = t(log.count === 0 ? 'wire.nothing' : 'wire.none.ours');
   }
 
   function draw() {
-    asked = 0;
+    timer = 0;
     const batch = waiting.splice(0, ROWS_AT_ONCE);
     for (const entry of batch) {
       if (entry.gone) continue;
@@ -192,24 +192,24 @@ export function wirePanel() {
       chunk.append((entry.row = row(entry)));
     }
     if (follows) scroller.scrollTop = 1e9;
-    tell();
-    if (waiting.length > 0) soon();
+    updateSummary();
+    if (waiting.length > 0) scheduleDraw();
   }
 
-  function soon() {
-    asked ||= setTimeout(() => requestAnimationFrame(draw), PACE_MS);
+  function scheduleDraw() {
+    timer ||= setTimeout(() => requestAnimationFrame(draw), PACE_MS);
   }
 
-  /** @param {Tape} to */
+  /** @param {FrameLog} to */
   function show(to) {
-    if (tape) tape.changed = () => {};
-    for (const entry of tape?.entries ?? []) entry.row = null;
-    tape = to;
+    if (log) log.changed = () => {};
+    for (const entry of log?.entries ?? []) entry.row = null;
+    log = to;
     follows = true;
     rows.replaceChildren();
     empty.hidden = true;
     waiting = [...to.entries];
-    pick.value = String(tapes.indexOf(to));
+    pick.value = String(logs.indexOf(to));
     to.changed = (entry, gone) => {
       waiting.push(entry);
       for (const out of gone) {
@@ -217,25 +217,25 @@ export function wirePanel() {
         out.row?.remove();
         if (chunk?.childElementCount === 0) chunk.remove();
       }
-      soon();
+      scheduleDraw();
     };
-    soon();
+    scheduleDraw();
   }
 
   return {
     element,
     show,
-    /** @param {Tape} added */
+    /** @param {FrameLog} added */
     add(added) {
-      tapes.push(added);
-      pick.append(h('option', { value: String(tapes.length - 1) }, `${tapes.length}. ${added.name.slice(0, 60)}`));
-      pick.hidden = tapes.length < 2;
+      logs.push(added);
+      pick.append(h('option', { value: String(logs.length - 1) }, `${logs.length}. ${added.name.slice(0, 60)}`));
+      pick.hidden = logs.length < 2;
       show(added);
     },
     clear() {
-      tapes.length = 0;
-      if (tape) tape.changed = () => {};
-      tape = null;
+      logs.length = 0;
+      if (log) log.changed = () => {};
+      log = null;
       waiting = [];
       fill(pick);
       pick.hidden = true;

@@ -1,5 +1,5 @@
 // 控制台的中文说法。
-/** @type {Record<keyof typeof import('./words.en.js').en, string>} */
+/** @type {Record<keyof typeof import('./strings.en.js').en, string>} */
 export const zh = {
   skip: '跳到正文',
   nav: '页面',

@@ -286,7 +286,7 @@ export const en = {
   'fault.frames_unread': 'Frames that could not be read',
   'fault.frames_oversized': 'Frames too large to be read',
   'fault.overloaded': 'Too many streams at once',
-  'fault.draining': 'Asked while shutting down',
+  'fault.draining': 'ChatRequest while shutting down',
   'fault.store-unavailable': 'The store did not answer',
   'fault.upstream-answer': 'The upstream sent no answer',
   'fault.upstream-ended': 'The upstream did not finish',

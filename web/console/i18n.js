@@ -1,12 +1,12 @@
-// The reader's language: words, numbers, times.
-import { en } from './words.en.js';
-import { zh } from './words.zh.js';
-import { speakAgain } from './dom.js';
-import { remember, remembered } from './prefs.js';
+// Localization: translated texts, numbers, times.
+import { en } from './strings.en.js';
+import { zh } from './strings.zh.js';
+import { relocalize } from './dom.js';
+import { writePref, readPref } from './prefs.js';
 
-/** @typedef {keyof typeof en} Word */
+/** @typedef {keyof typeof en} TextKey */
 
-const words = { en, zh };
+const strings = { en, zh };
 /** @type {'en' | 'zh'} */
 let language = 'en';
 /** @type {Record<string, Intl.NumberFormat | Intl.DateTimeFormat | Intl.RelativeTimeFormat>} */
@@ -16,28 +16,28 @@ export const locale = () => (language === 'zh' ? 'zh-CN' : 'en');
 export const lang = () => language;
 
 /** @param {'en' | 'zh'} to */
-export function speak(to) {
+export function setLanguage(to) {
   language = to;
   formats = {};
   document.documentElement.lang = locale();
-  remember('lang', to);
-  speakAgain();
+  writePref('lang', to);
+  relocalize();
   document.dispatchEvent(new Event('citetap-language'));
 }
 
-export function guessLanguage() {
-  const chosen = remembered('lang');
+export function detectLanguage() {
+  const chosen = readPref('lang');
   const first = navigator.languages?.[0] ?? navigator.language ?? 'en';
-  speak(chosen === 'en' || chosen === 'zh' ? chosen : first.toLowerCase().startsWith('zh') ? 'zh' : 'en');
+  setLanguage(chosen === 'en' || chosen === 'zh' ? chosen : first.toLowerCase().startsWith('zh') ? 'zh' : 'en');
 }
 
 /**
- * `{n}` is a value; `{n|source|sources}` is a number and its noun.
- * @param {Word} word
+ * Translates a text. `{n}` is replaced by a value, `{n|source|sources}` by a number and its noun.
+ * @param {TextKey} key
  * @param {Record<string, string | number>} [values]
  */
-export function t(word, values = {}) {
-  return words[language][word].replace(/\{(\w+)(?:\|([^|}]*)\|([^}]*))?\}/g, (_, name, one, many) => {
+export function t(key, values = {}) {
+  return strings[language][key].replace(/\{(\w+)(?:\|([^|}]*)\|([^}]*))?\}/g, (_, name, one, many) => {
     const value = values[name] ?? '';
     const shown = typeof value === 'number' ? number(value) : value;
     return one === undefined ? shown : `${shown} ${value === 1 ? one : many}`;
@@ -45,13 +45,13 @@ export function t(word, values = {}) {
 }
 
 /**
- * A sentence that is known only by a part of its name, or the name itself.
+ * Translates `prefix.name` if there is such a text, otherwise returns `name`.
  * @param {string} prefix
  * @param {string} name
  */
-export function named(prefix, name) {
-  const word = `${prefix}.${name}`;
-  return word in words[language] ? t(/** @type {Word} */ (word)) : name;
+export function translateOr(prefix, name) {
+  const key = `${prefix}.${name}`;
+  return key in strings[language] ? t(/** @type {TextKey} */ (key)) : name;
 }
 
 /** @template T @param {string} key @param {() => T} make @returns {T} */
@@ -64,7 +64,7 @@ export function number(value, digits = 0) {
   return format(`n${digits}`, () => new Intl.NumberFormat(locale(), { maximumFractionDigits: digits })).format(value);
 }
 
-/** From 0 to 1, with two decimals always: they stand below each other. @param {number} value */
+/** A score from 0 to 1 with two decimals, so that scores in a column align. @param {number} value */
 export function score(value) {
   return format('score', () => new Intl.NumberFormat(locale(), { minimumFractionDigits: 2, maximumFractionDigits: 2 })).format(value);
 }
@@ -102,7 +102,7 @@ export function dateTime(iso) {
   return format('dt', () => new Intl.DateTimeFormat(locale(), { dateStyle: 'medium', timeStyle: 'medium' })).format(date);
 }
 
-/** Of a day such as 2026-11-16, which is UTC's. @param {string} day */
+/** Formats a UTC day such as 2026-11-16. @param {string} day */
 export function shortDay(day) {
   const date = new Date(`${day}T00:00:00Z`);
   if (Number.isNaN(date.getTime())) return day;

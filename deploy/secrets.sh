@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the passwords that compose.full.yaml reads, in deploy/secrets. What is there already stays.
+# Creates the passwords for compose.full.yaml in deploy/secrets. Existing files are kept.
 
 set -euo pipefail
 
@@ -12,15 +12,15 @@ case ${1:-postgres} in
 esac
 
 folder=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)/secrets
-# Compose mounts the files as they are, and the containers' users are not yours: the files can be read by all, and the
-# folder lets nobody but you reach them.
+# Compose mounts the files with their permissions, and the containers run as other users. So the files are readable by all,
+# and the folder is accessible only to you.
 mkdir -p "$folder"
 chmod 700 "$folder"
 umask 022
 
 random() { od -An -N24 -tx1 /dev/urandom | tr -d ' \n'; }
 
-# once NAME TEXT: a file, unless there is one.
+# once NAME TEXT: create a file unless it exists.
 once() {
     if [[ -s $folder/$1 ]]; then
         echo "$1: kept"
@@ -32,13 +32,13 @@ once() {
 
 once postgres_password "$(random)"
 once grafana_password "$(random)"
-# With appendonly a crash of the machine can lose a second.
+# With appendonly, a crash of the machine can lose the last second.
 once redis_conf "requirepass $(random)
 appendonly yes
 dir /data
 "
 
-# Made anew each time, so that it says what was asked for last.
+# Written every time, so that it matches the arguments of the last run.
 if [[ $store == redis ]]; then
     password=$(sed -n 's/^requirepass //p' "$folder/redis_conf")
     printf 'redis://:%s@redis:6379/0' "$password" >"$folder/store_url"

@@ -13,9 +13,9 @@ import sys
 
 FIGURES = pathlib.Path(__file__).with_name("figures.json")
 DAY = 86_400
-# Connections that one replica keeps to PostgreSQL (one that writes, four that read, one that listens) and to Redis.
+# Connections of one replica to PostgreSQL (one for writes, four for reads, one for LISTEN) and to Redis.
 CONNECTIONS = {"postgres": 6, "redis": 2}
-# Open files of a replica beside its streams, each of which has two.
+# Open files of a replica in addition to two per stream.
 OTHER_FILES = 100
 
 

@@ -1,6 +1,6 @@
 {{/*
-Values are JSON, whose numbers have a fraction in TOML: 300.0. Where there is none, citetap wants 300. Changes the map or
-list that it is given.
+Converts whole numbers to integers, in place. Helm reads numbers as floats, which `toToml` prints as 300.0, but citetap
+expects 300.
 */}}
 {{- define "citetap.wholeNumbers" -}}
 {{- $node := . }}

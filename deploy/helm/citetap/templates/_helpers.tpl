@@ -41,12 +41,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end }}
 {{- end }}
 
-{{/* "true" where pods share the store. */}}
+{{/* "true" if pods share the store. */}}
 {{- define "citetap.shared" -}}
 {{- if has .Values.store.type (list "postgres" "redis") }}true{{ end }}
 {{- end }}
 
-{{/* "true" where there may be more than one pod. */}}
+{{/* "true" if there may be more than one pod. */}}
 {{- define "citetap.several" -}}
 {{- if or .Values.autoscaling.enabled (gt (int .Values.replicaCount) 1) }}true{{ end }}
 {{- end }}
@@ -59,7 +59,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- default (include "citetap.fullname" .) .Values.persistence.existingClaim }}
 {{- end }}
 
-{{/* The port that Prometheus asks. */}}
+{{/* The port that Prometheus scrapes. */}}
 {{- define "citetap.metricsPort" -}}
 {{- if .Values.adminListener.enabled }}admin{{ else }}http{{ end }}
 {{- end }}

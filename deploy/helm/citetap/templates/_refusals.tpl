@@ -1,4 +1,4 @@
-{{/* What would start and not work, or not start. The schema refuses some of it before; this says why. */}}
+{{/* Rejects values that would start but not work, or not start. The schema rejects some of them too, but without a reason. */}}
 {{- define "citetap.refusals" -}}
 {{- $store := .Values.store }}
 {{- $config := .Values.config }}

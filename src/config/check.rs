@@ -1,4 +1,7 @@
-//! From a written value to a typed one. An error is the second half of a sentence: what was expected.
+//! Parses and validates single values: durations, sizes, rates, keywords, store URLs.
+//!
+//! Called by `resolve` and its sibling modules through [`Reader`](super::resolve::Reader), which prefixes each error
+//! with the key and its location. An error therefore states only what was expected.
 
 use std::{net::IpAddr, num::NonZeroU32, ops::RangeInclusive, path::Path, str::FromStr, time::Duration};
 
@@ -12,16 +15,17 @@ use super::{
     value::{Entry, Value},
 };
 
+/// A parsed value, or a text that states what was expected.
 pub(super) type Checked<T> = Result<T, String>;
 
-/// Longest duration; more is a slip, and deadlines computed from it must not overflow.
+/// Maximum duration: ten years. Keeps deadlines computed from it from overflowing.
 const MAX_DURATION: Duration = Duration::from_secs(3650 * DAY);
 const DAY: u64 = 24 * 60 * 60;
 
-/// Longest name of a route or tenant: it is a metric label and a part of store keys.
+/// Maximum length of a route's or tenant's name. The name is a metric label and part of the store key.
 const MAX_NAME: usize = 32;
 
-/// Most requests of a rate: what is meant to be more is no limit.
+/// Maximum count of a rate. `off` disables the limit.
 const MAX_RATE: u64 = 1_000_000;
 const MAX_WORKERS: u64 = 1024;
 
@@ -34,10 +38,10 @@ const STORE: &str = r#"expected "sqlite:PATH", "postgres://…", "redis://…" o
 pub(super) fn duration(entry: &Entry, min: Duration) -> Checked<Duration> {
     let value = entry.text().and_then(parse_duration).ok_or(DURATION)?;
     if value < min {
-        return Err(format!("must be at least {}", words(min)));
+        return Err(format!("must be at least {}", format_duration(min)));
     }
     if value > MAX_DURATION {
-        return Err(format!("must be at most {}", words(MAX_DURATION)));
+        return Err(format!("must be at most {}", format_duration(MAX_DURATION)));
     }
     Ok(value)
 }
@@ -49,7 +53,7 @@ pub(super) fn duration_or_off(entry: &Entry, min: Duration) -> Checked<Option<Du
     duration(entry, min).map(Some).map_err(|why| format!(r#"{why}, or "off""#))
 }
 
-/// `auto` is one per core.
+/// Parses a number of worker threads. `auto` is the number of CPU cores.
 pub(super) fn workers(entry: &Entry) -> Checked<usize> {
     if entry.text() == Some("auto") {
         return Ok(std::thread::available_parallelism().map_or(1, usize::from));
@@ -57,7 +61,7 @@ pub(super) fn workers(entry: &Entry) -> Checked<usize> {
     count(entry, 1..=MAX_WORKERS).map(|count| count as usize).map_err(|why| format!("{why}, or \"auto\""))
 }
 
-/// `600/m`; `None` is off.
+/// Parses a rate such as `600/m`. `off` gives `None`.
 pub(super) fn rate_or_off(entry: &Entry) -> Checked<Option<Rate>> {
     if entry.text() == Some("off") {
         return Ok(None);
@@ -80,7 +84,7 @@ fn parse_rate(text: &str) -> Option<(u64, Duration)> {
     Some((count, Duration::from_secs(seconds)))
 }
 
-/// `None` also when it overflows.
+/// Returns `None` for an unknown unit and on overflow.
 fn parse_duration(text: &str) -> Option<Duration> {
     let (number, unit) = split_unit(text)?;
     match unit {
@@ -93,7 +97,7 @@ fn parse_duration(text: &str) -> Option<Duration> {
     }
 }
 
-fn words(duration: Duration) -> String {
+fn format_duration(duration: Duration) -> String {
     match (duration.as_millis(), duration.as_secs()) {
         (millis, _) if millis % 1000 != 0 => format!("{millis}ms"),
         (_, secs) if secs >= DAY && secs % DAY == 0 => format!("{}d", secs / DAY),
@@ -162,8 +166,8 @@ pub(super) fn boolean(entry: &Entry) -> Checked<bool> {
     }
 }
 
-/// One of a few words, with the nearest one in the error.
-pub(super) fn word<T>(entry: &Entry, names: &[&str], parse: impl Fn(&str) -> Option<T>) -> Checked<T> {
+/// Parses a keyword. The error lists the allowed ones and suggests the most similar.
+pub(super) fn keyword<T>(entry: &Entry, names: &[&str], parse: impl Fn(&str) -> Option<T>) -> Checked<T> {
     let text = entry.text();
     if let Some(value) = text.and_then(parse) {
         return Ok(value);
@@ -205,7 +209,7 @@ pub(super) fn store(entry: &Entry, cwd: &Path) -> Checked<StoreUrl> {
     Ok(StoreUrl::Sqlite(cwd.join(path)))
 }
 
-/// The engines that are servers of their own, by the scheme of their URL.
+/// Maps a URL scheme to a store that is a database server.
 fn engine(scheme: &str) -> Option<fn(EngineUrl) -> StoreUrl> {
     match scheme {
         "postgres" | "postgresql" => Some(StoreUrl::Postgres),
@@ -214,7 +218,7 @@ fn engine(scheme: &str) -> Option<fn(EngineUrl) -> StoreUrl> {
     }
 }
 
-/// A lone level is a word and typos in it are caught; a filter is whatever the subscriber can parse.
+/// Parses a log level, or a filter that `EnvFilter` accepts. `EnvFilter` alone would accept a misspelled level.
 pub(super) fn log_level(entry: &Entry) -> Checked<String> {
     const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
     let text = entry.text().unwrap_or_default();
@@ -224,10 +228,10 @@ pub(super) fn log_level(entry: &Entry) -> Checked<String> {
             Err(_) => Err(r#"expected a level or a filter such as "info,citetap=debug""#.to_owned()),
         };
     }
-    word(entry, LEVELS, |text| LEVELS.contains(&text).then(|| text.to_owned()))
+    keyword(entry, LEVELS, |text| LEVELS.contains(&text).then(|| text.to_owned()))
 }
 
-/// A list of texts: an array in a file, separated by commas in the environment.
+/// Parses a list: an array in a file, comma-separated text in the environment.
 pub(super) fn list<T>(entry: &Entry, expected: &str, parse: impl Fn(&str) -> Option<T>) -> Checked<Vec<T>> {
     let wrong = |item: String| format!("{item}: {expected}");
     let read = |text: &str| parse(text).ok_or_else(|| wrong(super::value::quoted(text)));
@@ -238,7 +242,7 @@ pub(super) fn list<T>(entry: &Entry, expected: &str, parse: impl Fn(&str) -> Opt
     }
 }
 
-/// A single address is a network of one.
+/// Parses a CIDR network. A single address becomes a /32 or /128.
 pub(super) fn network(text: &str) -> Option<IpNet> {
     IpNet::from_str(text).map(|net| net.trunc()).ok().or_else(|| text.parse().map(|ip: IpAddr| ip.into()).ok())
 }
@@ -247,7 +251,7 @@ pub(super) fn header_name(text: &str) -> Option<HeaderName> {
     text.parse().ok()
 }
 
-/// `[a-z0-9-]{1,32}`
+/// Parses the name of a route or tenant: `[a-z0-9-]{1,32}`.
 pub(super) fn name(entry: &Entry) -> Checked<String> {
     let valid = |text: &&str| {
         (1..=MAX_NAME).contains(&text.len())

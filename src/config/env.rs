@@ -1,4 +1,6 @@
-//! The environment as a layer. Names that begin with `CITETAP_` are ours: one that is not known is a typo.
+//! Reads settings from environment variables.
+//!
+//! Called by `load`. An unknown variable with the prefix `CITETAP_` is an error, because it is most likely misspelled.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,8 +9,8 @@ use std::{
 };
 
 use super::{
-    error::{ConfigError, Place},
-    input::{self, MAX_VALUE_BYTES, Refusal},
+    error::{ConfigError, Location},
+    input::{self, MAX_VALUE_BYTES, ReadError},
     layer::Settings,
     mapping, suggest,
     value::{Entry, Value},
@@ -16,13 +18,13 @@ use super::{
 
 const PREFIX: &str = "CITETAP_";
 
-/// Short names of settings.
-const SHORT: &[(&str, &str)] = &[("CITETAP_LISTEN", "listen"), ("CITETAP_STORE", "store")];
+/// Short aliases of top-level settings.
+const ALIASES: &[(&str, &str)] = &[("CITETAP_LISTEN", "listen"), ("CITETAP_STORE", "store")];
 
-/// Names that are not ours and that other tools read too: they yield to ours.
-const FOREIGN: &[(&str, &str)] = &[("TAVILY_API_KEY", "search.key")];
+/// Variables that other tools read too. A `CITETAP_` variable for the same key overrides them.
+const THIRD_PARTY: &[(&str, &str)] = &[("TAVILY_API_KEY", "search.key")];
 
-/// Short names of the sidecar route's keys.
+/// Variables for the keys of the sidecar route.
 const SIDECAR: &[(&str, &str)] = &[
     ("CITETAP_UPSTREAM", "upstream"),
     ("CITETAP_PROVIDER", "provider"),
@@ -39,11 +41,11 @@ const SIDECAR: &[(&str, &str)] = &[
 pub(super) struct Env {
     pub settings: Settings,
     pub sidecar: Settings,
-    /// Platforms set it for every process, so it yields to whoever names an address for us.
+    /// Value of `PORT`. Hosting platforms set it for every process, so a `listen` in the environment or a flag overrides it.
     pub port: Option<String>,
 }
 
-/// What a variable sets.
+/// The key that a variable sets.
 enum Target {
     Setting(String),
     Sidecar(&'static str),
@@ -61,28 +63,28 @@ where
 {
     let targets = targets(known);
     let mut env = Env::default();
-    // Sorted, so that errors come in the same order on every run.
+    // Sorted, so that errors are reported in a stable order.
     let vars: BTreeMap<String, OsString> =
         vars.into_iter().filter_map(|(name, value)| Some((name.into().into_string().ok()?, value.into()))).collect();
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     for (name, value) in &vars {
-        let is_foreign = FOREIGN.iter().any(|(foreign, _)| name.strip_suffix("_FILE").unwrap_or(name) == *foreign);
-        if name != "PORT" && !is_foreign && !name.starts_with(PREFIX) {
+        let third_party = THIRD_PARTY.iter().any(|(other, _)| name.strip_suffix("_FILE").unwrap_or(name) == *other);
+        if name != "PORT" && !third_party && !name.starts_with(PREFIX) {
             continue;
         }
         let base = name.strip_suffix("_FILE").filter(|_| !targets.contains_key(name)).unwrap_or(name);
         let target = targets.get(base);
         if name != "PORT" && target.is_none() {
-            // Kubernetes puts these into every pod beside a Service of our name: not the operator's words.
+            // Kubernetes sets these in every pod of a namespace that has a Service named `citetap`.
             if is_service_link(name, &value.to_string_lossy()) {
                 continue;
             }
             let message = unknown(name, &targets);
-            errors.push(ConfigError::at(&Place::env(name), message));
+            errors.push(ConfigError::at(&Location::env(name), message));
             continue;
         }
         let Some(value) = value.to_str() else {
-            errors.push(ConfigError::at(&Place::env(name), "is not UTF-8 text"));
+            errors.push(ConfigError::at(&Location::env(name), "is not UTF-8 text"));
             continue;
         };
         if value.is_empty() {
@@ -92,36 +94,36 @@ where
             env.port = Some(value.to_owned());
             continue;
         };
-        // `vars` is sorted, and so are ours before these.
+        // `vars` is sorted, so `CITETAP_` variables have been read before third-party ones.
         if let Target::Setting(key) = target
-            && is_foreign
-            && env.settings.get(key).is_some_and(|entry| !is_foreign_place(&entry.place))
+            && third_party
+            && env.settings.get(key).is_some_and(|entry| !is_third_party(&entry.location))
         {
             continue;
         }
-        // `vars` is sorted: NAME comes before NAME_FILE.
+        // `vars` is sorted, so NAME comes before NAME_FILE.
         if !seen.insert(base) {
-            errors.push(ConfigError::at(&Place::env(name), format!("{base} is set as well; keep one")));
+            errors.push(ConfigError::at(&Location::env(name), format!("{base} is set as well; keep one")));
             continue;
         }
         let value = if base == name { Ok(value.to_owned()) } else { from_file(&cwd.join(value), value) };
         match value {
-            Ok(value) => env.put(name, value, target, errors),
-            Err(why) => errors.push(ConfigError::at(&Place::env(name), why)),
+            Ok(value) => env.insert(name, value, target, errors),
+            Err(why) => errors.push(ConfigError::at(&Location::env(name), why)),
         }
     }
     env
 }
 
 impl Env {
-    fn put(&mut self, name: &str, value: String, target: &Target, errors: &mut Vec<ConfigError>) {
-        let entry = Entry { place: Place::env(name), value: Value::Text(value) };
-        let clash = match target {
+    fn insert(&mut self, name: &str, value: String, target: &Target, errors: &mut Vec<ConfigError>) {
+        let entry = Entry { location: Location::env(name), value: Value::Text(value) };
+        let previous = match target {
             Target::Setting(key) => self.settings.insert(key.clone(), entry),
             Target::Sidecar(key) => self.sidecar.insert((*key).to_owned(), entry),
         };
-        if let Some(other) = clash {
-            errors.push(ConfigError::at(&other.place, format!("{name} sets the same; keep one")));
+        if let Some(other) = previous {
+            errors.push(ConfigError::at(&other.location, format!("{name} sets the same; keep one")));
         }
     }
 }
@@ -131,19 +133,20 @@ fn targets(known: &[String]) -> BTreeMap<String, Target> {
         let name = format!("CITETAP__{}", key.replace('.', "__").to_ascii_uppercase());
         (name, Target::Setting(key.clone()))
     });
-    let short = SHORT.iter().chain(FOREIGN).map(|(name, key)| ((*name).to_owned(), Target::Setting((*key).to_owned())));
+    let short =
+        ALIASES.iter().chain(THIRD_PARTY).map(|(name, key)| ((*name).to_owned(), Target::Setting((*key).to_owned())));
     let sidecar = SIDECAR.iter().map(|(name, key)| ((*name).to_owned(), Target::Sidecar(key)));
     long.chain(short).chain(sidecar).collect()
 }
 
-fn is_foreign_place(place: &Place) -> bool {
-    !place.to_string().starts_with(&format!("env {PREFIX}"))
+fn is_third_party(location: &Location) -> bool {
+    !location.to_string().starts_with(&format!("env {PREFIX}"))
 }
 
 fn from_file(path: &Path, shown: &str) -> Result<String, String> {
-    let text = input::read(path, MAX_VALUE_BYTES).map_err(|refusal| match refusal {
-        Refusal::Missing => format!("{shown} does not exist"),
-        Refusal::Because(why) => format!("{shown} {why}"),
+    let text = input::read(path, MAX_VALUE_BYTES).map_err(|error| match error {
+        ReadError::NotFound => format!("{shown} does not exist"),
+        ReadError::Other(why) => format!("{shown} {why}"),
     })?;
     match text.trim() {
         "" => Err(format!("{shown} is empty")),
@@ -162,7 +165,7 @@ fn unknown(name: &str, targets: &BTreeMap<String, Target>) -> String {
         Some(base) => (base, "_FILE"),
         None => (name, ""),
     };
-    // Without the prefix, which all have in common and which would make any two names look alike.
+    // Compare without the common prefix, which would make all names look similar.
     let known = targets.keys().filter_map(|name| name.strip_prefix(PREFIX));
     match suggest::nearest(base.strip_prefix(PREFIX).unwrap_or(base), known) {
         Some(known) => format!("unknown variable; did you mean {PREFIX}{known}{suffix}?"),
@@ -170,7 +173,7 @@ fn unknown(name: &str, targets: &BTreeMap<String, Target>) -> String {
     }
 }
 
-/// `CITETAP_SERVICE_HOST`, `CITETAP_PORT_8787_TCP_ADDR`, …: nobody typed these, so a spelling hint would mislead.
+/// True for the variables of a Kubernetes Service: `CITETAP_SERVICE_HOST`, `CITETAP_PORT_8787_TCP_ADDR`, ….
 fn is_service_link(name: &str, value: &str) -> bool {
     let protocol = |protocol: &&str| name.contains("_PORT_") && name.contains(*protocol);
     name.ends_with("_SERVICE_HOST")

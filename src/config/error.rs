@@ -1,8 +1,8 @@
-//! Where a value came from, and what is wrong with it.
+//! Configuration errors and the source location of a value.
 
 use std::{fmt, path::PathBuf};
 
-/// The layer that a value in force was taken from.
+/// The layer that supplied a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     Default,
@@ -22,15 +22,15 @@ impl fmt::Display for Origin {
     }
 }
 
-/// An origin as an error points at it: in a file also the column.
+/// Source location of a value: its origin, and the column in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct Location {
     pub origin: Origin,
-    /// In characters, from 1. Zero outside files.
+    /// Column in characters, starting at 1. Zero outside files.
     pub column: usize,
 }
 
-impl Place {
+impl Location {
     pub fn new(origin: Origin) -> Self {
         Self { origin, column: 0 }
     }
@@ -40,7 +40,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.column {
             0 => self.origin.fmt(f),
@@ -49,25 +49,25 @@ impl fmt::Display for Place {
     }
 }
 
-/// One thing to mend. Displays as `citetap.toml:3:1: what is wrong`.
+/// One invalid setting. Displays as `citetap.toml:3:1: what is wrong`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
-    place: Option<Place>,
+    location: Option<Location>,
     message: String,
 }
 
 impl ConfigError {
     pub(super) fn new(message: impl Into<String>) -> Self {
-        Self { place: None, message: message.into() }
+        Self { location: None, message: message.into() }
     }
 
-    pub(super) fn at(place: &Place, message: impl Into<String>) -> Self {
-        Self { place: Some(place.clone()), message: message.into() }
+    pub(super) fn at(location: &Location, message: impl Into<String>) -> Self {
+        Self { location: Some(location.clone()), message: message.into() }
     }
 
-    /// The file's errors from top to bottom, then the environment's and the flags', then what concerns the whole.
-    fn order(&self) -> (u8, usize, usize) {
-        match self.place.as_ref().map(|place| (&place.origin, place.column)) {
+    /// Sort key: errors of the file by position, then of the environment and flags, then those without a location.
+    fn sort_key(&self) -> (u8, usize, usize) {
+        match self.location.as_ref().map(|location| (&location.origin, location.column)) {
             Some((Origin::File { line, .. }, column)) => (0, *line, column),
             Some(_) => (1, 0, 0),
             None => (2, 0, 0),
@@ -77,20 +77,20 @@ impl ConfigError {
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(place) = &self.place {
-            write!(f, "{place}: ")?;
+        if let Some(location) = &self.location {
+            write!(f, "{location}: ")?;
         }
         f.write_str(&self.message)
     }
 }
 
-/// Everything to mend, one line each. Never empty.
+/// All errors of a configuration. Displays one per line. Never empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigErrors(Vec<ConfigError>);
 
 impl ConfigErrors {
     pub(super) fn new(mut errors: Vec<ConfigError>) -> Self {
-        errors.sort_by_key(ConfigError::order);
+        errors.sort_by_key(ConfigError::sort_key);
         errors.dedup();
         Self(errors)
     }

@@ -1,4 +1,4 @@
-//! The highest layer: what `serve` and `check` take on the command line.
+//! Command line flags that set configuration: the highest layer.
 
 use std::path::PathBuf;
 
@@ -6,12 +6,12 @@ use clap::builder::PossibleValuesParser;
 
 use super::{
     Inject, Origin,
-    error::Place,
+    error::Location,
     value::{Entry, Value},
 };
 use crate::provider::REGISTRY;
 
-/// Flags that set configuration; flattened into the commands that load it.
+/// Flags that set configuration. Flattened into the arguments of `serve` and `check`.
 #[derive(clap::Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Configuration")]
 pub struct Flags {
@@ -27,7 +27,7 @@ pub struct Flags {
     #[arg(short, long, value_name = "URL")]
     pub upstream: Option<String>,
 
-    /// What --upstream speaks [default: auto]
+    /// Wire format of --upstream [default: auto]
     #[arg(short, long, value_name = "NAME", value_parser = PossibleValuesParser::new(REGISTRY.route_names()))]
     pub provider: Option<String>,
 
@@ -39,7 +39,7 @@ pub struct Flags {
     #[arg(long, value_name = "WHEN", value_parser = PossibleValuesParser::new(Inject::NAMES))]
     pub inject: Option<String>,
 
-    /// What relative links in --upstream's references are relative to
+    /// Base URL of relative links in --upstream's references
     #[arg(long, value_name = "URL")]
     pub link_base: Option<String>,
 
@@ -53,9 +53,9 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// Flags that set a key of the file.
+    /// Flags that set a top-level key or a key of a section.
     pub(super) fn settings(&self) -> impl Iterator<Item = (&'static str, Entry)> {
-        given([
+        entries([
             ("listen", "--listen", &self.listen),
             ("store", "--store", &self.store),
             ("log.level", "--log-level", &self.log_level),
@@ -63,9 +63,9 @@ impl Flags {
         ])
     }
 
-    /// Flags that describe the sidecar's one route.
+    /// Flags that set a key of the sidecar route.
     pub(super) fn sidecar(&self) -> impl Iterator<Item = (&'static str, Entry)> {
-        given([
+        entries([
             ("upstream", "--upstream", &self.upstream),
             ("provider", "--provider", &self.provider),
             ("link_base", "--link-base", &self.link_base),
@@ -74,11 +74,12 @@ impl Flags {
     }
 }
 
-fn given<const N: usize>(
+/// Entries of the flags that are present.
+fn entries<const N: usize>(
     flags: [(&'static str, &'static str, &Option<String>); N],
 ) -> impl Iterator<Item = (&'static str, Entry)> {
     flags.map(|(key, flag, value)| (key, flag, value.clone())).into_iter().filter_map(|(key, flag, value)| {
-        let place = Place::new(Origin::Flag(flag.to_owned()));
-        Some((key, Entry { place, value: Value::Text(value?) }))
+        let location = Location::new(Origin::Flag(flag.to_owned()));
+        Some((key, Entry { location, value: Value::Text(value?) }))
     })
 }

@@ -1,4 +1,6 @@
-//! A TOML text as dotted keys that remember their place; unknown keys are refused here.
+//! Parses TOML into dotted keys with their source locations. Rejects unknown keys.
+//!
+//! Called by `load` for the embedded defaults and for the operator's file.
 
 use std::{collections::BTreeMap, ops::Range, path::Path};
 
@@ -6,20 +8,20 @@ use toml::de::{DeTable, DeValue};
 
 use super::{
     Origin,
-    error::{ConfigError, Place},
+    error::{ConfigError, Location},
     route, rules, search, suggest, tenant,
     value::{Entry, Value},
 };
 
 const EMBEDDED: &str = include_str!("../../config/citetap.toml");
 
-/// `timeouts.drain` -> its value.
+/// Dotted key, such as `timeouts.drain` -> value.
 pub(super) type Settings = BTreeMap<String, Entry>;
 
-/// One `[[routes]]` or `[[tenants]]`, flattened like the whole.
+/// One `[[routes]]` or `[[tenants]]` table, flattened to dotted keys.
 #[derive(Debug, Clone)]
 pub(super) struct Table {
-    pub place: Place,
+    pub location: Location,
     pub keys: Settings,
 }
 
@@ -30,26 +32,28 @@ pub(super) struct Layer {
     pub tenants: Vec<Table>,
 }
 
-/// The embedded file: the lowest layer, and the keys there are, in its order.
+/// Parses the embedded file. Returns the default values and the known keys in file order.
 pub(super) fn defaults() -> (Settings, Vec<String>) {
     let source = Source { path: None, text: EMBEDDED };
     let (document, _) = DeTable::parse_recoverable(EMBEDDED);
     let mut found = Vec::new();
-    source.leaves(document.get_ref(), "", &mut found);
+    source.collect_leaves(document.get_ref(), "", &mut found);
     found.sort_by_key(|(start, ..)| *start);
     let known = found.iter().map(|(_, key, _)| key.clone()).collect();
     (found.into_iter().map(|(_, key, entry)| (key, entry)).collect(), known)
 }
 
-/// Reads an operator's file. `None` if it is not TOML, or if its routes or tenants are not tables: then nothing true
-/// can be said about what is missing.
+/// Parses the operator's file.
+///
+/// Returns `None` if it is not TOML or if its routes or tenants are not tables. The caller then stops, because errors
+/// about missing keys would be misleading.
 pub(super) fn parse(path: &Path, text: &str, known: &[String], errors: &mut Vec<ConfigError>) -> Option<Layer> {
     let source = Source { path: Some(path), text };
     let (document, faults) = DeTable::parse_recoverable(text);
     if !faults.is_empty() {
         errors.extend(faults.iter().map(|fault| {
-            let place = source.place(fault.span().unwrap_or_default());
-            ConfigError::at(&place, fault.message())
+            let location = source.location(fault.span().unwrap_or_default());
+            ConfigError::at(&location, fault.message())
         }));
         return None;
     }
@@ -69,22 +73,22 @@ pub(super) fn parse(path: &Path, text: &str, known: &[String], errors: &mut Vec<
     Some(layer)
 }
 
-/// A text and whose it is. Without a path: the embedded defaults.
+/// A TOML text and the path of its file. Without a path it is the embedded file.
 struct Source<'a> {
     path: Option<&'a Path>,
     text: &'a str,
 }
 
 impl Source<'_> {
-    fn place(&self, span: Range<usize>) -> Place {
+    fn location(&self, span: Range<usize>) -> Location {
         let Some(path) = self.path else {
-            return Place::new(Origin::Default);
+            return Location::new(Origin::Default);
         };
         let before = self.text.get(..span.start).unwrap_or(self.text);
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
         let line = before.matches('\n').count() + 1;
         let column = before[line_start..].trim_start_matches('\u{feff}').chars().count() + 1;
-        Place { origin: Origin::File { path: path.to_owned(), line }, column }
+        Location { origin: Origin::File { path: path.to_owned(), line }, column }
     }
 
     fn entry(&self, value: &DeValue<'_>, span: Range<usize>) -> Entry {
@@ -110,24 +114,28 @@ impl Source<'_> {
             },
             DeValue::Datetime(_) => Value::Other("a date or time"),
         };
-        Entry { place: self.place(span), value: inner }
+        Entry { location: self.location(span), value: inner }
     }
 
-    fn leaves(&self, table: &DeTable<'_>, prefix: &str, found: &mut Vec<(usize, String, Entry)>) {
+    fn collect_leaves(&self, table: &DeTable<'_>, prefix: &str, found: &mut Vec<(usize, String, Entry)>) {
         for (key, value) in table {
             let path = format!("{prefix}{}", key.get_ref());
             match value.get_ref() {
-                // Its keys are the operator's own: it is one value.
+                // The operator chooses the keys of this table, so the table as a whole is the value.
                 table @ DeValue::Table(_) if path == search::EVENT_TYPES => {
                     found.push((key.span().start, path, self.entry(table, value.span())));
                 }
-                DeValue::Table(inner) if path != rules::AUTHORITY => self.leaves(inner, &format!("{path}."), found),
+                DeValue::Table(inner) if path != rules::AUTHORITY => {
+                    self.collect_leaves(inner, &format!("{path}."), found);
+                }
                 other => found.push((key.span().start, path, self.entry(other, value.span()))),
             }
         }
     }
 
-    /// `prefix` is `timeouts.` inside `[timeouts]`; `table_name` is how errors call the whole (`routes` for a route).
+    /// Adds the known keys of `table` to `settings` and reports unknown ones.
+    ///
+    /// `prefix` is `timeouts.` inside `[timeouts]`. `table_name` is the table's name in errors (`routes` for a route).
     fn flatten(
         &self,
         table: &DeTable<'_>,
@@ -149,12 +157,12 @@ impl Source<'_> {
                         let entry = self.entry(other, value.span());
                         let name = join(table_name, &path);
                         let message = format!("{name} = {}: expected a table, written [{name}]", entry.shown());
-                        errors.push(ConfigError::at(&entry.place, message));
+                        errors.push(ConfigError::at(&entry.location, message));
                     }
                 }
             } else {
                 let message = unknown_key(key.get_ref(), table_name, prefix, known);
-                errors.push(ConfigError::at(&self.place(key.span()), message));
+                errors.push(ConfigError::at(&self.location(key.span()), message));
             }
         }
     }
@@ -167,27 +175,27 @@ impl Source<'_> {
         known: &[&str],
         errors: &mut Vec<ConfigError>,
     ) -> Option<Vec<Table>> {
-        let wrong =
-            |span| ConfigError::at(&self.place(span), format!("{name}: expected tables, each written [[{name}]]"));
+        let not_tables =
+            |span| ConfigError::at(&self.location(span), format!("{name}: expected tables, each written [[{name}]]"));
         let DeValue::Array(items) = value else {
-            errors.push(wrong(span));
+            errors.push(not_tables(span));
             return None;
         };
         let mut tables = Vec::new();
         for item in items {
             let DeValue::Table(inner) = item.get_ref() else {
-                errors.push(wrong(item.span()));
+                errors.push(not_tables(item.span()));
                 return None;
             };
             let mut keys = Settings::new();
             self.flatten(inner, name, "", known, &mut keys, errors);
-            tables.push(Table { place: self.place(item.span()), keys });
+            tables.push(Table { location: self.location(item.span()), keys });
         }
         Some(tables)
     }
 }
 
-/// `unknown key "drian" in [timeouts]; did you mean "drain"?`
+/// Formats an error such as `unknown key "drian" in [timeouts]; did you mean "drain"?`.
 fn unknown_key(key: &str, table_name: &str, prefix: &str, known: &[&str]) -> String {
     let inside = join(table_name, prefix.trim_end_matches('.'));
     let inside = match (inside.is_empty(), table_name.is_empty(), prefix.is_empty()) {
@@ -204,16 +212,16 @@ fn unknown_key(key: &str, table_name: &str, prefix: &str, known: &[&str]) -> Str
     }
     let hint = if let Some(name) = suggest::nearest(key, here.iter().copied()) {
         format!("did you mean {name:?}?")
-    } else if let Some(home) = home_of(key, table_name, known) {
-        home
+    } else if let Some(hint) = misplaced_key_hint(key, table_name, known) {
+        hint
     } else {
         format!("known here: {}", here.join(", "))
     };
     format!("unknown key {key:?}{inside}; {hint}")
 }
 
-/// A right key in a wrong place, most often a top-level key written below a `[section]`.
-fn home_of(key: &str, table_name: &str, known: &[&str]) -> Option<String> {
+/// Hint for a known key in the wrong section, most often a top-level key written below a `[section]`.
+fn misplaced_key_hint(key: &str, table_name: &str, known: &[&str]) -> Option<String> {
     if known.contains(&key) {
         return Some(match table_name {
             "" => format!("{key:?} belongs above the first [section]"),

@@ -1,4 +1,4 @@
-//! Where citetap listens, and the certificate that it shows there.
+//! `listen`, `admin_listen`, `socket_mode` and `[tls]`: listener addresses and their certificate.
 
 use std::{
     fmt,
@@ -8,18 +8,18 @@ use std::{
 
 use super::{check::Checked, error::ConfigError, resolve::Reader, value::Entry};
 
-/// A socket's address is so long at most, the byte that ends it included; systems differ a little.
+/// Maximum length of a Unix socket path. `sun_path` has 104 to 108 bytes, depending on the system.
 const MAX_SOCKET_PATH: usize = 100;
 
 const EXPECTED: &str = "expected an IP address and a port, such as 127.0.0.1:8787, 0.0.0.0:8787 or [::1]:8787, \
                         a socket such as unix:/run/citetap.sock, or systemd";
 
-/// One address to listen on.
+/// Address of a listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listen {
     Tcp(SocketAddr),
     Unix(PathBuf),
-    /// A socket that systemd opened, or anybody else who speaks its protocol.
+    /// A socket passed by systemd, or by another process that sets `LISTEN_FDS`.
     Systemd,
 }
 
@@ -31,7 +31,7 @@ impl Listen {
         }
     }
 
-    /// Only from this machine. What systemd hands over is not known yet, and looked at when it is.
+    /// True if only this machine can connect. Sockets passed by systemd are checked when they are received.
     pub fn is_local(&self) -> bool {
         self.tcp().is_none_or(|address| is_loopback(&address))
     }
@@ -41,7 +41,7 @@ pub fn is_loopback(address: &SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }
 
-/// As it is written in the file.
+/// Formats the address as in the configuration file.
 impl fmt::Display for Listen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -52,13 +52,13 @@ impl fmt::Display for Listen {
     }
 }
 
-/// The files of a certificate.
+/// PEM files of a certificate and its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The chain, the server's own certificate first.
+    /// The certificate chain, the server's certificate first.
     pub cert: PathBuf,
     pub key: PathBuf,
-    /// Is it shown on `admin_listen` too?
+    /// Use TLS on `admin_listen` too.
     pub admin: bool,
 }
 
@@ -78,7 +78,7 @@ pub(super) fn listen(entry: &Entry, cwd: &Path) -> Checked<Listen> {
         }
         return Ok(Listen::Unix(path));
     }
-    // No resolver: a name could mean another address after a restart. This one name cannot.
+    // Names are not resolved, because a name can change its address between restarts. `localhost` cannot.
     let address = match text.strip_prefix("localhost:") {
         Some(port) => port.parse().ok().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port))),
         None => text.parse().ok(),
@@ -93,14 +93,14 @@ pub(super) fn listen_or_off(entry: &Entry, cwd: &Path) -> Checked<Option<Listen>
     listen(entry, cwd).map(Some).map_err(|why| format!("{why}, or off"))
 }
 
-/// `660`, as chmod has it.
+/// Parses an octal file mode such as `660`.
 pub(super) fn mode(entry: &Entry) -> Checked<u32> {
     let text = entry.text().filter(|text| (3..=4).contains(&text.len()));
     let mode = text.and_then(|text| u32::from_str_radix(text, 8).ok()).filter(|mode| *mode <= 0o777);
     mode.ok_or_else(|| r#"expected permissions such as "660", "600" or "666""#.to_owned())
 }
 
-/// `None` where no certificate is named.
+/// Reads `[tls]`. Returns `None` if no certificate is configured.
 pub(super) fn tls(reader: &mut Reader<'_>, cwd: &Path, listens: [Option<&Listen>; 2]) -> Option<TlsFiles> {
     let file = |entry: &Entry| entry.text().map(str::to_owned).ok_or_else(|| "expected the name of a file".to_owned());
     let [cert, key] = ["tls.cert", "tls.key"].map(|name| reader.optional(name, file).filter(|name| !name.is_empty()));
@@ -109,10 +109,10 @@ pub(super) fn tls(reader: &mut Reader<'_>, cwd: &Path, listens: [Option<&Listen>
         (Some(cert), Some(key)) => (cert, key),
         (None, None) => return None,
         (cert, _) => {
-            let (there, missing) = if cert.is_some() { ("cert", "key") } else { ("key", "cert") };
-            if let Some(entry) = reader.keys.get(&format!("tls.{there}")) {
-                let message = format!("tls.{there} without tls.{missing}: a certificate and its key are two files");
-                reader.errors.push(ConfigError::at(&entry.place, message));
+            let (present, missing) = if cert.is_some() { ("cert", "key") } else { ("key", "cert") };
+            if let Some(entry) = reader.keys.get(&format!("tls.{present}")) {
+                let message = format!("tls.{present} without tls.{missing}: a certificate and its key are two files");
+                reader.errors.push(ConfigError::at(&entry.location, message));
             }
             return None;
         }
@@ -121,7 +121,7 @@ pub(super) fn tls(reader: &mut Reader<'_>, cwd: &Path, listens: [Option<&Listen>
     let used = !matches!(main, Some(Listen::Unix(_))) || (admin && !matches!(other, None | Some(Listen::Unix(_))));
     if !used && let Some(entry) = reader.keys.get("tls.cert") {
         let message = "tls.cert: a Unix socket has no TLS, so nobody would see the certificate; remove it";
-        reader.errors.push(ConfigError::at(&entry.place, message));
+        reader.errors.push(ConfigError::at(&entry.location, message));
     }
     Some(TlsFiles { cert: cwd.join(cert), key: cwd.join(key), admin })
 }

@@ -1,12 +1,12 @@
-//! The layers, put on top of each other.
+//! Merges the layers and resolves them to a [`Config`]. Also lists the effective settings for `citetap check`.
 
 use std::{collections::BTreeMap, ffi::OsString, path::Path, sync::Arc, time::Duration};
 
 use super::{
     Config, ConfigError, ConfigErrors, Flags, Listen, Origin, Search, check,
     env::{self, Env},
-    error::Place,
-    input::{self, MAX_CONFIG_BYTES, Refusal},
+    error::Location,
+    input::{self, MAX_CONFIG_BYTES, ReadError},
     layer::{self, Layer, Settings, Table},
     listen, mapping,
     resolve::{self, Reader},
@@ -16,27 +16,28 @@ use super::{
 
 use crate::citation::Rules;
 
-/// The file that is read when no other is named.
+/// The file that is read without `--config`.
 const DEFAULT_FILE: &str = "citetap.toml";
 
-/// A configuration, and where each of its values came from.
+/// A configuration and the origin of each value.
 #[derive(Debug, Clone)]
 pub struct Loaded {
     pub config: Config,
-    /// Every value in force: settings in the order of `citetap.toml`, then routes and tenants as they were given.
+    /// Effective values: settings in the order of `citetap.toml`, then routes and tenants in the order of the file.
     pub effective: Vec<Setting>,
 }
 
+/// One line of `citetap check`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting {
-    /// `timeouts.drain`, `routes.doubao.upstream`
+    /// Dotted key, such as `timeouts.drain` or `routes.doubao.upstream`.
     pub key: String,
-    /// As it was written; `•••` where it may be a secret.
+    /// The value as written, or `•••` if it may be a secret.
     pub value: String,
     pub origin: Origin,
 }
 
-/// Loads the configuration from all layers; call it again to reload.
+/// Loads the configuration from all layers. Call it again to reload.
 ///
 /// `env` is usually `std::env::vars_os()`. Relative paths (file, store, `…_FILE`) are relative to `cwd`.
 pub fn load<K, V>(flags: &Flags, env: impl IntoIterator<Item = (K, V)>, cwd: &Path) -> Result<Loaded, ConfigErrors>
@@ -48,14 +49,16 @@ where
     let (_, known) = layer::defaults();
     let file = read_file(flags.config.as_deref(), cwd, &known, &mut errors);
     let env = env::read(env, cwd, &known, &mut errors);
-    // Without its file, complaints about what is missing would only mislead.
+    // If the file is unreadable, errors about missing keys would be misleading.
     match file {
         Some(file) => merge(file, env, flags, cwd, errors),
         None => Err(ConfigErrors::new(errors)),
     }
 }
 
-/// The defaults and this text, without environment or flags: for `demo` and tests. Errors call the text `citetap.toml`.
+/// Loads the defaults and `text`, without environment or flags. For `demo` and tests.
+///
+/// Errors refer to `text` as `citetap.toml`.
 pub fn from_toml(text: &str, cwd: &Path) -> Result<Loaded, ConfigErrors> {
     let mut errors = Vec::new();
     let (_, known) = layer::defaults();
@@ -65,7 +68,7 @@ pub fn from_toml(text: &str, cwd: &Path) -> Result<Loaded, ConfigErrors> {
     }
 }
 
-/// Only `[search]` and how long a connection may take: a search needs no route.
+/// Loads what `citetap search` needs: `[search]`, the scoring rules and `timeouts.connect`. Requires no route.
 pub fn load_search<K, V>(
     file: Option<&Path>,
     env: impl IntoIterator<Item = (K, V)>,
@@ -93,14 +96,14 @@ where
     }
 }
 
-/// `None` when there is a file that cannot be understood.
+/// Reads the operator's file. Returns `None` after an error; a missing default file is an empty layer.
 fn read_file(named: Option<&Path>, cwd: &Path, known: &[String], errors: &mut Vec<ConfigError>) -> Option<Layer> {
     let path = named.unwrap_or(Path::new(DEFAULT_FILE));
     let why = match input::read(&cwd.join(path), MAX_CONFIG_BYTES) {
         Ok(text) => return layer::parse(path, &text, known, errors),
-        Err(Refusal::Missing) if named.is_none() => return Some(Layer::default()),
-        Err(Refusal::Missing) => "does not exist".to_owned(),
-        Err(Refusal::Because(why)) => why,
+        Err(ReadError::NotFound) if named.is_none() => return Some(Layer::default()),
+        Err(ReadError::NotFound) => "does not exist".to_owned(),
+        Err(ReadError::Other(why)) => why,
     };
     errors.push(ConfigError::new(format!("{} {why}", path.display())));
     None
@@ -115,19 +118,19 @@ fn merge(
 ) -> Result<Loaded, ConfigErrors> {
     let (defaults, known) = layer::defaults();
     let mut layer = Layer { settings: defaults, routes: file.routes, tenants: file.tenants };
-    put(&mut layer, file.settings);
+    override_settings(&mut layer, file.settings);
 
-    let named = env.settings.contains_key("listen") || flags.listen.is_some();
-    if let Some(port) = env.port.filter(|_| !named) {
+    let overridden = env.settings.contains_key("listen") || flags.listen.is_some();
+    if let Some(port) = env.port.filter(|_| !overridden) {
         set_port(&mut layer, &port, cwd, &mut errors);
     }
-    put(&mut layer, env.settings);
+    override_settings(&mut layer, env.settings);
     layer.settings.extend(flags.settings().map(|(key, entry)| (key.to_owned(), entry)));
 
     let mut sidecar = env.sidecar;
     sidecar.extend(flags.sidecar().map(|(key, entry)| (key.to_owned(), entry)));
     layer.routes.extend(route::sidecar(sidecar, &mut errors));
-    layer.routes.iter_mut().for_each(route::fill);
+    layer.routes.iter_mut().for_each(route::fill_defaults);
 
     let config = resolve::resolve(&layer, cwd, &mut errors);
     match config {
@@ -136,27 +139,27 @@ fn merge(
     }
 }
 
-/// A setting replaces the one below it; rows of a table replace only their like.
-fn put(layer: &mut Layer, mut above: Settings) {
-    if let Some(table) = above.remove(rules::AUTHORITY) {
-        let table = rules::overlay(layer.settings.remove(rules::AUTHORITY), table);
-        above.insert(rules::AUTHORITY.to_owned(), table);
+/// Overrides settings of `layer` by those of a higher layer. `[scores.authority]` is merged row by row.
+fn override_settings(layer: &mut Layer, mut higher: Settings) {
+    if let Some(table) = higher.remove(rules::AUTHORITY) {
+        let table = rules::merge_authority(layer.settings.remove(rules::AUTHORITY), table);
+        higher.insert(rules::AUTHORITY.to_owned(), table);
     }
-    layer.settings.extend(above);
+    layer.settings.extend(higher);
 }
 
-/// `PORT` keeps the host that the lower layers chose. A faulty host is left for its own error.
+/// Sets the port of `listen` and keeps its host. An invalid `listen` is reported when it is resolved.
 fn set_port(layer: &mut Layer, port: &str, cwd: &Path, errors: &mut Vec<ConfigError>) {
-    let place = Place::env("PORT");
+    let location = Location::env("PORT");
     let Ok(number) = port.parse::<u16>() else {
-        errors.push(ConfigError::at(&place, format!("PORT = {port:?}: expected a port, 0 to 65535")));
+        errors.push(ConfigError::at(&location, format!("PORT = {port:?}: expected a port, 0 to 65535")));
         return;
     };
     if let Some(entry) = layer.settings.get_mut("listen")
         && let Ok(Listen::Tcp(mut address)) = listen::listen(entry, cwd)
     {
         address.set_port(number);
-        *entry = Entry { place, value: Value::Text(address.to_string()) };
+        *entry = Entry { location, value: Value::Text(address.to_string()) };
     }
 }
 
@@ -165,7 +168,7 @@ fn effective(layer: &Layer, known: &[String]) -> Vec<Setting> {
     for key in known {
         let Some(entry) = layer.settings.get(key) else { continue };
         match &entry.value {
-            Value::Map(rows) => table_rows(key, entry, rows, &mut settings),
+            Value::Map(rows) => list_rows(key, entry, rows, &mut settings),
             _ if key == search::KEY && entry.text().is_some_and(|text| !text.is_empty()) => {
                 settings.push(hidden(key.clone(), entry));
             }
@@ -174,21 +177,22 @@ fn effective(layer: &Layer, known: &[String]) -> Vec<Setting> {
     }
     for (section, keys, tables) in [("routes", route::KEYS, &layer.routes), ("tenants", tenant::KEYS, &layer.tenants)] {
         for table in tables {
-            table_settings(section, keys, table, &mut settings);
+            list_table(section, keys, table, &mut settings);
         }
     }
     settings
 }
 
-/// How many rows there are, and those that somebody set.
-fn table_rows(key: &str, table: &Entry, rows: &BTreeMap<String, Entry>, settings: &mut Vec<Setting>) {
-    let origin = table.place.origin.clone();
+/// Lists the number of rows of a table, and each row that is not a default.
+fn list_rows(key: &str, table: &Entry, rows: &BTreeMap<String, Entry>, settings: &mut Vec<Setting>) {
+    let origin = table.location.origin.clone();
     settings.push(Setting { key: key.to_owned(), value: format!("{} rows", rows.len()), origin });
-    let set = rows.iter().filter(|(_, entry)| entry.place.origin != Origin::Default);
+    let set = rows.iter().filter(|(_, entry)| entry.location.origin != Origin::Default);
     settings.extend(set.map(|(name, entry)| setting(format!("{key}.{name}"), entry)));
 }
 
-fn table_settings(section: &str, keys: &[&str], table: &Table, settings: &mut Vec<Setting>) {
+/// Lists the settings of one `[[routes]]` or `[[tenants]]` table.
+fn list_table(section: &str, keys: &[&str], table: &Table, settings: &mut Vec<Setting>) {
     let name = table.keys.get("name").and_then(Entry::text).unwrap_or_default();
     for (key, entry) in keys.iter().filter_map(|key| Some((key, table.keys.get(*key)?))) {
         let path = format!("{section}.{name}.{key}");
@@ -211,9 +215,9 @@ fn table_settings(section: &str, keys: &[&str], table: &Table, settings: &mut Ve
 }
 
 fn setting(key: String, entry: &Entry) -> Setting {
-    Setting { key, value: entry.effective(), origin: entry.place.origin.clone() }
+    Setting { key, value: entry.effective(), origin: entry.location.origin.clone() }
 }
 
 fn hidden(key: String, entry: &Entry) -> Setting {
-    Setting { key, value: REDACTED.to_owned(), origin: entry.place.origin.clone() }
+    Setting { key, value: REDACTED.to_owned(), origin: entry.location.origin.clone() }
 }

@@ -1,8 +1,8 @@
-//! `[routes.openai]`: which models a route answers for, and how its upstream is asked.
+//! `[routes.openai]`: the models of a route and how an OpenAI request becomes an upstream request.
 
 use super::{
     check::{self, Checked},
-    error::Place,
+    error::Location,
     resolve::Reader,
     suggest,
     value::Entry,
@@ -11,42 +11,43 @@ use crate::mapping::{Mapping, Template, TemplateError, To, template::Slot};
 
 pub(super) const MODELS: &str = "openai.models";
 pub(super) const REQUEST: &str = "openai.request";
-/// Shown without its query, which may hold a key.
+/// Listed without its query, which may contain a key.
 pub(super) const PATH: &str = "openai.path";
 pub(super) const UPSTREAM_MODEL: &str = "openai.upstream_model";
-/// Never shown: it may hold a key.
+/// Never listed, because it may contain a key.
 pub(super) const TEMPLATE: &str = "openai.template";
 pub(super) const KEYS: &[&str] = &[MODELS, REQUEST, PATH, UPSTREAM_MODEL, TEMPLATE];
 
-/// Models of one route; more is a slip.
+/// Maximum number of models of a route.
 const MAX_MODELS: usize = 256;
-/// Bytes of a model's name.
+/// Maximum length of a model's name in bytes.
 const MAX_MODEL: usize = 128;
 
-/// Where each kind of upstream takes its requests.
+// Default paths of upstream requests.
 const OPENAI_PATH: &str = "/v1/chat/completions";
 const LEXIANG_PATH: &str = "/cgi-bin/v1/ai/qa";
 
-enum Kind {
+/// The values of `request`.
+enum RequestFormat {
     OpenAi,
     Lexiang,
     Template,
 }
 
-/// `None` also for a route without any of the keys.
-pub(super) fn resolve(reader: &mut Reader<'_>, table: &Place) -> Option<Mapping> {
-    let first = KEYS.iter().find_map(|key| reader.keys.get(*key))?.place.clone();
+/// Reads the mapping. Returns `None` if the route has none, or after an error.
+pub(super) fn resolve(reader: &mut Reader<'_>, table: &Location) -> Option<Mapping> {
+    let first = KEYS.iter().find_map(|key| reader.keys.get(*key))?.location.clone();
     let models = reader.optional(MODELS, models);
     if !reader.keys.contains_key(MODELS) {
         reader.refuse("openai", &first, "without models = [\"…\"] nobody can ask for it");
     }
-    let kind = match reader.keys.contains_key(REQUEST) {
-        false => Some(Kind::OpenAi),
+    let format = match reader.keys.contains_key(REQUEST) {
+        false => Some(RequestFormat::OpenAi),
         true => reader.optional(REQUEST, |entry| {
-            check::word(entry, To::NAMES, |text| match text {
-                "openai" => Some(Kind::OpenAi),
-                "lexiang" => Some(Kind::Lexiang),
-                "template" => Some(Kind::Template),
+            check::keyword(entry, To::NAMES, |text| match text {
+                "openai" => Some(RequestFormat::OpenAi),
+                "lexiang" => Some(RequestFormat::Lexiang),
+                "template" => Some(RequestFormat::Template),
                 _ => None,
             })
         }),
@@ -57,18 +58,18 @@ pub(super) fn resolve(reader: &mut Reader<'_>, table: &Place) -> Option<Mapping>
     let template = reader.keys.get(TEMPLATE).and_then(|entry| template(entry, reader));
 
     let refuse = |reader: &mut Reader<'_>, key, why| {
-        let place = reader.keys.get(key).map_or(table, |entry: &Entry| &entry.place).clone();
-        reader.refuse(key, &place, why);
+        let location = reader.keys.get(key).map_or(table, |entry: &Entry| &entry.location).clone();
+        reader.refuse(key, &location, why);
     };
-    let (to, default_path) = match kind? {
-        Kind::OpenAi => (To::OpenAi, Some(OPENAI_PATH)),
-        Kind::Lexiang => {
+    let (to, default_path) = match format? {
+        RequestFormat::OpenAi => (To::OpenAi, Some(OPENAI_PATH)),
+        RequestFormat::Lexiang => {
             if upstream_model.is_some() {
                 refuse(reader, UPSTREAM_MODEL, "Lexiang is not told of models; remove it");
             }
             (To::Lexiang, Some(LEXIANG_PATH))
         }
-        Kind::Template => {
+        RequestFormat::Template => {
             for (key, why) in [
                 (TEMPLATE, "request = \"template\" needs a template, a JSON document with placeholders"),
                 (PATH, "request = \"template\" needs a path, such as \"/v1/chat\""),
@@ -108,15 +109,16 @@ fn model(text: &str) -> Option<String> {
     ((1..=MAX_MODEL).contains(&text.len()) && plain).then(|| text.to_owned())
 }
 
-/// Path and query, as they stand in a request line.
+/// Parses a path with an optional query in origin form (RFC 9112, section 3.2.1).
 fn path(entry: &Entry) -> Checked<String> {
     let text = entry.text().unwrap_or_default();
     if !text.starts_with('/') {
         return Err(r#"must begin with "/""#.to_owned());
     }
-    let whole = text.parse::<http::uri::PathAndQuery>().ok().filter(|whole| whole.as_str() == text);
-    let whole = whole.ok_or("expected a path of visible ASCII characters, others percent-encoded")?;
-    if whole.path().split('/').any(|segment| matches!(&*segment.to_ascii_lowercase().replace("%2e", "."), "." | "..")) {
+    let target = text.parse::<http::uri::PathAndQuery>().ok().filter(|target| target.as_str() == text);
+    let target = target.ok_or("expected a path of visible ASCII characters, others percent-encoded")?;
+    if target.path().split('/').any(|segment| matches!(&*segment.to_ascii_lowercase().replace("%2e", "."), "." | ".."))
+    {
         return Err(r#"must not contain "." or ".." segments"#.to_owned());
     }
     Ok(text.to_owned())
@@ -141,6 +143,6 @@ fn template(entry: &Entry, reader: &mut Reader<'_>) -> Option<Template> {
             TemplateError::AsksNothing => "has neither {{messages}} nor {{query}}: nothing would be asked".to_owned(),
         },
     };
-    reader.refuse(TEMPLATE, &entry.place, &why);
+    reader.refuse(TEMPLATE, &entry.location, &why);
     None
 }

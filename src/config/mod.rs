@@ -1,10 +1,12 @@
-//! What the operator said, resolved: only valid values reach [`Config`].
+//! Loads the configuration. [`Config`] holds only validated values.
 //!
-//! Layers, later ones winning: the embedded `config/citetap.toml`, a file, the environment, flags. The embedded file
-//! is also the list of known keys, so a key, its default and its comment are written once.
+//! Four layers, later ones win: the embedded `config/citetap.toml`, the operator's file, the environment, flags. The
+//! embedded file also defines which keys exist, so a key, its default and its documentation are written once.
 //!
-//! `toml` parses; `layer` flattens into dotted keys that remember their origin; `env` and `flags` add theirs;
-//! `resolve` and those it calls check. Errors are collected, not thrown: an operator mends a file in one go.
+//! [`load`] runs these steps: `layer` parses TOML into dotted keys with their source locations; `env` and `flags` add
+//! their values; `resolve` and the modules it calls validate them. Errors are collected, so one run reports all of them.
+//!
+//! Called by `cli`; every other module receives a finished [`Config`]. An error must never repeat a secret.
 
 mod check;
 mod cors;
@@ -52,25 +54,27 @@ pub use flags::Flags;
 pub use listen::{Listen, TlsFiles, is_loopback};
 pub use load::{Loaded, Setting, from_toml, load, load_search};
 pub use rules::default_rules;
-pub use tenant::open_to_others;
+pub use tenant::exposed_without_auth;
 
-/// Everything citetap runs by. Built by [`load`]; every value is valid.
+/// The complete configuration of a process. Built by [`load`]; every value is validated.
+///
+/// `config/citetap.toml` documents each setting.
 #[derive(Debug, Clone)]
 pub struct Config {
     pub listen: Listen,
-    /// Where the API and the operators' paths are; `None`: with everything else.
+    /// Listener of the API, the console and the operators' endpoints. `None`: they are on `listen`.
     pub admin_listen: Option<Listen>,
-    /// Permissions of Unix sockets.
+    /// File mode of Unix sockets.
     pub socket_mode: u32,
     pub tls: Option<TlsFiles>,
     pub store: StoreUrl,
     pub auth: Auth,
-    /// It was said that everybody may ask, from wherever.
+    /// True if the operator wrote `auth = "none"`: access without a key is allowed from other machines too.
     pub open_to_all: bool,
     pub trusted_proxies: Vec<ipnet::IpNet>,
-    /// Are the console and the component served?
+    /// Serve the console and the web component.
     pub console: bool,
-    /// Threads that serve connections.
+    /// Number of threads that serve connections.
     pub workers: usize,
     pub cors: Cors,
     pub log: Log,
@@ -78,13 +82,14 @@ pub struct Config {
     pub limits: Limits,
     pub records: Records,
     pub search: Search,
-    /// How sources are scored, filtered and weighed against each other.
+    /// How sources are scored, filtered and compared.
     pub rules: Arc<crate::citation::Rules>,
-    /// Longest prefix first; at least one.
+    /// At least one, sorted by prefix length, longest first.
     pub routes: Vec<Route>,
     pub tenants: Vec<Tenant>,
 }
 
+/// Which store keeps the records, parsed from `store`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreUrl {
     Memory,
@@ -93,7 +98,7 @@ pub enum StoreUrl {
     Redis(EngineUrl),
 }
 
-/// Where a server of the operator's is, and the password for it: shown to nobody.
+/// URL of a database server. `Debug` prints only its scheme, because the URL may contain a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct EngineUrl(Url);
 
@@ -102,7 +107,7 @@ impl EngineUrl {
         Self(url)
     }
 
-    /// For the engine's driver alone.
+    /// The URL with its password. Only for the database driver.
     pub fn reveal(&self) -> &Url {
         &self.0
     }
@@ -114,28 +119,30 @@ impl fmt::Debug for EngineUrl {
     }
 }
 
-/// Who may ask. `Open` on an address beyond loopback is refused unless it was said (`auth = "none"`).
+/// Whether a request needs a tenant's key. `Open` beyond loopback requires an explicit `auth = "none"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Auth {
     Open,
     Keys,
 }
 
+/// `[log]`
 #[derive(Debug, Clone)]
 pub struct Log {
-    /// A tracing filter: `info`, `citetap=debug`, …
+    /// A tracing filter, for example `info` or `citetap=debug`.
     pub level: String,
     pub format: LogFormat,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
-    /// JSON unless standard error is a terminal.
+    /// Text if standard error is a terminal, otherwise JSON.
     Auto,
     Json,
     Text,
 }
 
+/// `[timeouts]`
 #[derive(Debug, Clone, Copy)]
 pub struct Timeouts {
     pub connect: Duration,
@@ -150,6 +157,7 @@ pub struct Timeouts {
     pub drain: Duration,
 }
 
+/// `[limits]`
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     pub request_headers: usize,
@@ -158,99 +166,104 @@ pub struct Limits {
     pub frame: usize,
     pub held_total: usize,
     pub streams: usize,
-    /// Of a tenant that has no rate of its own; `None`: as many as come.
+    /// Rate limit of tenants without their own. `None`: unlimited.
     pub requests: Option<Rate>,
 }
 
-/// So many in this time. All of them may come at once.
+/// A rate limit: `count` requests per period. A burst of `count` is allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
     pub count: NonZeroU32,
     pub per: Duration,
 }
 
+/// `[records]`
 #[derive(Debug, Clone, Copy)]
 pub struct Records {
+    /// How long a record is kept. `None`: for ever.
     pub ttl: Option<Duration>,
+    /// Interval at which expired records are deleted.
     pub sweep: Duration,
-    /// Puts waiting for the writer before further ones are refused.
+    /// Maximum number of writes in the store's queue; further ones are rejected.
     pub queue: usize,
 }
 
-/// The search service, and what a search is where nothing else is asked for.
+/// `[search]`: the search service and the default parameters of a search.
 #[derive(Debug, Clone)]
 pub struct Search {
-    /// The key as the header that it becomes, marked sensitive; `None`: there is no search.
+    /// `Authorization` header with the API key, marked sensitive. `None`: search is disabled.
     pub authorization: Option<HeaderValue>,
     pub base_url: Url,
-    /// For the whole search, its retry included.
+    /// Timeout of a search, including its retry.
     pub timeout: Duration,
     pub max_results: u32,
     pub topic: Topic,
     pub search_depth: Depth,
-    /// Domains that results must lie in, by event type; an empty list enforces nothing.
+    /// Allowed domains of results, by event type. An empty list allows every domain.
     pub event_types: BTreeMap<String, Vec<String>>,
 }
 
+/// One `[[routes]]` table: requests under `prefix` go to `upstream`.
 #[derive(Debug, Clone)]
 pub struct Route {
     pub name: String,
-    /// Begins with `/`, does not end with one unless it is `/`. Stripped before the upstream.
+    /// Starts with `/` and has no trailing slash, unless it is `/`. Removed from the path of the upstream request.
     pub prefix: String,
-    /// http or https; its path is put before the rest of the request's path.
+    /// http or https URL. Its path is prepended to the remaining path of the request.
     pub upstream: Url,
     pub provider: Provider,
-    /// Is what it answers read at all?
+    /// False: responses are relayed without being parsed.
     pub tap: bool,
     pub link_base: Option<Url>,
     pub manner: Manner,
     pub inject: Inject,
     pub emit_empty: bool,
     pub supplement: Arc<Supplementing>,
-    /// What the console offers to ask.
+    /// Example questions that the console shows.
     pub questions: Vec<String>,
-    /// The OpenAI requests that it answers; `None`: only what comes under its prefix.
+    /// How this route answers OpenAI requests under `/v1`. `None`: it answers none.
     pub mapping: Option<Mapping>,
     pub request_headers: HeaderRules,
     pub response_headers: HeaderRules,
 }
 
-/// A search of our own beside a route's answers.
+/// Settings of the search that citetap runs in parallel with an upstream request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Supplementing {
     pub when: Supplement,
-    /// Where a request's body has the query; `None`: its last user message.
+    /// Location of the query in the request body. `None`: the last user message.
     pub query: Option<Pointer>,
-    /// What is found must lie in them; empty: anywhere.
+    /// Allowed domains of results. Empty: every domain.
     pub domains: Vec<String>,
-    /// For what is not there at the finish.
+    /// How long the finish frame may be delayed for results that have not arrived.
     pub max_wait: Duration,
 }
 
-/// `remove` first, then `set`.
+/// Changes to the headers of a request or response. `remove` applies before `set`.
 #[derive(Debug, Clone, Default)]
 pub struct HeaderRules {
     pub remove: Vec<HeaderName>,
-    /// Values are marked sensitive: they may be credentials.
+    /// Values are marked sensitive, because they may be credentials.
     pub set: Vec<(HeaderName, HeaderValue)>,
 }
 
+/// One `[[tenants]]` table.
 #[derive(Clone)]
 pub struct Tenant {
     pub name: String,
     pub key_sha256: [u8; 32],
-    /// Its own, or that of all.
+    /// Rate limit: its own, otherwise `limits.requests`.
     pub requests: Option<Rate>,
 }
 
-/// By hand, so that a logged `Config` holds no hash to try keys against.
+/// Omits the key hash, so that a logged `Config` cannot be used to guess keys offline.
 impl fmt::Debug for Tenant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tenant").field("name", &self.name).field("requests", &self.requests).finish_non_exhaustive()
     }
 }
 
-/// As it is written in the file.
+/// Formats the rate as in the configuration file: `600/m`.
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = match self.per.as_secs() {

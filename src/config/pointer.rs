@@ -1,9 +1,9 @@
-//! JSON pointers in the configuration.
+//! JSON pointers: where a request body holds the query of a supplementary search.
 
-/// Steps of a pointer; no body is read deeper.
+/// Maximum number of steps: the depth to which request bodies are parsed.
 const MAX_STEPS: usize = crate::provider::json::MAX_DEPTH as usize;
 
-/// A JSON pointer (RFC 6901). `-` is the last of a list, and strings that hold JSON are looked into.
+/// A JSON pointer (RFC 6901). Extensions: `-` is the last element of an array, and a string that contains JSON is parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pointer(Vec<String>);
 

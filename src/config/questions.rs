@@ -1,13 +1,13 @@
-//! `questions` of a route: what the console offers to ask it.
+//! `questions` of a route: example questions that the console shows.
 
 use super::{
     check::{self, Checked},
     value::Entry,
 };
 
-/// More would be a list to read, not an offer.
+/// Maximum number of questions that fit the console's page.
 const MAX_QUESTIONS: usize = 16;
-/// Characters of one.
+/// Maximum length of a question in characters.
 const MAX_QUESTION: usize = 500;
 
 pub(super) fn questions(entry: &Entry) -> Checked<Vec<String>> {

@@ -1,4 +1,4 @@
-//! From merged settings to a [`Config`] of valid values only.
+//! Validates the merged settings and builds a [`Config`].
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -6,17 +6,17 @@ use super::{
     Config, Limits, Listen, Log, LogFormat, Origin, Records, Timeouts,
     check::{self, Checked, GIB, KIB},
     cors,
-    error::{ConfigError, Place},
+    error::{ConfigError, Location},
     layer::{Layer, Settings},
     listen, route, rules, search,
-    supplement::Service,
+    supplement::SearchService,
     tenant,
     value::Entry,
 };
 
-/// hyper refuses a smaller read buffer.
+/// Minimum of hyper's read buffer.
 const MIN_HEADER_BYTES: u64 = 8 * KIB;
-/// A frame below this would hardly hold one reference.
+/// A smaller frame could hardly contain one reference.
 const MIN_FRAME: u64 = KIB;
 const MAX_COUNT: u64 = 1_000_000;
 
@@ -36,7 +36,7 @@ pub(super) fn resolve(layer: &Layer, cwd: &Path, errors: &mut Vec<ConfigError>) 
     let workers = reader.optional("workers", check::workers);
     let level = reader.optional("log.level", check::log_level);
     let format = reader.optional("log.format", |entry| {
-        check::word(entry, &["auto", "json", "text"], |text| match text {
+        check::keyword(entry, &["auto", "json", "text"], |text| match text {
             "auto" => Some(LogFormat::Auto),
             "json" => Some(LogFormat::Json),
             "text" => Some(LogFormat::Text),
@@ -62,7 +62,7 @@ pub(super) fn resolve(layer: &Layer, cwd: &Path, errors: &mut Vec<ConfigError>) 
         Some(Ok(auth)) => Some(auth),
         None => None,
     };
-    let service = Service::new(layer.settings.get(search::KEY), search.as_ref());
+    let service = SearchService::new(layer.settings.get(search::KEY), search.as_ref());
     let own = listens.map(|listen| listen.and_then(Listen::tcp));
     let routes = route::resolve(&layer.routes, own, service, errors);
     if layer.routes.is_empty() {
@@ -124,7 +124,9 @@ fn limits(reader: &mut Reader<'_>) -> Limits {
     limits
 }
 
-/// Complains about the one of the two that somebody set. A faulty one reads as zero and has its own error.
+/// Checks that `limits.held_total` is at least `limits.frame`. Reports the one that is not a default.
+///
+/// An invalid value reads as zero and has an error of its own.
 fn held_covers_frame(reader: &mut Reader<'_>, limits: &Limits) {
     if limits.held_total == 0 || limits.held_total >= limits.frame {
         return;
@@ -132,33 +134,36 @@ fn held_covers_frame(reader: &mut Reader<'_>, limits: &Limits) {
     let (Some(held), Some(frame)) = (reader.keys.get("limits.held_total"), reader.keys.get("limits.frame")) else {
         return;
     };
-    let error = if held.place.origin == Origin::Default {
+    let error = if held.location.origin == Origin::Default {
         let (frame_is, held_is) = (frame.shown(), held.shown());
         let message = format!("limits.frame = {frame_is}: must not be above limits.held_total ({held_is})");
-        ConfigError::at(&frame.place, message)
+        ConfigError::at(&frame.location, message)
     } else {
         let (frame_is, held_is) = (frame.shown(), held.shown());
         let message = format!("limits.held_total = {held_is}: must not be below limits.frame ({frame_is})");
-        ConfigError::at(&held.place, message)
+        ConfigError::at(&held.location, message)
     };
     reader.errors.push(error);
 }
 
-/// Reads keys of one table and notes what is wrong. A faulty value reads as `None` or zero, and never gets out:
-/// with any error noted there is no `Config`.
+/// Reads the keys of one table and collects errors.
+///
+/// An invalid value reads as `None` or zero. It never leaves this module, because `load` returns no `Config` if there is
+/// an error.
 pub(super) struct Reader<'a> {
-    /// How errors call the table: empty at the top, else `routes` or `tenants`.
+    /// The table's name in errors: `routes` or `tenants`, empty at the top level.
     pub table: &'static str,
     pub keys: &'a Settings,
     pub errors: &'a mut Vec<ConfigError>,
 }
 
 impl Reader<'_> {
+    /// Parses the value of `key`. Returns `None` if the key is absent or invalid.
     pub fn optional<T>(&mut self, key: &str, check: impl FnOnce(&Entry) -> Checked<T>) -> Option<T> {
         self.optional_as(key, Entry::shown, check)
     }
 
-    /// `show` is how an error repeats the value.
+    /// Like [`optional`](Self::optional); `show` formats the value for the error.
     pub fn optional_as<T>(
         &mut self,
         key: &str,
@@ -169,30 +174,31 @@ impl Reader<'_> {
         let name = self.name(key);
         check(entry)
             .map_err(|why| {
-                self.errors.push(ConfigError::at(&entry.place, format!("{name} = {}: {why}", show(entry))));
+                self.errors.push(ConfigError::at(&entry.location, format!("{name} = {}: {why}", show(entry))));
             })
             .ok()
     }
 
-    pub fn required<T>(&mut self, key: &str, table: &Place, check: impl FnOnce(&Entry) -> Checked<T>) -> Option<T> {
+    /// Like [`optional`](Self::optional), but a missing key is an error too.
+    pub fn required<T>(&mut self, key: &str, table: &Location, check: impl FnOnce(&Entry) -> Checked<T>) -> Option<T> {
         self.expect_key(key, table);
         self.optional(key, check)
     }
 
-    /// Like `required`, but an error never repeats the value.
-    pub fn secret<T>(&mut self, key: &str, table: &Place, check: impl FnOnce(&Entry) -> Checked<T>) -> Option<T> {
+    /// Like [`required`](Self::required), but an error never repeats the value.
+    pub fn secret<T>(&mut self, key: &str, table: &Location, check: impl FnOnce(&Entry) -> Checked<T>) -> Option<T> {
         self.expect_key(key, table);
         let entry = self.keys.get(key)?;
-        check(entry).map_err(|why| self.refuse(key, &entry.place, &why)).ok()
+        check(entry).map_err(|why| self.refuse(key, &entry.location, &why)).ok()
     }
 
-    /// Notes an error that does not repeat the value.
-    pub fn refuse(&mut self, key: &str, place: &Place, why: &str) {
+    /// Adds an error that does not repeat the value.
+    pub fn refuse(&mut self, key: &str, location: &Location, why: &str) {
         let message = format!("{}: {why}", self.name(key));
-        self.errors.push(ConfigError::at(place, message));
+        self.errors.push(ConfigError::at(location, message));
     }
 
-    fn expect_key(&mut self, key: &str, table: &Place) {
+    fn expect_key(&mut self, key: &str, table: &Location) {
         if !self.keys.contains_key(key) {
             self.errors.push(ConfigError::at(table, format!("[[{}]] without {key:?}", self.table)));
         }

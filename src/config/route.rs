@@ -1,4 +1,4 @@
-//! `[[routes]]` and the sidecar's one route.
+//! `[[routes]]`, and the sidecar route that `CITETAP_UPSTREAM` or `--upstream` defines.
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
@@ -6,12 +6,12 @@ use http::{HeaderName, HeaderValue, header};
 
 use super::{
     HeaderRules, Inject, Manner, Origin, Profile, Provider, Route, Style, check,
-    error::{ConfigError, Place},
+    error::{ConfigError, Location},
     layer::{Settings, Table},
     mapping,
     questions::questions,
     resolve::Reader,
-    supplement::{self, Service},
+    supplement::{self, SearchService},
     url_check,
     value::{Entry, Value},
 };
@@ -44,7 +44,9 @@ pub(super) const KEYS: &[&str] = &[
     "response_headers.set",
 ];
 
-/// There is no default route in the embedded file, so these stand here; a test holds its example against them.
+/// Defaults of a route's keys. The embedded file has no route, so they are defined here.
+///
+/// A test compares them with the commented example in the file.
 pub(super) const DEFAULTS: &[(&str, &str)] = &[
     ("provider", "auto"),
     ("tap", "on"),
@@ -56,7 +58,8 @@ pub(super) const DEFAULTS: &[(&str, &str)] = &[
     ("max_wait_ms", "300"),
 ];
 
-/// Framing belongs to each connection; a rule that touched it could desynchronise client and upstream.
+/// Headers that no rule may change. They frame the message on one connection (RFC 9110, section 7.6.1), and a changed one
+/// could desynchronise client and upstream.
 const FRAMING: &[HeaderName] = &[
     header::CONNECTION,
     header::CONTENT_LENGTH,
@@ -66,83 +69,83 @@ const FRAMING: &[HeaderName] = &[
     header::UPGRADE,
 ];
 
-/// Gives a table the defaults for what it does not say.
-pub(super) fn fill(table: &mut Table) {
+/// Adds the default of each key that the table does not have.
+pub(super) fn fill_defaults(table: &mut Table) {
     for (key, value) in DEFAULTS {
-        table
-            .keys
-            .entry((*key).to_owned())
-            .or_insert_with(|| Entry { place: Place::new(Origin::Default), value: Value::Text((*value).to_owned()) });
+        table.keys.entry((*key).to_owned()).or_insert_with(|| Entry {
+            location: Location::new(Origin::Default),
+            value: Value::Text((*value).to_owned()),
+        });
     }
 }
 
-/// The route that `CITETAP_UPSTREAM` or `--upstream` makes. Its companions mean nothing without it.
+/// Builds the sidecar route. Its other variables and flags are errors without an upstream.
 pub(super) fn sidecar(mut keys: Settings, errors: &mut Vec<ConfigError>) -> Option<Table> {
-    let Some(place) = keys.get("upstream").map(|upstream| upstream.place.clone()) else {
+    let Some(location) = keys.get("upstream").map(|upstream| upstream.location.clone()) else {
         for entry in keys.values() {
             let message = "describes the route of CITETAP_UPSTREAM (or --upstream), which is not set; \
                            a route of the file is described in the file";
-            errors.push(ConfigError::at(&entry.place, message));
+            errors.push(ConfigError::at(&entry.location, message));
         }
         return None;
     };
     let provider = keys.get("provider").and_then(Entry::text).and_then(|text| text.parse().ok());
     let name = provider.filter(|provider| *provider != Provider::AUTO).map_or("default", Provider::as_str);
     for (key, value) in [("name", name), ("prefix", "/")] {
-        keys.insert(key.to_owned(), Entry { place: place.clone(), value: Value::Text(value.to_owned()) });
+        keys.insert(key.to_owned(), Entry { location: location.clone(), value: Value::Text(value.to_owned()) });
     }
-    Some(Table { place, keys })
+    Some(Table { location, keys })
 }
 
 pub(super) fn resolve(
     tables: &[Table],
-    own: [Option<SocketAddr>; 2],
-    search: Service<'_>,
+    own_addresses: [Option<SocketAddr>; 2],
+    search: SearchService<'_>,
     errors: &mut Vec<ConfigError>,
 ) -> Vec<Route> {
     let mut routes = Vec::new();
-    let mut taken: BTreeMap<(&str, String), Place> = BTreeMap::new();
+    let mut used: BTreeMap<(&str, String), Location> = BTreeMap::new();
     for table in tables {
         let mut reader = Reader { table: "routes", keys: &table.keys, errors };
-        let name = reader.required("name", &table.place, check::name);
-        let prefix = reader.required("prefix", &table.place, url_check::prefix);
-        let upstream = reader.required("upstream", &table.place, |entry| {
+        let name = reader.required("name", &table.location, check::name);
+        let prefix = reader.required("prefix", &table.location, url_check::prefix);
+        let upstream = reader.required("upstream", &table.location, |entry| {
             let url = url_check::http_url(entry)?;
-            match own.into_iter().flatten().find(|listen| url_check::is_self(&url, *listen)) {
+            match own_addresses.into_iter().flatten().find(|listen| url_check::is_self(&url, *listen)) {
                 Some(listen) => Err(format!("is citetap's own address ({listen}); requests would go round for ever")),
                 None => Ok(url),
             }
         });
-        let profile = reader.optional("profile", |e| check::word(e, Profile::NAMES, |text| text.parse().ok()));
-        let markers = reader.optional("markers", |e| check::word(e, Style::NAMES, |text| text.parse().ok()));
+        let profile = reader.optional("profile", |e| check::keyword(e, Profile::NAMES, |text| text.parse().ok()));
+        let markers = reader.optional("markers", |e| check::keyword(e, Style::NAMES, |text| text.parse().ok()));
         let provider =
-            reader.optional("provider", |e| check::word(e, &REGISTRY.route_names(), |text| text.parse().ok()));
+            reader.optional("provider", |e| check::keyword(e, &REGISTRY.route_names(), |text| text.parse().ok()));
         let tap = reader.optional("tap", |e| {
-            check::word(e, &["on", "off"], |text| match text {
+            check::keyword(e, &["on", "off"], |text| match text {
                 "on" => Some(true),
                 "off" => Some(false),
                 _ => None,
             })
         });
-        let inject = reader.optional("inject", |e| check::word(e, Inject::NAMES, |text| text.parse().ok()));
+        let inject = reader.optional("inject", |e| check::keyword(e, Inject::NAMES, |text| text.parse().ok()));
         let emit_empty = reader.optional("emit_empty", check::boolean);
         let supplement = supplement::resolve(&mut reader, search);
         let link_base = reader.optional("link_base", url_check::http_url);
         let questions = reader.optional("questions", questions).unwrap_or_default();
-        let mapping = mapping::resolve(&mut reader, &table.place);
+        let mapping = mapping::resolve(&mut reader, &table.location);
         let request_headers = header_rules(&mut reader, "request_headers.remove", "request_headers.set");
         let response_headers = header_rules(&mut reader, "response_headers.remove", "response_headers.set");
 
         let models = mapping.iter().flat_map(|mapping| &mapping.models).map(|model| (mapping::MODELS, "model", model));
         let names = [("name", &name), ("prefix", &prefix)].into_iter();
         for (key, what, value) in names.filter_map(|(key, value)| Some((key, key, value.as_ref()?))).chain(models) {
-            let place = table.keys.get(key).map_or(&table.place, |entry| &entry.place);
-            match taken.get(&(key, value.clone())) {
+            let location = table.keys.get(key).map_or(&table.location, |entry| &entry.location);
+            match used.get(&(key, value.clone())) {
                 Some(first) => {
                     let message = format!("routes.{key} = {value:?}: another route has this {what} ({first})");
-                    errors.push(ConfigError::at(place, message));
+                    errors.push(ConfigError::at(location, message));
                 }
-                None => drop(taken.insert((key, value.clone()), place.clone())),
+                None => drop(used.insert((key, value.clone()), location.clone())),
             }
         }
         // Lexiang answers in one dialect only.
@@ -182,7 +185,7 @@ pub(super) fn resolve(
             });
         }
     }
-    // The first match is then the longest.
+    // Longest prefix first, so that the first match is the longest.
     routes.sort_by(|a, b| b.prefix.len().cmp(&a.prefix.len()).then_with(|| a.prefix.cmp(&b.prefix)));
     routes
 }
@@ -198,14 +201,14 @@ fn header_rules(reader: &mut Reader<'_>, remove: &str, set: &str) -> HeaderRules
             for (name, entry) in values {
                 match header(name, entry) {
                     Ok((header, _)) if rules.set.iter().any(|(other, _)| *other == header) => {
-                        reader.refuse(&format!("{set}.{name}"), &entry.place, "the same header is set twice");
+                        reader.refuse(&format!("{set}.{name}"), &entry.location, "the same header is set twice");
                     }
                     Ok(pair) => rules.set.push(pair),
-                    Err(why) => reader.refuse(&format!("{set}.{name}"), &entry.place, why),
+                    Err(why) => reader.refuse(&format!("{set}.{name}"), &entry.location, why),
                 }
             }
         }
-        Some((_, entry)) => reader.refuse(set, &entry.place, "expected a table such as { x-team = \"search\" }"),
+        Some((_, entry)) => reader.refuse(set, &entry.location, "expected a table such as { x-team = \"search\" }"),
     }
     for name in FRAMING {
         let key = if rules.remove.contains(name) {
@@ -216,7 +219,7 @@ fn header_rules(reader: &mut Reader<'_>, remove: &str, set: &str) -> HeaderRules
             continue;
         };
         if let Some(entry) = reader.keys.get(key) {
-            reader.refuse(key, &entry.place, &format!("{name} belongs to the connection and cannot have a rule"));
+            reader.refuse(key, &entry.location, &format!("{name} belongs to the connection and cannot have a rule"));
         }
     }
     rules

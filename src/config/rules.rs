@@ -1,4 +1,4 @@
-//! `[scores]`, `[corroboration]` and `[intents]`: what an operator decides about sources.
+//! `[scores]`, `[corroboration]` and `[intents]`: how sources are rated and queries classified.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -24,7 +24,7 @@ use crate::citation::{
     text::Words,
 };
 
-/// The table whose keys are the operator's own: rows are added to the default ones, or replace them.
+/// Table of authority by domain. An operator's rows are added to the default rows or replace them.
 pub(super) const AUTHORITY: &str = "scores.authority";
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -32,7 +32,7 @@ const WEIGHTS: [&str; 3] = ["scores.weights.relevance", "scores.weights.freshnes
 const DOMAIN: &str = "expected a domain such as example.com";
 const FRACTION: &str = "expected a number from 0 to 1";
 
-/// The rules of the embedded file, for what runs without a configuration. Read once.
+/// The rules of the embedded file, parsed once. For commands that run without a configuration.
 pub fn default_rules() -> Arc<Rules> {
     static RULES: LazyLock<Arc<Rules>> = LazyLock::new(|| {
         let (settings, _) = layer::defaults();
@@ -45,7 +45,7 @@ pub fn default_rules() -> Arc<Rules> {
     Arc::clone(&RULES)
 }
 
-/// A faulty value reads as the most harmless one and never gets out, as all in this reader.
+/// Reads all three sections. Invalid values become harmless defaults; [`Reader`] reports them.
 pub(super) fn resolve(reader: &mut Reader<'_>) -> Rules {
     Rules {
         scores: score::Rules {
@@ -89,23 +89,23 @@ fn weights(reader: &mut Reader<'_>) -> Weights {
         return Weights::ALL_RELEVANCE;
     };
     Weights::new(relevance, freshness, authority).unwrap_or_else(|| {
-        // At one that somebody set; the default ones sum to 1.
-        let set = |key: &&str| reader.keys.get(*key).is_some_and(|entry| entry.place.origin != Origin::Default);
+        // Report a weight that is not a default, because the defaults sum to 1.
+        let set = |key: &&str| reader.keys.get(*key).is_some_and(|entry| entry.location.origin != Origin::Default);
         let key = WEIGHTS.iter().find(|key| set(key)).unwrap_or(&WEIGHTS[0]);
         if let Some(entry) = reader.keys.get(*key) {
             let message = format!(
                 "{key} = {}: the weights must sum to 1: relevance {relevance} + freshness {freshness} + authority {authority}",
                 entry.shown()
             );
-            reader.errors.push(ConfigError::at(&entry.place, message));
+            reader.errors.push(ConfigError::at(&entry.location, message));
         }
         Weights::ALL_RELEVANCE
     })
 }
 
-/// As a URL's host is parsed, so that what is written in Chinese matches its ASCII form.
+/// Parses a domain as the host of a URL, so that a Chinese domain matches its ASCII form.
 fn domain(text: &str) -> Option<String> {
-    // The parser takes `%`-escapes and full-width dots; here they are slips.
+    // `Host::parse` decodes `%` escapes. Here they are mistakes.
     let plain = !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || "%/:@".contains(c));
     match Host::parse(text).ok().filter(|_| plain)? {
         Host::Domain(name) => {
@@ -137,24 +137,24 @@ fn authority(reader: &mut Reader<'_>) -> HashMap<String, f64> {
             Ok((domain, value)) => drop(table.insert(domain, value)),
             Err(why) => {
                 let message = format!("{AUTHORITY}.{name:?} = {}: {why}", entry.shown());
-                reader.errors.push(ConfigError::at(&entry.place, message));
+                reader.errors.push(ConfigError::at(&entry.location, message));
             }
         }
     }
     table
 }
 
-/// A table in a file, with or without quotes around its domains; `a.example=0.9,b.example=0.2` in the environment.
+/// Reads the rows of a table: a TOML table in a file, `a.example=0.9,b.example=0.2` in the environment.
 pub(super) fn rows(entry: &Entry) -> Checked<BTreeMap<String, Entry>> {
     const EXPECTED: &str = "expected a table such as { \"example.com\" = 0.8 }";
     let mut rows = BTreeMap::new();
     match &entry.value {
-        Value::Map(map) => flat("", map, &mut rows),
+        Value::Map(map) => flatten("", map, &mut rows),
         Value::Text(text) => {
             for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
                 let (name, value) = pair.split_once('=').ok_or("expected pairs such as example.com=0.8")?;
                 let value = Value::Text(value.trim().to_owned());
-                rows.insert(name.trim().to_owned(), Entry { place: entry.place.clone(), value });
+                rows.insert(name.trim().to_owned(), Entry { location: entry.location.clone(), value });
             }
         }
         _ => return Err(EXPECTED.to_owned()),
@@ -162,20 +162,20 @@ pub(super) fn rows(entry: &Entry) -> Checked<BTreeMap<String, Entry>> {
     Ok(rows)
 }
 
-/// Without quotes TOML reads `gov.cn` as a table in a table.
-fn flat(prefix: &str, map: &BTreeMap<String, Entry>, rows: &mut BTreeMap<String, Entry>) {
+/// Joins nested keys with dots. TOML reads an unquoted `gov.cn` as a nested table.
+fn flatten(prefix: &str, map: &BTreeMap<String, Entry>, rows: &mut BTreeMap<String, Entry>) {
     for (name, entry) in map {
         let name = format!("{prefix}{name}");
         match &entry.value {
-            Value::Map(inner) => flat(&format!("{name}."), inner, rows),
+            Value::Map(inner) => flatten(&format!("{name}."), inner, rows),
             _ => drop(rows.insert(name, entry.clone())),
         }
     }
 }
 
-/// Puts an operator's rows over the ones below them. What is no table stays, to be refused.
-pub(super) fn overlay(below: Option<Entry>, above: Entry) -> Entry {
-    let (Some(Ok(mut table)), Ok(over)) = (below.as_ref().map(rows), rows(&above)) else { return above };
-    table.extend(over);
-    Entry { place: above.place, value: Value::Map(table) }
+/// Merges the rows of two layers. A value that is not a table is returned as it is, for `resolve` to report.
+pub(super) fn merge_authority(lower: Option<Entry>, higher: Entry) -> Entry {
+    let (Some(Ok(mut table)), Ok(overrides)) = (lower.as_ref().map(rows), rows(&higher)) else { return higher };
+    table.extend(overrides);
+    Entry { location: higher.location, value: Value::Map(table) }
 }

@@ -1,4 +1,4 @@
-//! `[search]`: the search service, its key, and the domains of event types.
+//! `[search]`: the search service, its API key, and the allowed domains by event type.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,12 +14,12 @@ use super::{
     value::{Entry, Value},
 };
 
-/// What to do about a missing key.
+/// Error message for a search without an API key.
 pub const NO_KEY: &str =
     "no search service is configured: set TAVILY_API_KEY or TAVILY_API_KEY_FILE, or `key` in [search]";
-/// The most results that the service gives.
+/// Maximum number of results that the service returns.
 pub const MAX_RESULTS: u32 = 20;
-/// Domains in one list.
+/// Maximum number of domains in a list.
 pub const MAX_DOMAINS: usize = 300;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum, ToSchema)]
@@ -41,15 +41,15 @@ pub enum Depth {
     UltraFast,
 }
 
-/// The table whose keys are the operator's own.
+/// Table of domain lists. The operator chooses its keys.
 pub(super) const EVENT_TYPES: &str = "search.event_types";
-/// Never shown.
+/// Never listed.
 pub(super) const KEY: &str = "search.key";
 
-/// Longer than any key, shorter than any slip such as a whole file.
+/// Maximum length of an API key. Detects a variable that holds a whole file by mistake.
 const MAX_KEY: usize = 512;
 
-/// A domain as URLs have it: ASCII, lower case, no scheme, port or path.
+/// Normalizes a domain to the form it has in URLs: ASCII, lower case. Returns `None` for a scheme, port or path.
 pub fn domain(text: &str) -> Option<String> {
     let text = text.trim().trim_end_matches('.');
     let plain =
@@ -65,8 +65,8 @@ pub(super) fn resolve(reader: &mut Reader<'_>) -> Option<Search> {
     let base_url = reader.optional("search.base_url", url_check::http_url);
     let timeout = reader.optional("search.timeout", |entry| check::duration(entry, Duration::from_millis(1)));
     let max_results = reader.optional("search.max_results", |entry| check::count(entry, 1..=u64::from(MAX_RESULTS)));
-    let topic = reader.optional("search.topic", word::<Topic>);
-    let search_depth = reader.optional("search.search_depth", word::<Depth>);
+    let topic = reader.optional("search.topic", enum_value::<Topic>);
+    let search_depth = reader.optional("search.search_depth", enum_value::<Depth>);
     let event_types = reader.optional(EVENT_TYPES, event_types);
     Some(Search {
         authorization,
@@ -79,15 +79,15 @@ pub(super) fn resolve(reader: &mut Reader<'_>) -> Option<Search> {
     })
 }
 
-/// The header that the key becomes. No error repeats a key.
+/// Builds the `Authorization` header. No error repeats the key.
 fn authorization(reader: &mut Reader<'_>) -> Option<HeaderValue> {
     let entry = reader.keys.get(KEY)?;
     let text = match (&entry.value, entry.text()) {
         (_, Some(text)) => text,
         (Value::Other(_), None) => return reader.optional(KEY, |_| Err("expected a text".to_owned())),
-        // A number may be a key without its quotes.
+        // A number may be a key without quotes, so the error does not repeat it.
         _ => {
-            reader.refuse(KEY, &entry.place, "expected a text in quotes");
+            reader.refuse(KEY, &entry.location, "expected a text in quotes");
             return None;
         }
     };
@@ -101,23 +101,23 @@ fn authorization(reader: &mut Reader<'_>) -> Option<HeaderValue> {
             Some(value)
         }
         None => {
-            reader.refuse(KEY, &entry.place, "expected a key: visible ASCII characters without spaces");
+            reader.refuse(KEY, &entry.location, "expected a key: visible ASCII characters without spaces");
             None
         }
     }
 }
 
-fn word<T: ValueEnum>(entry: &Entry) -> check::Checked<T> {
+fn enum_value<T: ValueEnum>(entry: &Entry) -> check::Checked<T> {
     let values: Vec<_> = T::value_variants().iter().filter_map(T::to_possible_value).collect();
     let names: Vec<&str> = values.iter().map(clap::builder::PossibleValue::get_name).collect();
-    check::word(entry, &names, |text| T::from_str(text, false).ok())
+    check::keyword(entry, &names, |text| T::from_str(text, false).ok())
 }
 
 fn event_types(entry: &Entry) -> check::Checked<BTreeMap<String, Vec<String>>> {
     let Value::Map(types) = &entry.value else {
         return Err("expected a table in the file: [search.event_types]".to_owned());
     };
-    let mut read = BTreeMap::new();
+    let mut domains_by_type = BTreeMap::new();
     for (name, list) in types {
         let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_';
         if !(1..=32).contains(&name.len()) || !name.bytes().all(plain) {
@@ -129,7 +129,7 @@ fn event_types(entry: &Entry) -> check::Checked<BTreeMap<String, Vec<String>>> {
         if domains.len() > MAX_DOMAINS {
             return Err(format!("{name}: expected {MAX_DOMAINS} domains at most"));
         }
-        read.insert(name.clone(), domains);
+        domains_by_type.insert(name.clone(), domains);
     }
-    Ok(read)
+    Ok(domains_by_type)
 }

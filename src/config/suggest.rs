@@ -1,9 +1,9 @@
-//! "Did you mean": the nearest of the names that are known.
+//! "Did you mean": finds the known name that is most similar to a misspelled one.
 
-/// The known name nearest to `given`, unless none is near enough to be what was meant.
+/// Returns the known name with the smallest edit distance to `given`, or `None` if all differ too much.
 pub(super) fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let given = given.to_ascii_lowercase();
-    // A third of the letters may be wrong: `lisen`, `upsteam`, `time-outs`; not `foo` for `log`.
+    // A third of the letters may differ: accepts `lisen`, `upsteam`, `time-outs`, but not `foo` for `log`.
     let limit = (given.chars().count() / 3).max(1);
     known
         .into_iter()

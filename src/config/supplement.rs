@@ -1,4 +1,4 @@
-//! A route's `supplement…` keys: a search of our own beside its answers.
+//! The `supplement…` keys of a route: a search that runs in parallel with the upstream request.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,38 +11,39 @@ use super::{
     value::Entry,
 };
 
-/// A finish that waits longer is a hung chat to its reader.
+/// Maximum of `max_wait_ms`. To a user a longer delay of the finish looks like a hung chat.
 const MAX_WAIT_MS: u64 = 10_000;
 
-/// What routes are held against.
+/// The parts of `[search]` that a route's keys refer to.
 #[derive(Clone, Copy)]
-pub(super) struct Service<'a> {
-    /// Somebody set a key, though it may be a wrong one.
-    keyed: bool,
+pub(super) struct SearchService<'a> {
+    /// True if an API key is set, even an invalid one.
+    has_key: bool,
+    /// `None` if `[search]` is invalid.
     search: Option<&'a Search>,
 }
 
-impl<'a> Service<'a> {
+impl<'a> SearchService<'a> {
     pub fn new(key: Option<&Entry>, search: Option<&'a Search>) -> Self {
-        Self { keyed: key.is_some_and(|key| key.text() != Some("")), search }
+        Self { has_key: key.is_some_and(|key| key.text() != Some("")), search }
     }
 
-    /// The domains of an event type.
+    /// Looks up the domains of an event type.
     fn domains(self, entry: &Entry) -> Checked<Vec<String>> {
-        // A fault in `[search]` has its own error.
+        // An invalid `[search]` has an error of its own.
         let Some(Search { event_types, .. }) = self.search else { return Ok(Vec::new()) };
         if event_types.is_empty() {
             return Err(format!("there is none in [{}]", search::EVENT_TYPES));
         }
         let names: Vec<&str> = event_types.keys().map(String::as_str).collect();
-        check::word(entry, &names, |name| event_types.get(name).cloned())
+        check::keyword(entry, &names, |name| event_types.get(name).cloned())
     }
 }
 
-pub(super) fn resolve(reader: &mut Reader<'_>, service: Service<'_>) -> Option<Arc<Supplementing>> {
+pub(super) fn resolve(reader: &mut Reader<'_>, service: SearchService<'_>) -> Option<Arc<Supplementing>> {
     let when = reader.optional("supplement", |entry| {
-        let when = check::word(entry, Supplement::NAMES, |text| text.parse().ok())?;
-        if when == Supplement::Off || service.keyed { Ok(when) } else { Err(NO_KEY.to_owned()) }
+        let when = check::keyword(entry, Supplement::NAMES, |text| text.parse().ok())?;
+        if when == Supplement::Off || service.has_key { Ok(when) } else { Err(NO_KEY.to_owned()) }
     });
     let query = reader.optional("supplement_query", |entry| {
         let pointer = entry.text().and_then(Pointer::parse);

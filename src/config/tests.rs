@@ -1,4 +1,4 @@
-//! What an operator writes, and what comes of it.
+//! Tests of the configuration as an operator writes it: text in, [`Config`](super::Config) or errors out.
 
 mod defaults;
 mod env;
@@ -20,7 +20,7 @@ use super::{ConfigErrors, Flags, Loaded, from_toml, load};
 
 const ROUTE: &str = "[[routes]]\nname = \"a\"\nprefix = \"/\"\nupstream = \"https://a.example\"\n";
 
-/// `text` and one valid route below it.
+/// Loads `text` followed by one valid route.
 fn file(text: &str) -> Result<Loaded, ConfigErrors> {
     from_toml(&format!("{text}\n{ROUTE}"), Path::new("/srv/app"))
 }
@@ -32,7 +32,7 @@ fn errors_of(loaded: Result<Loaded, ConfigErrors>) -> Vec<String> {
     }
 }
 
-/// The one error of `text` with a valid route.
+/// Returns the only error of `text` followed by one valid route.
 #[track_caller]
 fn error(text: &str) -> String {
     only(file(text))
@@ -45,13 +45,13 @@ fn only(loaded: Result<Loaded, ConfigErrors>) -> String {
     errors.remove(0)
 }
 
-/// No file, only these variables.
+/// Loads these environment variables without a file.
 fn vars(vars: &[(&str, &str)]) -> Result<Loaded, ConfigErrors> {
     let empty = tempfile::tempdir().unwrap();
     load(&Flags::default(), vars.iter().copied(), empty.path())
 }
 
-/// A value in force and its origin, as `citetap check` prints them.
+/// Returns an effective value and its origin as `citetap check` prints them.
 #[track_caller]
 fn shown(loaded: &Loaded, key: &str) -> (String, String) {
     let setting = loaded.effective.iter().find(|setting| setting.key == key);

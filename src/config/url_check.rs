@@ -1,4 +1,4 @@
-//! Addresses of upstreams, and the prefixes under which they are reached.
+//! Validates URLs of upstreams and path prefixes of routes.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use url::{Host, Url};
 
 use super::{check::Checked, value::Entry};
 
-/// First path segments that citetap answers itself: a route there would never be reached.
+/// First path segments of citetap's own endpoints. A route with such a prefix would never receive a request.
 pub const RESERVED: &[&str] = &[
     "citations",
     "component.js",
@@ -30,10 +30,12 @@ pub(super) fn http_url(entry: &Entry) -> Checked<Url> {
     plain_url(entry.text().ok_or(EXPECTED)?)
 }
 
-/// http or https with a host, and nothing that a log or a relayed request should not carry. The error says what would
-/// be right.
+/// Parses an http or https URL with a host, and without user, password, query and fragment.
+///
+/// The URL is logged and becomes part of every upstream request, so it must not carry credentials. The error states what
+/// was expected.
 pub fn plain_url(text: &str) -> Result<Url, String> {
-    // The URL standard repairs `https:host` and drops tabs and newlines; here that is a slip to be shown.
+    // `Url::parse` accepts `https:host` and drops tabs and newlines. Here they are mistakes.
     let plain = text.contains("://") && !text.contains(|c: char| c.is_whitespace() || c.is_control());
     let url = Url::parse(text).ok().filter(|_| plain).ok_or(EXPECTED)?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
@@ -48,7 +50,9 @@ pub fn plain_url(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// `/`, or `/a/b` without a trailing slash. Only characters that no client encodes, since prefixes match raw paths.
+/// Parses a prefix: `/`, or `/a/b` with the trailing slash removed.
+///
+/// Prefixes match undecoded paths, so only characters that no client percent-encodes are allowed.
 pub(super) fn prefix(entry: &Entry) -> Checked<String> {
     let text = entry.text().unwrap_or_default();
     let Some(rest) = text.strip_prefix('/') else {
@@ -74,7 +78,7 @@ pub(super) fn prefix(entry: &Entry) -> Checked<String> {
     Ok(format!("/{rest}"))
 }
 
-/// Whether requests to `url` would come back to `listen`, for ever.
+/// True if a request to `url` would reach `listen`, which is an endless loop.
 pub(super) fn is_self(url: &Url, listen: SocketAddr) -> bool {
     let own = listen.ip().to_canonical();
     let same_host = match url.host() {

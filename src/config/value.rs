@@ -1,33 +1,34 @@
-//! A value as an operator wrote it, before anyone knows what it should be, and how it may be shown.
+//! An unvalidated value with its source location, and how it is printed without secrets.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use super::error::Place;
+use super::error::Location;
 
-/// Stands for whatever may be a secret, in errors and in `citetap check`.
+/// Replaces text that may be a secret, in errors and in `citetap check`.
 pub(super) const REDACTED: &str = "•••";
 
-/// Longest piece of an operator's value that an error repeats.
+/// Maximum number of characters of a value that an error repeats.
 const SHOWN_CHARS: usize = 80;
 
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
-    pub place: Place,
+    pub location: Location,
     pub value: Value,
 }
 
 #[derive(Debug, Clone)]
 pub(super) enum Value {
-    /// From the environment or a flag, where everything is text: its reader decides the type.
+    /// Untyped text from the environment or a flag. The setting's parser decides the type.
     Text(String),
+    /// A TOML string.
     Str(String),
     Int(i64),
     Float(f64),
     Bool(bool),
     List(Vec<Entry>),
-    /// Only where keys are the operator's own, as in `set = {…}`.
+    /// A table whose keys the operator chooses, as in `set = {…}`.
     Map(BTreeMap<String, Entry>),
-    /// A type that no setting has, by name.
+    /// A TOML type that no setting has. Holds its name for the error.
     Other(&'static str),
 }
 
@@ -39,7 +40,7 @@ impl Entry {
         }
     }
 
-    /// For an error: quoted, cut, without passwords.
+    /// Formats the value for an error: quoted, truncated, without passwords.
     pub fn shown(&self) -> String {
         match &self.value {
             Value::Text(text) | Value::Str(text) => quoted(text),
@@ -52,7 +53,7 @@ impl Entry {
         }
     }
 
-    /// The same of a path, whose query may hold a key.
+    /// Like [`shown`](Self::shown), but also hides the query of a path, which may contain a key.
     pub fn shown_without_query(&self) -> String {
         match self.text().and_then(|text| text.split_once('?')) {
             Some((path, _)) => quoted(&format!("{path}?{REDACTED}")),
@@ -60,7 +61,7 @@ impl Entry {
         }
     }
 
-    /// For the list of settings in force: bare, without passwords.
+    /// Formats the value for `citetap check`: unquoted, without passwords.
     pub fn effective(&self) -> String {
         match &self.value {
             Value::Text(text) | Value::Str(text) => redact(text).into_owned(),
@@ -85,14 +86,14 @@ pub(super) fn quoted(text: &str) -> String {
     }
 }
 
-/// Takes user, password and query out of a URL; other text stays.
+/// Removes user, password and query from a URL. Other text is returned as it is.
 fn redact(text: &str) -> Cow<'_, str> {
     let Some((scheme, rest)) = text.split_once("://") else {
         return Cow::Borrowed(text);
     };
     let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
     let at = authority.rfind('@').or_else(|| {
-        // A password with a raw "/", "?" or "#" ends the authority early: what looks like a port is no number then.
+        // An unescaped "/", "?" or "#" in a password ends the authority early, so that the "port" is not a number.
         let port = authority.rsplit_once(':')?.1;
         if port.bytes().all(|b| b.is_ascii_digit()) { None } else { rest.rfind('@') }
     });

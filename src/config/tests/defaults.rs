@@ -11,7 +11,7 @@ const EMBEDDED: &str = include_str!("../../../config/citetap.toml");
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn every_default_is_the_documented_one() {
+fn defaults_match_the_documentation() {
     let config = file("").unwrap().config;
     assert_eq!(config.listen.to_string(), "127.0.0.1:8787");
     assert_eq!(config.store, StoreUrl::Sqlite(PathBuf::from("/srv/app/citetap.db")));
@@ -65,9 +65,9 @@ fn every_default_is_the_documented_one() {
     assert!(route.request_headers.remove.is_empty() && route.response_headers.set.is_empty());
 }
 
-/// A key in the file that nobody reads would be a promise without effect.
+/// A documented key that no code reads would have no effect.
 #[test]
-fn every_key_of_the_file_is_read() {
+fn every_key_of_the_file_is_used() {
     let (_, known) = layer::defaults();
     for key in &known {
         let error = super::error(&match key.rsplit_once('.') {
@@ -80,16 +80,16 @@ fn every_key_of_the_file_is_read() {
 }
 
 #[test]
-fn the_list_in_force_follows_the_file() {
+fn effective_settings_are_in_file_order() {
     let loaded = file("").unwrap();
     let keys: Vec<&str> = loaded.effective.iter().map(|setting| setting.key.as_str()).collect();
     assert_eq!(keys[..7], ["listen", "admin_listen", "socket_mode", "store", "auth", "trusted_proxies", "console"]);
     assert!(keys.contains(&"routes.a.upstream"));
 }
 
-/// The commented example, uncommented: every key there is, and the defaults that it names are the ones in force.
+/// Uncomments the example of routes and tenants: it must use every known key and state the real defaults.
 #[test]
-fn the_commented_example_loads_and_tells_the_defaults() {
+fn commented_example_loads_with_the_defaults() {
     let uncommented: String = EMBEDDED
         .lines()
         .map(|line| match line.strip_prefix('#') {

@@ -5,7 +5,7 @@ use super::{super::*, errors_of, only, shown, vars};
 const UP: (&str, &str) = ("CITETAP_UPSTREAM", "https://www.doubao.com");
 
 #[test]
-fn an_upstream_alone_makes_a_route() {
+fn upstream_alone_creates_a_route() {
     let loaded = vars(&[UP]).unwrap();
     let [route] = &loaded.config.routes[..] else { panic!("one route") };
     assert_eq!((route.name.as_str(), route.prefix.as_str()), ("default", "/"));
@@ -17,7 +17,7 @@ fn an_upstream_alone_makes_a_route() {
 }
 
 #[test]
-fn a_whole_sidecar() {
+fn sidecar_variables_describe_its_route() {
     let loaded = vars(&[
         UP,
         ("CITETAP_PROVIDER", "tencent"),
@@ -40,7 +40,7 @@ fn a_whole_sidecar() {
 }
 
 #[test]
-fn companions_need_the_upstream() {
+fn sidecar_variables_without_upstream_are_refused() {
     let errors = errors_of(vars(&[("CITETAP_PROVIDER", "doubao")]));
     assert_eq!(
         errors,
@@ -53,7 +53,7 @@ fn companions_need_the_upstream() {
 }
 
 #[test]
-fn values_are_checked_as_in_the_file() {
+fn values_are_validated_as_in_the_file() {
     let with = |name, value| only(vars(&[UP, (name, value)]));
     assert_eq!(
         with("CITETAP_PROVIDER", "dubao"),
@@ -93,7 +93,7 @@ fn long_names_set_any_key() {
 }
 
 #[test]
-fn an_unknown_variable_is_refused_with_the_nearest() {
+fn unknown_variable_is_refused_with_a_suggestion() {
     for (name, hint) in [
         ("CITETAP_UPSTEAM", "did you mean CITETAP_UPSTREAM?"),
         ("CITETAP_STORR_FILE", "did you mean CITETAP_STORE_FILE?"),
@@ -111,9 +111,9 @@ fn an_unknown_variable_is_refused_with_the_nearest() {
     );
 }
 
-/// A Service called `citetap` makes Kubernetes put these into every pod of its namespace.
+/// Kubernetes sets these variables in every pod of a namespace that has a Service named `citetap`.
 #[test]
-fn service_links_are_ignored() {
+fn kubernetes_service_variables_are_ignored() {
     for (name, value) in [
         ("CITETAP_SERVICE_HOST", "10.0.0.1"),
         ("CITETAP_SERVICE_PORT_HTTP", "8787"),
@@ -125,7 +125,7 @@ fn service_links_are_ignored() {
 }
 
 #[test]
-fn one_name_for_one_setting() {
+fn two_variables_for_one_setting_are_refused() {
     assert_eq!(
         only(vars(&[UP, ("CITETAP_LISTEN", "127.0.0.1:1"), ("CITETAP__LISTEN", "127.0.0.1:2")])),
         "env CITETAP_LISTEN: CITETAP__LISTEN sets the same; keep one"
@@ -133,7 +133,7 @@ fn one_name_for_one_setting() {
 }
 
 #[test]
-fn port_changes_the_port_only_and_yields_to_an_address() {
+fn port_sets_the_port_unless_an_address_is_given() {
     let loaded = vars(&[UP, ("PORT", "9000")]).unwrap();
     assert_eq!(loaded.config.listen.to_string(), "127.0.0.1:9000");
     assert_eq!(shown(&loaded, "listen"), ("127.0.0.1:9000".into(), "env PORT".into()));
@@ -153,7 +153,7 @@ fn port_changes_the_port_only_and_yields_to_an_address() {
 }
 
 #[test]
-fn a_value_from_a_file_is_trimmed() {
+fn value_from_a_file_is_trimmed() {
     let dir = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
     let load = |vars: &[(&str, &str)]| load(&Flags::default(), vars.iter().copied(), dir.path());
@@ -180,7 +180,7 @@ fn a_value_from_a_file_is_trimmed() {
 
 #[cfg(unix)]
 #[test]
-fn bytes_that_are_no_text_are_refused_in_our_names_only() {
+fn non_utf8_is_refused_in_citetap_variables_only() {
     use std::{ffi::OsString, os::unix::ffi::OsStringExt};
     let odd = OsString::from_vec(vec![0xff]);
     let dir = PathBuf::from("/nonexistent");

@@ -1,7 +1,7 @@
 use super::{super::*, vars};
 
 #[test]
-fn sidecar() {
+fn sidecar_example_loads() {
     let text = include_str!("../../../config/examples/sidecar.env");
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let loaded = vars(&lines.map(|line| line.split_once('=').unwrap()).collect::<Vec<_>>()).unwrap();
@@ -10,7 +10,7 @@ fn sidecar() {
 }
 
 #[test]
-fn doubao_and_tencent() {
+fn doubao_and_tencent_example_loads() {
     let text = include_str!("../../../config/examples/doubao-and-tencent.toml");
     let config = from_toml(text, "/".as_ref()).unwrap().config;
     assert_eq!(config.routes.len(), 2);
@@ -23,9 +23,9 @@ fn doubao_and_tencent() {
     );
 }
 
-/// Its key comes from the environment.
+/// The example takes the API key from the environment.
 #[test]
-fn supplement() {
+fn supplement_example_loads() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("citetap.toml"), include_str!("../../../config/examples/supplement.toml")).unwrap();
     let config = load(&Flags::default(), [("TAVILY_API_KEY", "test-key")], dir.path()).unwrap().config;
@@ -35,7 +35,7 @@ fn supplement() {
 }
 
 #[test]
-fn openai_clients() {
+fn openai_clients_example_loads() {
     let text = include_str!("../../../config/examples/openai-clients.toml");
     let routes = from_toml(text, "/".as_ref()).unwrap().config.routes;
     let models: Vec<String> =
@@ -44,7 +44,7 @@ fn openai_clients() {
 }
 
 #[test]
-fn tenants() {
+fn tenants_example_loads() {
     let config = from_toml(include_str!("../../../config/examples/tenants.toml"), "/".as_ref()).unwrap().config;
     assert_eq!((config.auth, config.tenants.len()), (Auth::Keys, 2));
 }

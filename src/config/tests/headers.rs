@@ -5,7 +5,7 @@ fn load_with(rest: &str) -> Result<Loaded, ConfigErrors> {
 }
 
 #[test]
-fn rules_are_read_and_values_are_never_repeated() {
+fn header_rules_load_and_values_are_not_printed() {
     let text = "emit_empty = true\nrequest_headers.remove = [\"Cookie\"]\nrequest_headers.set = { X-Team = \"a\" }\n[routes.response_headers]\nset = { b = \"2\", a = \"1\" }";
     let loaded = load_with(text).unwrap();
     let route_a = &loaded.config.routes[0];

@@ -3,7 +3,7 @@ use std::path::Path;
 use super::{super::*, error, errors_of, only};
 
 #[test]
-fn an_unknown_key_has_its_place_and_the_nearest_known_one() {
+fn unknown_key_is_reported_with_location_and_suggestion() {
     assert_eq!(
         error("# a\n\nlisen = \"127.0.0.1:1\""),
         "citetap.toml:3:1: unknown key \"lisen\"; did you mean \"listen\"?"
@@ -23,7 +23,7 @@ fn an_unknown_key_has_its_place_and_the_nearest_known_one() {
 }
 
 #[test]
-fn also_inside_routes_and_tenants() {
+fn unknown_key_in_routes_and_tenants_is_reported() {
     let route = "[[routes]]\nname = \"a\"\nprefix = \"/\"\nupstream = \"https://a.example\"\n";
     let with = |rest: &str| only(from_toml(&format!("{route}{rest}"), Path::new("/")));
     assert_eq!(
@@ -46,7 +46,7 @@ fn also_inside_routes_and_tenants() {
 }
 
 #[test]
-fn a_right_key_in_a_wrong_place_is_sent_home() {
+fn known_key_in_the_wrong_section_names_its_section() {
     assert_eq!(
         error("[log]\nstore = \"memory:\""),
         "citetap.toml:2:1: unknown key \"store\" in [log]; \"store\" belongs above the first [section]"
@@ -66,7 +66,7 @@ fn a_right_key_in_a_wrong_place_is_sent_home() {
 }
 
 #[test]
-fn tables_are_tables() {
+fn values_instead_of_tables_are_refused() {
     assert_eq!(error("log = 5"), "citetap.toml:1:7: log = 5: expected a table, written [log]");
     let routes = |text: &str| only(from_toml(text, Path::new("/")));
     assert!(routes("[routes]\nname = \"a\"\n").contains("routes: expected tables, each written [[routes]]"));
@@ -77,7 +77,7 @@ fn tables_are_tables() {
 }
 
 #[test]
-fn everything_is_reported_at_once_from_top_to_bottom() {
+fn all_errors_are_reported_in_file_order() {
     let text = "listn = 1\nstore = \"mysql:x\"\n[log]\nlevel = \"loud\"\n[limits]\nstreams = 0\n[[routes]]\nname = \"A\"\nprefix = \"x\"\n";
     let errors = errors_of(from_toml(text, Path::new("/")));
     let places: Vec<&str> = errors.iter().map(|error| error.split(": ").next().unwrap()).collect();
@@ -86,7 +86,7 @@ fn everything_is_reported_at_once_from_top_to_bottom() {
 }
 
 #[test]
-fn columns_are_characters_also_after_a_bom_and_chinese() {
+fn columns_count_characters_after_bom_and_chinese() {
     assert_eq!(error("\u{feff}lisen = 1"), "citetap.toml:1:1: unknown key \"lisen\"; did you mean \"listen\"?");
     assert_eq!(
         error("log = { level = \"响=info\", fromat = 1 }"),
@@ -96,7 +96,7 @@ fn columns_are_characters_also_after_a_bom_and_chinese() {
 }
 
 #[test]
-fn a_text_that_is_not_toml_is_refused_with_its_place_and_nothing_else() {
+fn invalid_toml_is_the_only_error() {
     let errors = errors_of(from_toml("listen = 127.0.0.1:8787\n", Path::new("/")));
     assert!(errors[0].starts_with("citetap.toml:1:"), "{errors:#?}");
     assert!(errors.iter().all(|error| !error.contains("no route")), "{errors:#?}");

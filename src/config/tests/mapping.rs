@@ -17,7 +17,7 @@ fn mapping(openai: &str) -> Mapping {
 }
 
 #[test]
-fn each_kind_has_its_path() {
+fn each_request_format_has_a_default_path() {
     let plain = mapping("models = [\"a\", \"豆包/pro:1\"]");
     assert!(matches!(plain.to, To::OpenAi));
     assert_eq!((plain.path.as_str(), plain.upstream_model), ("/v1/chat/completions", None));
@@ -38,7 +38,7 @@ fn each_kind_has_its_path() {
 }
 
 #[test]
-fn lexiang_is_read_as_tencents_unless_the_route_says_otherwise() {
+fn lexiang_request_implies_provider_tencent() {
     let provider = |route: &str| from_toml(route, "/".as_ref()).unwrap().config.routes[0].provider;
     let lexiang = route("a", "models = [\"m\"]\nrequest = \"lexiang\"");
     assert_eq!(provider(&lexiang), Provider::Of(&crate::provider::tencent::PROVIDER));
@@ -50,7 +50,7 @@ fn lexiang_is_read_as_tencents_unless_the_route_says_otherwise() {
 }
 
 #[test]
-fn mistakes_are_told_with_their_place() {
+fn errors_have_a_location() {
     for (openai, error) in [
         ("request = \"lexiang\"", "6:11: routes.openai: without models = [\"…\"] nobody can ask for it"),
         ("models = []", "6:10: routes.openai.models = an array: expected at least one model name"),
@@ -102,7 +102,7 @@ fn mistakes_are_told_with_their_place() {
 }
 
 #[test]
-fn names_and_lists_have_their_caps() {
+fn model_names_and_lists_are_capped() {
     let with = |count: usize, len: usize| {
         let names: Vec<String> = (0..count).map(|n| format!("{:?}", format!("{n:x<len$}"))).collect();
         load(&format!("models = [{}]", names.join(",")))
@@ -113,7 +113,7 @@ fn names_and_lists_have_their_caps() {
 }
 
 #[test]
-fn mistakes_in_templates_are_told_without_the_template() {
+fn template_errors_do_not_repeat_the_template() {
     for (template, why) in [
         ("{\"key\":\"app-key-7\",\"q\":\"{{quary}}\"}", "{{quary}} is not a placeholder; did you mean {{query}}?"),
         (
@@ -133,7 +133,7 @@ fn mistakes_in_templates_are_told_without_the_template() {
 }
 
 #[test]
-fn a_model_belongs_to_one_route() {
+fn model_of_two_routes_is_refused() {
     let text = route("a", "models = [\"m\", \"n\"]") + &route("b", "models = [\"o\", \"m\"]");
     assert_eq!(
         only(from_toml(&text, "/".as_ref())),
@@ -142,7 +142,7 @@ fn a_model_belongs_to_one_route() {
 }
 
 #[test]
-fn templates_and_queries_of_paths_are_not_shown() {
+fn templates_and_path_queries_are_not_listed() {
     let text = "models = [\"m\"]\nrequest = \"template\"\npath = \"/x?key=app-key-7\"\ntemplate = '[\"{{query}}\",\"app-key-7\"]'";
     let loaded = load(text).unwrap();
     assert_eq!(shown(&loaded, "routes.a.openai.path").0, "/x?•••");
@@ -152,7 +152,7 @@ fn templates_and_queries_of_paths_are_not_shown() {
 }
 
 #[test]
-fn the_sidecars_route_can_have_models() {
+fn sidecar_route_can_have_models() {
     let loaded = vars(&[
         ("CITETAP_UPSTREAM", "https://lxapi.example.com"),
         ("CITETAP_MODELS", "lexiang, kb"),

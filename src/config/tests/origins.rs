@@ -11,7 +11,7 @@ fn dir_with(text: &str) -> tempfile::TempDir {
 }
 
 #[test]
-fn each_layer_wins_over_the_ones_below() {
+fn each_layer_overrides_lower_ones() {
     let dir = dir_with(FILE);
     let env = [("CITETAP_STORE", "sqlite:env.db"), ("CITETAP_LISTEN", "127.0.0.1:2")];
     let flags = Flags { listen: Some("127.0.0.1:3".into()), ..Flags::default() };
@@ -30,7 +30,7 @@ fn each_layer_wins_over_the_ones_below() {
 }
 
 #[test]
-fn flags_make_a_sidecar_too_and_win_over_its_variables() {
+fn flags_create_a_sidecar_and_override_variables() {
     let dir = tempfile::tempdir().unwrap();
     let flags = Flags {
         upstream: Some("https://flag.example".into()),
@@ -50,7 +50,7 @@ fn flags_make_a_sidecar_too_and_win_over_its_variables() {
 }
 
 #[test]
-fn a_named_file_is_read_instead_and_must_exist() {
+fn named_file_replaces_the_default_and_must_exist() {
     let dir = dir_with("nonsense = 1");
     let named = |name: &str| Flags { config: Some(PathBuf::from(name)), ..Flags::default() };
     let none: [(&str, &str); 0] = [];
@@ -84,7 +84,7 @@ fn secrets_are_in_no_output() {
 }
 
 #[test]
-fn the_flags_are_valid_for_clap() {
+fn flags_are_valid_for_clap() {
     use clap::Args;
     Flags::augment_args(clap::Command::new("serve")).debug_assert();
 }

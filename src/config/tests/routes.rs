@@ -19,7 +19,7 @@ fn prefix(text: &str) -> Result<String, String> {
 }
 
 #[test]
-fn prefixes_are_normal() {
+fn prefixes_are_normalized_or_refused() {
     for (given, normal) in
         [("/", "/"), ("/a", "/a"), ("/a/", "/a"), ("/a/b.c~d_e-f", "/a/b.c~d_e-f"), ("/v1beta", "/v1beta")]
     {
@@ -41,7 +41,7 @@ fn prefixes_are_normal() {
 }
 
 #[test]
-fn the_api_keeps_its_paths() {
+fn prefixes_of_the_api_are_refused() {
     for own in [
         "citations",
         "component.js",
@@ -66,7 +66,7 @@ fn the_api_keeps_its_paths() {
 }
 
 #[test]
-fn names() {
+fn route_names_are_validated() {
     let name = |name: &str| routes(&route(name, "/", ""));
     assert!(name("a").is_ok() && name(&"a-9".repeat(10)).is_ok() && name(&"a".repeat(32)).is_ok());
     for bad in ["", "A", "a b", "a_b", "豆", &"a".repeat(33)] {
@@ -78,7 +78,7 @@ fn names() {
 }
 
 #[test]
-fn names_and_prefixes_are_unique_also_across_layers() {
+fn duplicate_names_and_prefixes_are_refused() {
     let text = route("a", "/x", "") + &route("a", "/x/", "");
     assert_eq!(
         errors_of(routes(&text)),
@@ -105,14 +105,14 @@ fn names_and_prefixes_are_unique_also_across_layers() {
 }
 
 #[test]
-fn the_longest_prefix_comes_first() {
+fn routes_are_sorted_by_longest_prefix() {
     let text = route("a", "/", "") + &route("b", "/x", "") + &route("c", "/x/y", "") + &route("d", "/w", "");
     let sorted: Vec<String> = routes(&text).unwrap().config.routes.into_iter().map(|route| route.prefix).collect();
     assert_eq!(sorted, ["/x/y", "/w", "/x", "/"]);
 }
 
 #[test]
-fn required_keys() {
+fn missing_required_keys_are_reported() {
     assert_eq!(
         errors_of(routes("\n[[routes]]\n")),
         [
@@ -124,7 +124,7 @@ fn required_keys() {
 }
 
 #[test]
-fn urls() {
+fn upstream_urls_are_validated() {
     let upstream = |url: &str| {
         routes(&format!("[[routes]]\nname = \"a\"\nprefix = \"/\"\nupstream = {url:?}"))
             .map(|loaded| loaded.config.routes[0].upstream.to_string())
@@ -156,7 +156,7 @@ fn upstream_error(url: &str) -> Result<Loaded, ConfigErrors> {
 }
 
 #[test]
-fn an_upstream_is_not_citetap_itself() {
+fn upstream_that_is_citetap_itself_is_refused() {
     let with = |listen: &str, url: &str| {
         routes(&format!(
             "listen = {listen:?}\nauth = \"none\"\n[[routes]]\nname = \"a\"\nprefix = \"/\"\nupstream = {url:?}"
@@ -181,7 +181,7 @@ fn an_upstream_is_not_citetap_itself() {
 }
 
 #[test]
-fn words_that_are_none_of_ours_are_refused() {
+fn unknown_keywords_are_refused() {
     let with = |rest: &str| only(routes(&route("a", "/", rest)));
     assert_eq!(
         with("profile = \"ai_sdk\""),
@@ -203,7 +203,7 @@ fn words_that_are_none_of_ours_are_refused() {
 }
 
 #[test]
-fn questions() {
+fn questions_are_trimmed_and_capped() {
     let with = |questions: &str| routes(&route("a", "/", &format!("questions = {questions}")));
     let loaded = with(r#"["What is new?", " 有什么新闻？ "]"#).unwrap();
     assert_eq!(loaded.config.routes[0].questions, ["What is new?", "有什么新闻？"]);

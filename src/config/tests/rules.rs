@@ -7,7 +7,7 @@ fn rules(text: &str) -> crate::citation::Rules {
 }
 
 #[test]
-fn weights_are_fractions_that_sum_to_one() {
+fn weights_must_be_fractions_that_sum_to_one() {
     let set = rules("[scores.weights]\nrelevance = 1\nfreshness = 0\nauthority = 0.0");
     assert_eq!(Some(set.scores.weights), Weights::new(1.0, 0.0, 0.0));
     assert_eq!(
@@ -22,7 +22,7 @@ fn weights_are_fractions_that_sum_to_one() {
 }
 
 #[test]
-fn domains_are_domains() {
+fn invalid_domains_are_refused() {
     let set = rules("[scores]\nallow = [\"Example.com\", \"中国政府网.政务\"]\ndeny = [\"t.me\"]");
     assert!(set.scores.allow.contains("example.com") && set.scores.deny.contains("t.me"));
     assert!(set.scores.allow.iter().any(|domain| domain.starts_with("xn--")), "{:?}", set.scores.allow);
@@ -35,24 +35,24 @@ fn domains_are_domains() {
 }
 
 #[test]
-fn rows_of_authority_are_added_or_replaced() {
+fn authority_rows_are_added_or_replaced() {
     let count = rules("").scores.authority.len();
     let set = rules("[scores.authority]\n\"wiki.example.com\" = 0.9\nwikipedia.org = 1\n").scores.authority;
     assert_eq!((set.len(), set["wiki.example.com"], set["wikipedia.org"]), (count + 1, 0.9, 1.0));
-    let place = "citetap.toml:2:17: scores.authority";
+    let location = "citetap.toml:2:17: scores.authority";
     assert_eq!(
         error("[scores.authority]\n\"example.com\" = 3"),
-        format!("{place}.\"example.com\" = 3: expected a number from 0 to 1")
+        format!("{location}.\"example.com\" = 3: expected a number from 0 to 1")
     );
     assert_eq!(
         error("[scores.authority]\n\"http://a.b\"  = 0.3"),
-        format!("{place}.\"http://a.b\" = 0.3: expected a domain such as example.com")
+        format!("{location}.\"http://a.b\" = 0.3: expected a domain such as example.com")
     );
     assert!(error("[scores]\nauthority = 0.3").contains("scores.authority = 0.3: expected a table such as"));
 }
 
 #[test]
-fn the_environment_sets_them_too() {
+fn environment_sets_scores_and_authority() {
     let up = ("CITETAP_UPSTREAM", "https://a.example");
     let table = ("CITETAP__SCORES__AUTHORITY", "a.example=0.9, wikipedia.org=0.2");
     let loaded = vars(&[up, table, ("CITETAP__SCORES__MINIMUM", "0.4"), ("CITETAP__INTENTS__TECH", "Rust,编译")]);
@@ -68,7 +68,7 @@ fn the_environment_sets_them_too() {
 }
 
 #[test]
-fn thresholds_and_words() {
+fn thresholds_and_word_lists_load() {
     let set = rules("[corroboration]\ndomains = 3\nofficial = [\"Confirms\"]\npositive = []\nnegative = []");
     assert_eq!(
         (set.corroboration.domains, set.corroboration.words.lists()),
@@ -80,9 +80,9 @@ fn thresholds_and_words() {
     assert!(error("[intents]\nmarkets = []").contains("did you mean \"market\"?"));
 }
 
-/// What a reader would say of some sites, in this order.
+/// Checks that the authority of well-known sites decreases in this order.
 #[test]
-fn the_default_table_is_sensible() {
+fn default_authority_ranks_known_sites() {
     let scores = default_rules().scores.clone();
     let of = |host: &str| {
         let mut rest = Some(host);

@@ -11,7 +11,7 @@ fn key(loaded: &Loaded) -> Option<String> {
 }
 
 #[test]
-fn the_key_comes_from_any_layer_and_ours_wins_over_the_common_name() {
+fn key_comes_from_any_layer_and_citetap_name_wins() {
     assert_eq!(key(&file("").unwrap()), None);
     assert_eq!(key(&file("[search]\nkey = \"test-key\"").unwrap()).as_deref(), Some("Bearer test-key"));
     let loaded = vars(&[UP, ("TAVILY_API_KEY", "test-key")]).unwrap();
@@ -32,7 +32,7 @@ fn the_key_comes_from_any_layer_and_ours_wins_over_the_common_name() {
 }
 
 #[test]
-fn a_key_is_never_shown() {
+fn key_is_never_printed() {
     let loaded = file("[search]\nkey = \"test-key\"").unwrap();
     assert!(!format!("{loaded:?}").contains("test-key"));
     assert_eq!(
@@ -45,7 +45,7 @@ fn a_key_is_never_shown() {
 }
 
 #[test]
-fn event_types_are_lists_of_domains() {
+fn event_types_must_be_lists_of_domains() {
     let loaded = file("[search.event_types]\nhack = [\"Coin.example\", \"例子.中国\"]\nany = []").unwrap();
     let types = &loaded.config.search.event_types;
     assert_eq!(types["hack"], ["coin.example", "xn--fsqu00a.xn--fiqs8s"]);
@@ -64,7 +64,7 @@ fn event_types_are_lists_of_domains() {
 }
 
 #[test]
-fn words_and_numbers_are_checked() {
+fn keywords_and_numbers_are_validated() {
     assert!(
         error("[search]\ntopic = \"new\"")
             .ends_with(r#"expected "general", "news" or "finance"; did you mean "news"?"#)

@@ -6,7 +6,7 @@ use crate::config::pointer::Pointer;
 const KEY: &str = "[search]\nkey = \"test-key\"\n";
 const TYPES: &str = "[search.event_types]\nhack = [\"coin.example\"]\nany = []\n";
 
-/// A route with these keys, from the fifth line on, and `more` behind it.
+/// Loads a route with these keys, which start on line 5, followed by `more`.
 fn route(keys: &str, more: &str) -> Result<Loaded, ConfigErrors> {
     let head = "[[routes]]\nname = \"a\"\nprefix = \"/\"\nupstream = \"https://a.example\"\n";
     from_toml(&format!("{head}{keys}\n{more}"), Path::new("/"))
@@ -17,7 +17,7 @@ fn supplement(keys: &str, more: &str) -> Supplementing {
 }
 
 #[test]
-fn it_is_off_unless_asked_for() {
+fn supplement_is_off_by_default() {
     let off = supplement("", "");
     let max_wait = Duration::from_millis(300);
     assert_eq!(off, Supplementing { when: Supplement::Off, query: None, domains: Vec::new(), max_wait });
@@ -31,7 +31,7 @@ fn it_is_off_unless_asked_for() {
 }
 
 #[test]
-fn without_a_key_it_says_how_to_mend_that() {
+fn supplement_without_key_is_refused_with_advice() {
     for when in ["when-empty", "always"] {
         let told = only(route(&format!("supplement = {when:?}"), ""));
         assert_eq!(
@@ -43,12 +43,12 @@ fn without_a_key_it_says_how_to_mend_that() {
         );
     }
     assert!(route("supplement = \"off\"\nsupplement_event_type = \"hack\"", "").is_ok());
-    // A faulty key is told once, as that.
+    // An invalid API key is reported once.
     assert!(only(route("supplement = \"always\"", "[search]\nkey = \"a b\"")).contains("search.key: expected a key"));
 }
 
 #[test]
-fn mistakes_are_told_in_their_place() {
+fn errors_have_a_location() {
     let keys = "supplement = \"allways\"\nsupplement_query = \"messages\"\nmax_wait_ms = 10001";
     assert_eq!(
         errors_of(route(keys, KEY)),
@@ -65,7 +65,7 @@ fn mistakes_are_told_in_their_place() {
 }
 
 #[test]
-fn a_sidecar_says_it_in_the_environment() {
+fn environment_sets_it_for_a_sidecar() {
     let up = ("CITETAP_UPSTREAM", "https://www.doubao.com");
     let loaded = vars(&[up, ("CITETAP_SUPPLEMENT", "always"), ("TAVILY_API_KEY", "test-key")]).unwrap();
     assert_eq!(loaded.config.routes[0].supplement.when, Supplement::Always);

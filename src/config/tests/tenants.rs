@@ -11,7 +11,7 @@ fn with(top: &str, tenants: &[String]) -> Result<Loaded, ConfigErrors> {
 }
 
 #[test]
-fn tenants_need_keys_and_let_it_listen_anywhere() {
+fn tenants_require_keys_and_allow_any_address() {
     let config =
         with("listen = \"0.0.0.0:1\"", &[tenant("a", &"aB".repeat(32)), tenant("b", &"0".repeat(64))]).unwrap().config;
     assert_eq!(config.auth, Auth::Keys);
@@ -20,7 +20,7 @@ fn tenants_need_keys_and_let_it_listen_anywhere() {
 }
 
 #[test]
-fn an_open_address_must_be_meant() {
+fn exposed_address_without_auth_is_refused() {
     let refused = "can be reached from other machines and nobody needs a key: add [[tenants]], listen on 127.0.0.1, or say auth = \"none\" (CITETAP__AUTH=none) if the network is yours alone";
     for address in ["0.0.0.0:8787", "[::]:8787", "192.0.2.1:8787"] {
         assert_eq!(error(&format!("listen = {address:?}")), format!("listen = {address} {refused}"));
@@ -32,7 +32,7 @@ fn an_open_address_must_be_meant() {
 }
 
 #[test]
-fn auth_and_tenants_agree() {
+fn contradictory_auth_and_tenants_are_refused() {
     assert_eq!(
         error("auth = \"keys\""),
         "citetap.toml:1:8: auth = \"keys\": nobody could ask without [[tenants]]; add one"
@@ -50,7 +50,7 @@ fn auth_and_tenants_agree() {
 }
 
 #[test]
-fn a_hash_is_64_digits_and_is_never_repeated() {
+fn invalid_key_hash_is_refused_and_not_printed() {
     let expected =
         "tenants.key_sha256: expected the SHA-256 of the key, 64 hexadecimal digits: printf %s \"$KEY\" | sha256sum";
     for hash in ["0".repeat(63), "0".repeat(65), "g".repeat(64), "+f".repeat(32), "my-plain-key".to_owned()] {
@@ -59,7 +59,7 @@ fn a_hash_is_64_digits_and_is_never_repeated() {
 }
 
 #[test]
-fn names_and_keys_are_one_tenants_own() {
+fn duplicate_tenant_names_and_keys_are_refused() {
     let (one, two) = ("1".repeat(64), "2".repeat(64));
     assert_eq!(
         only(with("", &[tenant("a", &one), tenant("a", &two)])),
@@ -70,7 +70,7 @@ fn names_and_keys_are_one_tenants_own() {
         "citetap.toml:9:1: tenants.key_sha256: tenants \"a\" and \"b\" have the same key"
     );
     assert!(errors_of(with("", &[tenant("a", &one), tenant("b", &two)])).is_empty());
-    // A faulty tenant must not read as "no tenant", which would be told to add one.
+    // An invalid tenant must not count as no tenant, because the error would then advise to add one.
     assert!(only(with("listen = \"0.0.0.0:1\"", &[tenant("A", &one)])).contains("tenants.name = \"A\""));
     assert_eq!(
         only(with("", &[format!("[[tenants]]\nkey_sha256 = {one:?}\n")])),
@@ -79,7 +79,7 @@ fn names_and_keys_are_one_tenants_own() {
 }
 
 #[test]
-fn a_tenant_has_its_own_rate_or_that_of_all() {
+fn tenant_rate_overrides_the_default_rate() {
     let of = |name: &str, digit: &str, more: &str| tenant(name, &digit.repeat(64)) + more;
     let tenants = [of("a", "1", ""), of("b", "2", "requests = \"5/s\"\n"), of("c", "3", "requests = \"off\"\n")];
     let loaded = with("limits.requests = \"600/m\"", &tenants).unwrap();

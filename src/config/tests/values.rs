@@ -8,7 +8,7 @@ fn ok(text: &str) -> Config {
 }
 
 #[test]
-fn durations() {
+fn durations_parse() {
     for (text, millis) in [("1ms", 1), ("250ms", 250), ("5s", 5_000), ("2m", 120_000), ("3h", 10_800_000)] {
         let config = ok(&format!("timeouts.connect = {text:?}"));
         assert_eq!(config.timeouts.connect, Duration::from_millis(millis), "{text}");
@@ -37,7 +37,7 @@ fn durations() {
 }
 
 #[test]
-fn duration_limits_in_pairs() {
+fn durations_at_and_over_their_limits() {
     ok("timeouts.connect = \"3650d\"");
     assert!(error("timeouts.connect = \"3651d\"").ends_with("must be at most 3650d"));
     assert!(error("timeouts.connect = \"0s\"").ends_with("must be at least 1ms"));
@@ -49,7 +49,7 @@ fn duration_limits_in_pairs() {
 }
 
 #[test]
-fn off_where_it_is_allowed() {
+fn off_is_accepted_where_allowed() {
     assert_eq!(ok("timeouts.heartbeat = \"off\"").timeouts.heartbeat, None);
     assert_eq!(ok("timeouts.total = \"1h\"").timeouts.total, Some(Duration::from_secs(3600)));
     assert_eq!(ok("records.ttl = \"off\"").records.ttl, None);
@@ -58,7 +58,7 @@ fn off_where_it_is_allowed() {
 }
 
 #[test]
-fn sizes() {
+fn sizes_parse() {
     for (text, bytes) in
         [("\"8KiB\"", 8192), ("8192", 8192), ("\"9000B\"", 9000), ("\"9000\"", 9000), ("\"1MiB\"", 1 << 20)]
     {
@@ -72,7 +72,7 @@ fn sizes() {
 }
 
 #[test]
-fn rates() {
+fn rates_parse() {
     for (text, count, seconds) in
         [("20/s", 20, 1), ("600/m", 600, 60), ("1/h", 1, 3600), ("1000000/d", 1_000_000, 86_400)]
     {
@@ -98,7 +98,7 @@ fn rates() {
 }
 
 #[test]
-fn size_and_count_limits_in_pairs() {
+fn sizes_and_counts_at_and_over_their_limits() {
     assert!(error("limits.request_header_bytes = 8191").ends_with("must be at least 8KiB"));
     ok("limits.request_header_bytes = \"1024KiB\"");
     assert!(error("limits.request_header_bytes = 1048577").ends_with("must be at most 1MiB"));
@@ -125,7 +125,7 @@ fn size_and_count_limits_in_pairs() {
 }
 
 #[test]
-fn listen() {
+fn listen_addresses_parse() {
     for (text, address) in [("localhost:80", "127.0.0.1:80"), ("[::1]:0", "[::1]:0"), ("127.9.9.9:1", "127.9.9.9:1")] {
         assert_eq!(ok(&format!("listen = {text:?}")).listen.to_string(), address);
     }
@@ -139,7 +139,7 @@ fn listen() {
 }
 
 #[test]
-fn workers() {
+fn worker_counts_parse() {
     let cores = std::thread::available_parallelism().unwrap().get();
     assert_eq!([ok("").workers, ok("workers = \"auto\"").workers], [cores, cores]);
     assert_eq!([ok("workers = 1").workers, ok("workers = 1024").workers], [1, 1024]);
@@ -153,7 +153,7 @@ fn workers() {
 }
 
 #[test]
-fn store() {
+fn store_urls_parse() {
     let path = |text: &str| match ok(&format!("store = {text:?}")).store {
         StoreUrl::Sqlite(path) => path,
         _ => PathBuf::new(),
@@ -186,7 +186,7 @@ fn store() {
 }
 
 #[test]
-fn log() {
+fn log_levels_and_formats_parse() {
     assert_eq!(ok("log.level = \"warn,citetap=debug\"").log.level, "warn,citetap=debug");
     assert_eq!(ok("log.format = \"json\"").log.format, LogFormat::Json);
     assert_eq!(
@@ -200,7 +200,7 @@ fn log() {
 }
 
 #[test]
-fn trusted_proxies() {
+fn trusted_proxies_parse() {
     let nets = ok("trusted_proxies = [\"10.1.2.3/8\", \"::1\", \"192.0.2.7\"]").trusted_proxies;
     let nets: Vec<String> = nets.iter().map(ToString::to_string).collect();
     assert_eq!(nets, ["10.0.0.0/8", "::1/128", "192.0.2.7/32"]);
@@ -214,7 +214,7 @@ fn trusted_proxies() {
 }
 
 #[test]
-fn errors_repeat_values_cut_and_without_secrets() {
+fn errors_truncate_values_and_hide_secrets() {
     let long = error(&format!("listen = \"{}\"", "长".repeat(81)));
     assert!(long.contains(&format!("\"{}\"…", "长".repeat(80))), "{long}");
     let fits = error(&format!("listen = \"{}\"", "长".repeat(80)));
@@ -228,12 +228,12 @@ fn errors_repeat_values_cut_and_without_secrets() {
 }
 
 #[test]
-fn origins_of_pages() {
+fn cors_origins_must_be_as_browsers_send_them() {
     let cors = |list: &str| file(&format!("[cors]\norigins = {list}")).map(|loaded| loaded.config.cors);
     let named = cors(r#"["https://app.example", "http://127.0.0.1:5173"]"#).unwrap();
     assert_eq!((named.any, named.origins.len()), (false, 2));
     assert!(cors(r#"["*"]"#).unwrap().any && cors(r#"["https://app.example", "*"]"#).unwrap().any);
-    // They would never be what a browser sends.
+    // A browser never sends an origin in these forms, so they could not match.
     for never in
         ["https://app.example/", "https://APP.example", "https://app.example:443", "app.example", "null", "", "ftp://a"]
     {
@@ -249,7 +249,7 @@ fn origins_of_pages() {
 }
 
 #[test]
-fn sockets_and_a_second_address() {
+fn unix_sockets_and_admin_listen_parse() {
     let config = ok("listen = \"unix:run/c.sock\"\nadmin_listen = \"localhost:9187\"");
     assert_eq!(config.listen, Listen::Unix("/srv/app/run/c.sock".into()));
     assert_eq!(config.admin_listen.unwrap().to_string(), "127.0.0.1:9187");
@@ -275,7 +275,7 @@ fn sockets_and_a_second_address() {
 }
 
 #[test]
-fn a_certificate_has_a_key() {
+fn certificate_without_key_is_refused() {
     let config = ok("[tls]\ncert = \"a.crt\"\nkey = \"/etc/a.key\"\nadmin = false");
     let tls = TlsFiles { cert: "/srv/app/a.crt".into(), key: "/etc/a.key".into(), admin: false };
     assert_eq!(config.tls, Some(tls));

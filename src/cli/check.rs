@@ -1,4 +1,6 @@
-//! `citetap check`.
+//! `citetap check`: validates the configuration and prints the effective settings.
+//!
+//! Called by `cli`. Changes nothing, and never prints a secret.
 
 use std::{
     collections::BTreeSet,
@@ -16,8 +18,8 @@ use crate::{
     transport::{fd_limit, tls::Tls},
 };
 
-/// Cells of a list in the table.
-const LIST: usize = 32;
+/// Maximum width of a list value in the table, in terminal cells.
+const LIST_CELLS: usize = 32;
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  citetap check\n  citetap check --config citetap.toml --reach")]
@@ -46,7 +48,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         Output::Table => {
             let rows: Vec<Vec<String>> = effective
                 .iter()
-                .map(|setting| vec![setting.key.clone(), fit(&setting.value), setting.origin.to_string()])
+                .map(|setting| vec![setting.key.clone(), truncate_list(&setting.value), setting.origin.to_string()])
                 .collect();
             table::align(&rows)
         }
@@ -60,9 +62,9 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     };
     print(text.as_bytes())?;
     let streams = config.limits.streams;
-    if let Some((needed, there)) = fd_limit::shortfall(streams) {
-        say(&format!(
-            "limits.streams = {streams} needs about {needed} open files, and there may be {there}: raise ulimit -Hn, or \
+    if let Some((needed, available)) = fd_limit::shortfall(streams) {
+        log(&format!(
+            "limits.streams = {streams} needs about {needed} open files, and there may be {available}: raise ulimit -Hn, or \
              lower it; beyond that new requests get 503"
         ));
     }
@@ -73,37 +75,38 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             Some(trouble) if validity.is_over(now) => {
                 return Err(Failure::Other(format!("{}: {trouble}", files.cert.display())));
             }
-            Some(trouble) => say(&trouble),
+            Some(trouble) => log(&trouble),
             None => {}
         }
     }
     if args.reach {
         return reach(&config).await;
     }
-    say("the configuration is valid");
+    log("the configuration is valid");
     Ok(())
 }
 
-/// Lists of words are long, and would push the origins out of sight; JSON has them whole.
-fn fit(value: &str) -> String {
-    if value.starts_with('[') { table::fit(value, LIST) } else { value.to_owned() }
+/// Truncates a long list, which would push the origin off the screen. The JSON output is complete.
+fn truncate_list(value: &str) -> String {
+    if value.starts_with('[') { table::fit(value, LIST_CELLS) } else { value.to_owned() }
 }
 
-fn say(what: &str) {
-    let _ = writeln!(io::stderr(), "{what}");
+/// Writes a line to standard error.
+fn log(message: &str) {
+    let _ = writeln!(io::stderr(), "{message}");
 }
 
-/// Tries everything, says each result, and fails if one did.
+/// Connects to the store, the upstreams and the search service. Reports each result and fails if any of them failed.
 async fn reach(config: &Config) -> Result<(), Failure> {
     let mut failed = 0;
-    let mut tell = |what: &str, result: Result<(), String>| match result {
-        Ok(()) => say(&format!("ok      {what}")),
+    let mut report = |what: &str, result: Result<(), String>| match result {
+        Ok(()) => log(&format!("ok      {what}")),
         Err(why) => {
             failed += 1;
-            say(&format!("failed  {what}: {why}"));
+            log(&format!("failed  {what}: {why}"));
         }
     };
-    tell("store", try_store(config).await);
+    report("store", try_store(config).await);
     let mut seen = BTreeSet::new();
     let search = config.search.authorization.is_some().then_some(("search", &config.search.base_url));
     let upstreams = config.routes.iter().map(|route| ("upstream", &route.upstream));
@@ -112,7 +115,7 @@ async fn reach(config: &Config) -> Result<(), Failure> {
         let port = url.port_or_known_default().unwrap_or(443);
         if seen.insert((host.clone(), port)) {
             let result = try_connect(&host, port, config.timeouts.connect).await;
-            tell(&format!("{what} {host}:{port}"), result);
+            report(&format!("{what} {host}:{port}"), result);
         }
     }
     if failed == 0 { Ok(()) } else { Err(Failure::Other(format!("{failed} of {} checks failed", seen.len() + 1))) }
@@ -121,8 +124,8 @@ async fn reach(config: &Config) -> Result<(), Failure> {
 async fn try_store(config: &Config) -> Result<(), String> {
     let store = store::open(&config.store, config.records.ttl).await.map_err(|error| error.to_string())?;
     let result = store.ping().await.map_err(|error| error.to_string());
-    if let Some(warning) = store.setup_warning() {
-        say(&format!("note    store: {warning}"));
+    if let Some(setup_warning) = store.setup_warning() {
+        log(&format!("note    store: {setup_warning}"));
     }
     store.close().await;
     result

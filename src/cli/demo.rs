@@ -1,8 +1,8 @@
-//! `citetap demo`.
+//! `citetap demo`: runs the proxy in front of a scripted upstream, without configuration or network access.
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use super::{Failure, handed::Handed, print, serve};
+use super::{Failure, inherited::InheritedSockets, print, serve};
 use crate::{
     app::{App, auth::SINGLE_TENANT},
     config,
@@ -27,15 +27,15 @@ pub struct Args {
     #[arg(long, value_name = "FILE", default_value = "citetap-demo.db")]
     store: PathBuf,
 
-    /// How much faster than life the answers stream
+    /// Speed of the answers as a factor of real time
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = speed)]
     speed: f64,
 
-    /// Give each answer an id of its own, so that every one is kept
+    /// Give each answer an id of its own, so that none replaces an earlier one
     #[arg(long)]
     fresh_ids: bool,
 
-    /// Fill a store that is empty with made-up answers of so many days; 0 for none
+    /// Fill an empty store with made-up answers of this many days; 0 for none
     #[arg(long, value_name = "DAYS", default_value = "14", value_parser = clap::value_parser!(u16).range(..=i64::from(MAX_DAYS)))]
     history: u16,
 }
@@ -60,19 +60,19 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let toml = configuration(&args, &upstream.url());
     let loaded = config::from_toml(&toml, &std::env::current_dir()?)?;
     telemetry::init(&loaded.config.log, LogTarget::Stderr);
-    let serve::Started { listeners, app, .. } = serve::start(loaded.config, Handed::default()).await?;
-    let made_up = fill(&app, args.history).await.map_err(|error| Failure::Other(error.to_string()))?;
+    let serve::Started { listeners, app, .. } = serve::start(loaded.config, InheritedSockets::default()).await?;
+    let generated = fill_history(&app, args.history).await.map_err(|error| Failure::Other(error.to_string()))?;
     let signals = serve::signals()?;
-    // It listens on one address, which is one of TCP.
+    // The demo has a single TCP listener; its address contains the port that the system chose.
     let listen = listeners.addresses(Surface::All)?.parse().unwrap_or(args.listen);
-    print(welcome(listen, &args, made_up).as_bytes())?;
+    print(welcome(listen, &args, generated).as_bytes())?;
     let served = serve::serve(listeners, app, signals).await;
     upstream.shutdown().await;
     served
 }
 
-/// Puts made-up answers into a store that has none. Says how many.
-async fn fill(app: &App, days: u16) -> Result<usize, StoreError> {
+/// Fills an empty store with generated records. Returns their number.
+async fn fill_history(app: &App, days: u16) -> Result<usize, StoreError> {
     let first = app.store.list(SINGLE_TENANT, &Filter { limit: 1, ..Filter::default() }).await?;
     if !first.entries.is_empty() {
         return Ok(0);
@@ -91,8 +91,8 @@ async fn fill(app: &App, days: u16) -> Result<usize, StoreError> {
 
 fn configuration(args: &Args, upstream: &str) -> String {
     let store = format!("sqlite:{}", args.store.display());
-    // Its data is made up, so anybody may see it, and any page. And what it shows should not hang on how busy a disk is, so
-    // a commit has more than its usual time.
+    // The data is generated, so access needs no key and any origin may read it. The commit timeout is longer than the
+    // default, so that a busy disk does not change what the demo shows.
     let mut toml = format!(
         "listen = \"{}\"\nauth = \"none\"\nstore = {}\n[timeouts]\ndrain = \"1s\"\ncommit = \"5s\"\n[cors]\norigins = [\"*\"]\n",
         args.listen,
@@ -122,11 +122,11 @@ fn configuration(args: &Args, upstream: &str) -> String {
     toml
 }
 
-const ASKING: &str = r#"{"model":"lexiang-demo","stream":true,"messages":[{"role":"user","content":"?"}]}"#;
+const EXAMPLE_REQUEST: &str = r#"{"model":"lexiang-demo","stream":true,"messages":[{"role":"user","content":"?"}]}"#;
 
-fn welcome(listen: SocketAddr, args: &Args, made_up: usize) -> String {
+fn welcome(listen: SocketAddr, args: &Args, generated: usize) -> String {
     let host = if listen.ip().is_unspecified() { format!("127.0.0.1:{}", listen.port()) } else { listen.to_string() };
-    let begins = match made_up {
+    let history = match generated {
         0 => String::new(),
         _ => format!(", which begins with made-up answers of the last {} days (--history 0: none)", args.history),
     };
@@ -140,11 +140,11 @@ fn welcome(listen: SocketAddr, args: &Args, made_up: usize) -> String {
          Then ask what it rests on:\n\n  \
          curl -s http://{host}/citations/{id}\n\n\
          Or as an OpenAI client does, with the base URL http://{host}/v1 and any key:\n\n  \
-         curl -N http://{host}/v1/chat/completions -d '{ASKING}'\n  \
+         curl -N http://{host}/v1/chat/completions -d '{EXAMPLE_REQUEST}'\n  \
          curl -s http://{host}/v1/models\n\n\
          In English: curl -N http://{host}/doubao-en/chat/completion -d '{{}}'\n\
          Everything kept so far: curl -s http://{host}/citations\n\
-         Citations are kept in {store}{begins}. Ctrl-C ends the demo.\n\n",
+         Citations are kept in {store}{history}. Ctrl-C ends the demo.\n\n",
         version = crate::VERSION,
         id = if args.fresh_ids { "MESSAGE_ID_FROM_THE_EVENT" } else { "35730705466983426" },
         store = args.store.display(),

@@ -1,4 +1,4 @@
-//! `citetap export`: a running citetap's record, in the format that the next tool wants.
+//! `citetap export`: fetches a record from a running citetap and prints it in an export format.
 
 use std::{
     fs::File,
@@ -22,9 +22,9 @@ use crate::{
     transport::service_client,
 };
 
-/// A record of a thousand sources, each with everything at its cap, is about as large.
+/// Maximum size of a response: a record with the maximum number of citations, each field at its cap.
 const MAX_RECORD: usize = 256 << 20;
-/// Keys are short; this is for who names the wrong file.
+/// Maximum number of bytes read from a key file. Bounds the read if the wrong file is named.
 const MAX_KEY: u64 = 4096;
 
 #[derive(clap::Args)]
@@ -32,82 +32,82 @@ const MAX_KEY: u64 = 4096;
     after_help = "Examples:\n  citetap export 35790211840077314 --format bibtex >> references.bib\n  citetap export 35790211840077314 --cited --url https://citetap.example.com --key-file key.txt"
 )]
 pub struct Args {
-    /// The message
+    /// The id of the message
     id: String,
 
     /// What to print
-    #[arg(short, long, value_name = "FORMAT", default_value = "markdown", value_parser = PossibleValuesParser::new(names()))]
+    #[arg(short, long, value_name = "FORMAT", default_value = "markdown", value_parser = PossibleValuesParser::new(format_names()))]
     format: String,
 
-    /// Where citetap listens
+    /// The URL of citetap
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8787")]
     url: Url,
 
-    /// A file with the key of your tenant; - reads standard input
+    /// A file with your tenant's key; - reads standard input
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
 
-    /// Where two providers have the same id
+    /// The provider, where two providers use the same id
     #[arg(short, long, value_name = "NAME")]
     provider: Option<String>,
 
     #[command(flatten)]
-    how: How,
+    options: ExportArgs,
 
     /// Seconds to wait for the answer
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
     timeout: f64,
 }
 
-/// What replay and export have in common.
+/// Arguments that `replay` and `export` share.
 #[derive(clap::Args)]
-pub struct How {
-    /// In an export, only the sources that the answer cites
+pub struct ExportArgs {
+    /// Export only the sources that the answer cites
     #[arg(long)]
     cited: bool,
 
-    /// The language of an export's own words [default: that of the sources]
+    /// Language of headings and labels [default: that of the sources]
     #[arg(long, value_name = "LANG", value_parser = PossibleValuesParser::new(Lang::NAMES))]
     lang: Option<String>,
 }
 
-impl How {
+impl ExportArgs {
     pub fn options(&self) -> Options {
-        // clap has checked the name.
+        // clap has validated the name.
         Options { cited: self.cited, lang: self.lang.as_deref().and_then(Lang::named) }
     }
 }
 
-fn names() -> Vec<&'static str> {
+fn format_names() -> Vec<&'static str> {
     std::iter::once("json").chain(Format::ALL.map(Format::name)).collect()
 }
 
 pub async fn run(args: Args) -> Result<(), Failure> {
     let limit = Duration::try_from_secs_f64(args.timeout)
         .map_err(|_| Failure::Other("--timeout is a number of seconds".to_owned()))?;
-    let url = target(&args)?;
-    let key = args.key_file.as_deref().map(key).transpose()?;
+    let url = record_url(&args)?;
+    let key = args.key_file.as_deref().map(read_key).transpose()?;
     let fetched = tokio::time::timeout(limit, fetch(&url, key, limit)).await;
     let record = fetched.map_err(|_| Failure::Other(format!("{url} did not answer within {} s", args.timeout)))??;
-    print(rendered(&record, Format::named(&args.format), &args.how).as_bytes())
+    print(render(&record, Format::named(&args.format), &args.options).as_bytes())
 }
 
-/// An export, or the record as JSON.
-pub fn rendered(record: &Record, format: Option<Format>, how: &How) -> String {
+/// Renders the record in an export format, or as JSON without one.
+pub fn render(record: &Record, format: Option<Format>, args: &ExportArgs) -> String {
     match format {
-        Some(format) => export::render(record, format, how.options()),
+        Some(format) => export::render(record, format, args.options()),
         None => serde_json::to_string_pretty(record).unwrap_or_default() + "\n",
     }
 }
 
-fn target(args: &Args) -> Result<Url, Failure> {
+fn record_url(args: &Args) -> Result<Url, Failure> {
     let mut url = args.url.clone();
     url.set_query(None);
     url.set_fragment(None);
     if !matches!(url.scheme(), "http" | "https") {
         return Err(Failure::Other(format!("--url is an http or https URL, not {url}")));
     }
-    // The segment is encoded as it is added; these two would be steps in the path.
+    // `extend` percent-encodes the segment, but drops `.` and removes a segment for `..`.
     if args.id.is_empty() || matches!(args.id.as_str(), "." | "..") {
         return Err(Failure::Other("this is not a message id".to_owned()));
     }
@@ -121,18 +121,18 @@ fn target(args: &Args) -> Result<Url, Failure> {
     Ok(url)
 }
 
-fn key(path: &Path) -> Result<HeaderValue, Failure> {
-    let named = |why: String| Failure::Other(format!("--key-file {}: {why}", path.display()));
+fn read_key(path: &Path) -> Result<HeaderValue, Failure> {
+    let failed = |why: String| Failure::Other(format!("--key-file {}: {why}", path.display()));
     let mut text = String::new();
     let read = if path == Path::new("-") {
         io::stdin().lock().take(MAX_KEY).read_to_string(&mut text)
     } else {
         File::open(path).and_then(|file| file.take(MAX_KEY).read_to_string(&mut text))
     };
-    read.map_err(|error| named(error.to_string()))?;
-    let mut key = HeaderValue::from_str(text.trim()).map_err(|_| named("this is not a key".to_owned()))?;
+    read.map_err(|error| failed(error.to_string()))?;
+    let mut key = HeaderValue::from_str(text.trim()).map_err(|_| failed("this is not a key".to_owned()))?;
     if key.is_empty() {
-        return Err(named("it is empty".to_owned()));
+        return Err(failed("it is empty".to_owned()));
     }
     key.set_sensitive(true);
     Ok(key)

@@ -1,4 +1,4 @@
-//! `citetap health`.
+//! `citetap health`: calls `/healthz` or `/readyz` of a running citetap. For container health checks.
 
 use std::{
     io::{self, Write},
@@ -13,20 +13,20 @@ use crate::{
     transport::service_client,
 };
 
-const DEFAULT: &str = "http://127.0.0.1:8787";
+const DEFAULT_URL: &str = "http://127.0.0.1:8787";
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  citetap health\n  citetap health --ready --url unix:/run/citetap.sock")]
 pub struct Args {
-    /// Where it listens, also unix:PATH [default: as configured, else http://127.0.0.1:8787]
+    /// The URL of citetap, or unix:PATH [default: as configured, else http://127.0.0.1:8787]
     #[arg(long, value_name = "URL")]
     url: Option<String>,
 
-    /// The configuration file that it runs by [default: citetap.toml in the working directory, if there is one]
+    /// The configuration file of that citetap [default: citetap.toml in the working directory, if there is one]
     #[arg(short, long, value_name = "FILE", conflicts_with = "url")]
     config: Option<PathBuf>,
 
-    /// Ask whether it is ready (/readyz), not only whether it is up (/healthz)
+    /// Check readiness (/readyz) instead of liveness (/healthz)
     #[arg(long)]
     ready: bool,
 
@@ -35,13 +35,13 @@ pub struct Args {
     timeout: f64,
 }
 
-/// Where to ask.
+/// Where the running citetap listens.
 enum Target {
     Url(String),
     Socket(PathBuf),
-    /// Our own certificate is for the name that clients know, and may be older than the file: any certificate will do for a
-    /// question that tells nothing.
-    OwnTls(SocketAddr),
+    /// A TLS listener of this machine. The certificate is not verified: it names the public host, not the loopback address,
+    /// and a health check sends no secrets.
+    LocalTls(SocketAddr),
 }
 
 pub async fn run(args: Args) -> Result<(), Failure> {
@@ -58,7 +58,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let client = service_client::builder(limit).timeout(limit);
     let (client, base, shown) = match target {
         Target::Url(base) => (client, base.clone(), base),
-        Target::OwnTls(address) => {
+        Target::LocalTls(address) => {
             let base = format!("https://{address}");
             (client.tls_backend_rustls().tls_danger_accept_invalid_certs(true), base.clone(), base)
         }
@@ -67,8 +67,8 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             (client.unix_socket(socket), "http://localhost".to_owned(), shown)
         }
     };
-    let asked = async { client.build()?.get(format!("{base}{path}")).send().await };
-    let why = match asked.await {
+    let response = async { client.build()?.get(format!("{base}{path}")).send().await };
+    let why = match response.await {
         Ok(response) if response.status().is_success() => return Ok(()),
         Ok(response) => format!(" answered {}", response.status()),
         Err(error) if error.is_timeout() => format!(" did not answer within {} s", args.timeout),
@@ -78,26 +78,26 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     Err(Failure::Other(format!("{shown}{path}{why}")))
 }
 
-/// The address of this machine's citetap: what it would listen on, reached from here.
+/// Derives the target from the configuration that `citetap serve` would use.
 fn configured(config: Option<PathBuf>) -> Result<Target, Failure> {
     let named = config.is_some();
     let loaded = serve::load(&Flags { config, ..Flags::default() }, &std::env::current_dir()?);
     let config = match loaded {
         Ok(loaded) => loaded.config,
         Err(failure) if named => return Err(failure),
-        // Where nothing is configured, as beside a demo, the default address is asked.
+        // Without a configuration, for example next to a demo, use the default address.
         Err(_) => {
             let _ = writeln!(io::stderr(), "citetap: no valid configuration here, so the default address is asked");
-            return Ok(Target::Url(DEFAULT.to_owned()));
+            return Ok(Target::Url(DEFAULT_URL.to_owned()));
         }
     };
-    // Both doors answer; nobody but systemd knows where its sockets are.
+    // Both listeners answer health checks. Only systemd knows the addresses of its sockets.
     let admin = config.admin_listen.as_ref().map(|listen| (listen, config.tls.as_ref().is_some_and(|tls| tls.admin)));
     let known = [Some((&config.listen, config.tls.is_some())), admin].into_iter().flatten();
     for (listen, tls) in known {
         match listen {
-            Listen::Tcp(address) if tls => return Ok(Target::OwnTls(from_here(*address))),
-            Listen::Tcp(address) => return Ok(Target::Url(format!("http://{}", from_here(*address)))),
+            Listen::Tcp(address) if tls => return Ok(Target::LocalTls(connect_address(*address))),
+            Listen::Tcp(address) => return Ok(Target::Url(format!("http://{}", connect_address(*address)))),
             Listen::Unix(path) => return Ok(Target::Socket(path.clone())),
             Listen::Systemd => {}
         }
@@ -105,7 +105,8 @@ fn configured(config: Option<PathBuf>) -> Result<Target, Failure> {
     Err(Failure::Other("listen = \"systemd\" names no address: say with --url where its socket is".to_owned()))
 }
 
-fn from_here(mut address: SocketAddr) -> SocketAddr {
+/// Replaces an unspecified IP address by loopback.
+fn connect_address(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
         IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),

@@ -1,5 +1,6 @@
-//! Sockets that were opened for us: what systemd's .socket units hand over (LISTEN_FDS, LISTEN_PID, LISTEN_FDNAMES), and
-//! whoever else speaks like it.
+//! Sockets inherited from the parent process by systemd's protocol: `LISTEN_FDS`, `LISTEN_PID`, `LISTEN_FDNAMES`.
+//!
+//! Called by `serve`. See sd_listen_fds(3).
 
 use std::{env, net::TcpListener as StdTcpListener, os::fd::AsFd};
 
@@ -12,68 +13,69 @@ use crate::{
     transport::listener::Socket,
 };
 
-/// `FileDescriptorName=` of the socket that is `admin_listen`.
+/// `FileDescriptorName=` of the socket for `admin_listen`.
 const ADMIN: &str = "admin";
 
+/// Inherited sockets, by listener.
 #[derive(Default)]
-pub struct Handed {
+pub struct InheritedSockets {
     pub main: Vec<Socket>,
     pub admin: Vec<Socket>,
 }
 
-impl Handed {
-    /// Takes them all; only the first call finds any.
-    pub fn take(config: &Config) -> Result<Self, Failure> {
+impl InheritedSockets {
+    /// Takes all inherited sockets. Only the first call finds any.
+    pub fn from_env(config: &Config) -> Result<Self, Failure> {
         let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
         let mut names = names.split(':');
         let mut sockets = ListenFd::from_env();
-        let mut handed = Self::default();
+        let mut inherited = Self::default();
         for at in 0..sockets.len() {
-            let listener = one(&mut sockets, at, config)?;
+            let socket = take_socket(&mut sockets, at, config)?;
             match names.next() {
-                Some(ADMIN) => handed.admin.push(listener),
-                _ => handed.main.push(listener),
+                Some(ADMIN) => inherited.admin.push(socket),
+                _ => inherited.main.push(socket),
             }
         }
-        Ok(handed)
+        Ok(inherited)
     }
 }
 
-fn one(sockets: &mut ListenFd, at: usize, config: &Config) -> Result<Socket, Failure> {
-    let wrong = |why: &str| Failure::Other(format!("socket {} of those that were handed over {why}", at + 1));
+fn take_socket(sockets: &mut ListenFd, at: usize, config: &Config) -> Result<Socket, Failure> {
+    let invalid = |why: &str| Failure::Other(format!("socket {} of those that were handed over {why}", at + 1));
     if let Ok(Some(listener)) = sockets.take_tcp_listener(at) {
-        listens(&listener).then_some(()).ok_or_else(|| wrong(CONNECTED))?;
-        check_reach(&listener, config)?;
+        is_listening(&listener).then_some(()).ok_or_else(|| invalid(NOT_LISTENING))?;
+        check_exposure(&listener, config)?;
         listener.set_nonblocking(true)?;
         return Ok(Socket::inherited(TcpListener::from_std(listener)?));
     }
     if let Ok(Some(listener)) = sockets.take_unix_listener(at) {
-        listens(&listener).then_some(()).ok_or_else(|| wrong(CONNECTED))?;
+        is_listening(&listener).then_some(()).ok_or_else(|| invalid(NOT_LISTENING))?;
         listener.set_nonblocking(true)?;
-        // Its file is whose who made it.
+        // Whoever created the socket file removes it.
         return Ok(Socket::Unix(UnixListener::from_std(listener)?, None));
     }
-    Err(wrong("is neither a TCP nor a Unix stream socket (ListenStream=)"))
+    Err(invalid("is neither a TCP nor a Unix stream socket (ListenStream=)"))
 }
 
-const CONNECTED: &str = "does not listen: leave Accept=no in its unit";
+const NOT_LISTENING: &str = "does not listen: leave Accept=no in its unit";
 
 #[cfg(not(target_vendor = "apple"))]
-fn listens(socket: impl AsFd) -> bool {
+fn is_listening(socket: impl AsFd) -> bool {
     rustix::net::sockopt::socket_acceptconn(socket).unwrap_or(true)
 }
 
 #[cfg(target_vendor = "apple")]
-fn listens(_: impl AsFd) -> bool {
+fn is_listening(_: impl AsFd) -> bool {
     true
 }
 
-/// As an address in the configuration is looked at.
-fn check_reach(listener: &StdTcpListener, config: &Config) -> Result<(), Failure> {
+/// Rejects an address that other machines can reach while no key is required, as `config` does for `listen`.
+fn check_exposure(listener: &StdTcpListener, config: &Config) -> Result<(), Failure> {
     let address = listener.local_addr()?;
     if config.auth == Auth::Open && !config.open_to_all && !config::is_loopback(&address) {
         let what = format!("the socket {address}, which was handed over,");
-        return Err(Failure::Other(config::open_to_others(&what)));
+        return Err(Failure::Other(config::exposed_without_auth(&what)));
     }
     Ok(())
 }

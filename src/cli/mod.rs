@@ -1,11 +1,13 @@
-//! The commands. Standard output is for data, standard error for everything else (a server's log is its
-//! data); exit codes are 0, 1 for a failure, 2 for wrong usage.
+//! The command line: one module per command.
+//!
+//! Called by `main`. Commands write data to standard output and everything else to standard error (the log of `serve` is
+//! its data). Exit codes: 0 success, 1 failure, 2 wrong usage.
 
 mod check;
 mod demo;
 mod export;
-mod handed;
 mod health;
+mod inherited;
 mod notify;
 mod providers;
 mod replay;
@@ -26,7 +28,7 @@ use crate::config::ConfigErrors;
 const VERSION: &str =
     concat!(env!("CARGO_PKG_VERSION"), " (", env!("CITETAP_COMMIT"), ", stores: sqlite postgres redis memory)");
 
-/// A proxy that taps the citations out of AI chat streams, and keeps what each answer rests on.
+/// A proxy that taps the citations of AI chat streams, and stores what each answer is based on.
 #[derive(Parser)]
 #[command(name = "citetap", version = VERSION, propagate_version = true, arg_required_else_help = true)]
 #[command(
@@ -51,7 +53,7 @@ enum Command {
     Export(export::Args),
     /// Check the configuration and show where each value came from
     Check(check::Args),
-    /// Ask a running citetap whether it is up; for container health checks
+    /// Check whether a running citetap is up; for container health checks
     Health(health::Args),
     /// List the providers: name, what it is, what it reads, and where it is described
     #[command(after_help = "Examples:\n  citetap providers")]
@@ -80,7 +82,7 @@ pub fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Serve(args) => one_thread()?.block_on(serve::run(args)),
+        Command::Serve(args) => current_thread_runtime()?.block_on(serve::run(args)),
         Command::Demo(args) => runtime()?.block_on(demo::run(args)),
         Command::Replay(args) => replay::run(&args),
         Command::Search(args) => runtime()?.block_on(search::run(args)),
@@ -102,13 +104,13 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     runtime.map_err(|error| Failure::Other(format!("could not start: {error}")))
 }
 
-/// For what stands beside the workers, who serve the connections on threads of their own.
-fn one_thread() -> Result<tokio::runtime::Runtime, Failure> {
+/// Runtime of `serve` for everything but connections, which the workers serve on their own threads.
+fn current_thread_runtime() -> Result<tokio::runtime::Runtime, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| Failure::Other(format!("could not start: {error}")))
 }
 
-/// Writes data to standard output.
+/// Writes `data` to standard output.
 fn print(data: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     out.write_all(data).and_then(|()| out.flush()).map_err(Failure::from)
@@ -118,7 +120,7 @@ fn print(data: &[u8]) -> Result<(), Failure> {
 #[derive(Debug)]
 enum Failure {
     Config(ConfigErrors),
-    /// The reader of our output has gone; that is its right.
+    /// The reader closed standard output, as `head` does. Not an error.
     Pipe,
     Other(String),
 }

@@ -1,42 +1,44 @@
-//! What a service manager is told, where it wants to hear: systemd's `Type=notify` and `Type=notify-reload`.
+//! Notifies the service manager about state changes: systemd's `Type=notify` and `Type=notify-reload`.
+//!
+//! Called by `serve`. Does nothing if `NOTIFY_SOCKET` is not set. See sd_notify(3).
 
 use std::{env, io, os::unix::net::UnixDatagram};
 
 use rustix::time::{ClockId, clock_gettime};
 
 pub fn ready() {
-    tell("READY=1");
+    notify("READY=1");
 }
 
 pub fn stopping() {
-    tell("STOPPING=1");
+    notify("STOPPING=1");
 }
 
-/// To be followed by [`ready`].
+/// Announces a reload. Must be followed by [`ready`].
 pub fn reloading() {
     let now = clock_gettime(ClockId::Monotonic);
-    tell(&format!("RELOADING=1\nMONOTONIC_USEC={}", now.tv_sec * 1_000_000 + now.tv_nsec / 1000));
+    notify(&format!("RELOADING=1\nMONOTONIC_USEC={}", now.tv_sec * 1_000_000 + now.tv_nsec / 1000));
 }
 
-/// Nobody there is no fault of ours.
-fn tell(what: &str) {
+/// Sends `state` to the service manager. A failure is logged only, because the server works without it.
+fn notify(state: &str) {
     let Some(socket) = env::var_os("NOTIFY_SOCKET") else { return };
-    if send(socket.as_encoded_bytes(), what.as_bytes()).is_err() {
+    if send(socket.as_encoded_bytes(), state.as_bytes()).is_err() {
         tracing::debug!("the service manager could not be told");
     }
 }
 
-fn send(socket: &[u8], what: &[u8]) -> io::Result<usize> {
+fn send(socket: &[u8], state: &[u8]) -> io::Result<usize> {
     let own = UnixDatagram::unbound()?;
     match socket {
         #[cfg(target_os = "linux")]
         [b'@', name @ ..] => {
             use std::os::{linux::net::SocketAddrExt, unix::net::SocketAddr};
-            own.send_to_addr(what, &SocketAddr::from_abstract_name(name)?)
+            own.send_to_addr(state, &SocketAddr::from_abstract_name(name)?)
         }
         path => {
             use std::os::unix::ffi::OsStrExt;
-            own.send_to(what, std::ffi::OsStr::from_bytes(path))
+            own.send_to(state, std::ffi::OsStr::from_bytes(path))
         }
     }
 }

@@ -1,12 +1,12 @@
-//! `citetap providers`: which providers there are, and what each can be used for.
+//! `citetap providers`: lists the supported providers.
 
 use super::{Failure, print, table};
 use crate::provider::{REGISTRY, Registry};
 
 pub fn run() -> Result<(), Failure> {
-    print(listed(&REGISTRY).as_bytes())
+    print(format_rows(&REGISTRY).as_bytes())
 }
 
-fn listed(registry: &Registry) -> String {
+fn format_rows(registry: &Registry) -> String {
     table::align(&registry.rows().map(|row| row.map(str::to_owned).to_vec()).collect::<Vec<_>>())
 }

@@ -1,4 +1,6 @@
-//! `citetap replay`: a saved stream through the same pipeline as a live one. Also the tool for bug reports.
+//! `citetap replay`: runs a saved stream through the same pipeline as a live one.
+//!
+//! Also the tool to reproduce bug reports. Makes no network connection.
 
 use std::{
     fs::File,
@@ -26,11 +28,11 @@ pub struct Args {
     /// A capture: raw SSE, `curl -N` output, one JSON payload per line, one JSON body, or HAR; - reads standard input
     file: PathBuf,
 
-    /// What the upstream speaks
+    /// Wire format of the upstream
     #[arg(short, long, value_name = "NAME", default_value = "auto", value_parser = PossibleValuesParser::new(REGISTRY.capture_names()))]
     provider: String,
 
-    /// Of a HAR file with several streams only this one, from 1
+    /// Only this stream of a HAR file with several, counted from 1
     #[arg(long, value_name = "N")]
     entry: Option<usize>,
 
@@ -42,12 +44,12 @@ pub struct Args {
     #[arg(long, conflicts_with = "output")]
     diff: bool,
 
-    /// What relative links are relative to
+    /// Base URL of relative links
     #[arg(long, value_name = "URL", value_parser = config::plain_url)]
     link_base: Option<Url>,
 
     #[command(flatten)]
-    how: export::How,
+    export: export::ExportArgs,
 
     /// When citation events are added
     #[arg(long, value_name = "WHEN", default_value = "final", value_parser = PossibleValuesParser::new(Inject::NAMES))]
@@ -57,7 +59,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = "native", value_parser = PossibleValuesParser::new(Profile::NAMES))]
     profile: String,
 
-    /// What becomes of the markers in `--output sse`
+    /// How inline markers are rewritten in `--output sse`
     #[arg(long, value_name = "STYLE", default_value = "keep", value_parser = PossibleValuesParser::new(Style::NAMES))]
     markers: String,
 }
@@ -78,7 +80,7 @@ enum Output {
 }
 
 impl Output {
-    /// The export of that name; `None`: the record itself.
+    /// The export format of that name. `None`: JSON of the record.
     fn format(self) -> Option<Format> {
         Format::named(self.to_possible_value()?.get_name())
     }
@@ -91,48 +93,48 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         ));
     }
     let mut captured = read(&args.file)?;
-    tell_skipped(&captured);
+    warn_skipped(&captured);
     if let Some(entry) = args.entry {
         captured = captured.only(entry).map_err(|which| failure(args, &format!("--entry is {which}")))?;
     }
     let list = captured.is_har() && args.entry.is_none() && !args.diff;
-    let passed = reading(args).read(captured).map_err(|seen| nothing(args, &format!(" in {seen}")))?;
+    let passed = reading(args).read(captured).map_err(|seen| no_message(args, &format!(" in {seen}")))?;
     let default = if io::stdout().is_terminal() { Output::Table } else { Output::Json };
     let output = args.output.unwrap_or(default);
     let found = HarRecords::of(&passed);
     match output {
-        Output::Json | Output::Table if list && found.records.is_empty() => Err(nothing(args, "")),
+        Output::Json | Output::Table if list && found.records.is_empty() => Err(no_message(args, "")),
         Output::Json if list => {
             let json = serde_json::to_string_pretty(&found).unwrap_or_default();
             print(format!("{json}\n").as_bytes())
         }
         Output::Table if list => {
-            let tables: Vec<String> = found.records.iter().map(|record| shown(record)).collect();
+            let tables: Vec<String> = found.records.iter().map(|record| format_table(record)).collect();
             print(tables.join("\n").as_bytes())
         }
-        output => one(args, output, choose(args, &passed)?),
+        output => print_stream(args, output, single_stream(args, &passed)?),
     }
 }
 
-fn one(args: &Args, output: Output, passed: &Passed) -> Result<(), Failure> {
+fn print_stream(args: &Args, output: Output, passed: &Passed) -> Result<(), Failure> {
     if args.diff {
         return print(diff(passed).as_bytes());
     }
     match (output, &passed.record) {
         (Output::Sse, _) => print(&passed.out()),
-        (_, None) => Err(nothing(args, "")),
-        (Output::Table, Some(record)) => print(shown(record).as_bytes()),
-        (_, Some(record)) => print(export::rendered(record, output.format(), &args.how).as_bytes()),
+        (_, None) => Err(no_message(args, "")),
+        (Output::Table, Some(record)) => print(format_table(record).as_bytes()),
+        (_, Some(record)) => print(export::render(record, output.format(), &args.export).as_bytes()),
     }
 }
 
-/// What can only be printed of one stream: of the only one, or of the only one with a message.
-fn choose<'a>(args: &Args, passed: &'a [Passed]) -> Result<&'a Passed, Failure> {
-    let told: Vec<(usize, &Passed)> = (1..).zip(passed).filter(|(_, passed)| passed.record.is_some()).collect();
-    match (passed, told.as_slice()) {
+/// Selects the stream for outputs that cover one stream: the only one, or the only one with a message.
+fn single_stream<'a>(args: &Args, passed: &'a [Passed]) -> Result<&'a Passed, Failure> {
+    let with_message: Vec<(usize, &Passed)> = (1..).zip(passed).filter(|(_, passed)| passed.record.is_some()).collect();
+    match (passed, with_message.as_slice()) {
         ([only], _) => Ok(only),
         (_, [(_, only)]) => Ok(only),
-        (_, []) => Err(nothing(args, "")),
+        (_, []) => Err(no_message(args, "")),
         (_, several) => {
             let numbers: Vec<String> = several.iter().map(|(number, _)| number.to_string()).collect();
             let numbers = numbers.join(", ");
@@ -145,12 +147,12 @@ fn failure(args: &Args, what: &str) -> Failure {
     Failure::Other(format!("{}: {what}", args.file.display()))
 }
 
-fn nothing(args: &Args, seen: &str) -> Failure {
+fn no_message(args: &Args, seen: &str) -> Failure {
     let hint = if args.provider == "auto" { "; no frame told which provider it is, try --provider" } else { "" };
     failure(args, &format!("no message of an assistant was found{seen}{hint}"))
 }
 
-fn tell_skipped(captured: &CaptureFile) {
+fn warn_skipped(captured: &CaptureFile) {
     let CaptureFile::Streams(streams) = captured else { return };
     let skipped: usize = streams.iter().map(|capture| capture.skipped).sum();
     let what = match (captured.is_har(), skipped) {
@@ -179,7 +181,7 @@ fn read(path: &Path) -> Result<CaptureFile, Failure> {
 fn reading(args: &Args) -> CaptureReader {
     CaptureReader {
         route: "replay",
-        // clap has checked all names.
+        // clap has validated all names.
         provider: REGISTRY.of_capture(&args.provider).unwrap_or(Provider::AUTO),
         link_base: args.link_base.clone(),
         inject: args.inject.parse().unwrap_or_default(),
@@ -188,13 +190,13 @@ fn reading(args: &Args) -> CaptureReader {
             markers: args.markers.parse().unwrap_or_default(),
             ..Manner::default()
         },
-        // As on a route.
+        // Default of `limits.frame`.
         frame_cap: 4 << 20,
         rules: config::default_rules(),
     }
 }
 
-fn shown(record: &Record) -> String {
+fn format_table(record: &Record) -> String {
     let mut rows = vec![["", "", "title", "site", "url"].map(str::to_owned).to_vec()];
     for citation in &record.citations {
         let mut number = citation.number.to_string();
@@ -244,7 +246,7 @@ fn shown(record: &Record) -> String {
     out
 }
 
-/// Our frames, each with its place in the upstream's bytes.
+/// Lists the frames that citetap adds, each with its byte offset in the upstream's stream.
 fn diff(passed: &Passed) -> String {
     let (mut at, mut added, mut out) = (0, 0, String::new());
     for (ours, piece) in &passed.pieces {

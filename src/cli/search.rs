@@ -1,4 +1,4 @@
-//! `citetap search`: one search through the configured service, without a server.
+//! `citetap search`: runs one search through the configured service, without a server.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -25,7 +25,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     event_type: Option<String>,
 
-    /// How many results, 1 to 20 [default: as configured, else 5]
+    /// Number of results, 1 to 20 [default: as configured, else 5]
     #[arg(short = 'n', long, value_name = "N")]
     max_results: Option<u32>,
 
@@ -37,7 +37,7 @@ pub struct Args {
     #[arg(long)]
     search_depth: Option<Depth>,
 
-    /// How far back
+    /// Maximum age of results
     #[arg(long)]
     time_range: Option<TimeRange>,
 
@@ -45,7 +45,7 @@ pub struct Args {
     #[arg(long, value_name = "DOMAIN")]
     include_domain: Vec<String>,
 
-    /// Not this domain; may be repeated
+    /// Exclude this domain; may be repeated
     #[arg(long, value_name = "DOMAIN")]
     exclude_domain: Vec<String>,
 
@@ -96,11 +96,11 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             let json = serde_json::to_string_pretty(&found).unwrap_or_default();
             print(format!("{json}\n").as_bytes())
         }
-        Output::Table => print(shown(&found, dropped).as_bytes()),
+        Output::Table => print(format_table(&found, dropped).as_bytes()),
     }
 }
 
-/// A line on a terminal that goes away again.
+/// A progress line on a terminal, erased on drop.
 struct Progress(bool);
 
 impl Progress {
@@ -116,13 +116,13 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.0 {
-            // Back to the line's start, and erase it.
+            // Carriage return, then CSI K: erase to the end of the line.
             let _ = write!(io::stderr(), "\r\u{1b}[K");
         }
     }
 }
 
-fn shown(found: &Found, dropped: u32) -> String {
+fn format_table(found: &Found, dropped: u32) -> String {
     let record = &found.record;
     let mut out = String::new();
     if !record.citations.is_empty() {

@@ -1,4 +1,4 @@
-//! `citetap serve`.
+//! `citetap serve`: opens the store and the listeners, runs the server, and handles signals.
 
 use std::{
     path::{Path, PathBuf},
@@ -7,7 +7,7 @@ use std::{
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::{Failure, handed::Handed, notify};
+use super::{Failure, inherited::InheritedSockets, notify};
 use crate::{
     config::{self, Config, Flags, Listen, Loaded, TlsFiles},
     server::{self, App, Signals},
@@ -34,23 +34,24 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let cwd = std::env::current_dir()?;
     let Loaded { config, .. } = load(&args.flags, &cwd)?;
     telemetry::init(&config.log, LogTarget::Stdout);
-    if let Some((needed, there)) = fd_limit::shortfall(config.limits.streams) {
+    if let Some((needed, available)) = fd_limit::shortfall(config.limits.streams) {
         tracing::warn!(
             streams = config.limits.streams,
             needed,
-            there,
+            there = available,
             "limits.streams needs more open files (ulimit -Hn)"
         );
     }
-    let handed = Handed::take(&config)?;
-    let Started { listeners, app, tls } = start(config, handed).await?;
+    let inherited = InheritedSockets::from_env(&config)?;
+    let Started { listeners, app, tls } = start(config, inherited).await?;
     for route in &app.config.routes {
         tracing::info!(route = route.name, prefix = route.prefix, upstream = %route.upstream, provider = route.provider.as_str(), "route");
     }
-    // Whoever reads that we listen may send a signal; one that is not heard yet would end us.
+    // Install the signal handlers before logging "listening": a supervisor may send a signal right after that line, and
+    // an unhandled one would kill the process.
     let (signals, hangup) = (signals()?, signal(SignalKind::hangup())?);
-    let (chats, whole) = (listeners.addresses(Surface::Chats)?, listeners.addresses(Surface::All)?);
-    let (listen, admin) = if chats.is_empty() { (whole, None) } else { (chats, Some(whole)) };
+    let (chats, all) = (listeners.addresses(Surface::Chats)?, listeners.addresses(Surface::All)?);
+    let (listen, admin) = if chats.is_empty() { (all, None) } else { (chats, Some(all)) };
     tracing::info!(listen, admin, tls = tls.is_some(), version = crate::VERSION, "listening");
     notify::ready();
     let draining = signals.drain.clone();
@@ -62,7 +63,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     serve(listeners, app, signals).await
 }
 
-/// To the end.
+/// Serves connections until the server has drained or was stopped.
 pub async fn serve(listeners: ListenerSet, app: Arc<App>, signals: Signals) -> Result<(), Failure> {
     let served = server::run(listeners, app, signals).await;
     served.map_err(|error| Failure::Other(format!("could not start the threads that serve (workers): {error}")))
@@ -72,46 +73,51 @@ pub fn load(flags: &Flags, cwd: &Path) -> Result<Loaded, Failure> {
     Ok(config::load(flags, std::env::vars_os(), cwd)?)
 }
 
-/// What is ready to serve.
+/// An opened store and bound listeners.
 pub struct Started {
     pub listeners: ListenerSet,
     pub app: Arc<App>,
-    tls: Option<Reloads>,
+    tls: Option<ReloadableTls>,
 }
 
-/// A certificate, and where it is read again.
-struct Reloads {
+/// A certificate and the files from which SIGHUP reloads it.
+struct ReloadableTls {
     tls: Arc<Tls>,
     files: TlsFiles,
 }
 
-/// Opens the store and the ports.
-pub async fn start(config: Config, handed: Handed) -> Result<Started, Failure> {
+/// Opens the store and binds the listeners.
+pub async fn start(config: Config, inherited: InheritedSockets) -> Result<Started, Failure> {
     let files = fd_limit::raise();
     tracing::debug!(files, "open files that there may be");
     let tls = match &config.tls {
         Some(files) => {
             let (tls, validity) = Tls::load(files).map_err(|error| Failure::Other(error.to_string()))?;
-            warn_of(validity);
-            Some(Reloads { tls: Arc::new(tls), files: files.clone() })
+            warn_expiry(validity);
+            Some(ReloadableTls { tls: Arc::new(tls), files: files.clone() })
         }
         None => None,
     };
-    let main = sockets(handed.main, Some(&config.listen), "listen", config.socket_mode).await?;
-    let admin = sockets(handed.admin, config.admin_listen.as_ref(), "admin_listen", config.socket_mode).await?;
+    let main = sockets(inherited.main, Some(&config.listen), "listen", config.socket_mode).await?;
+    let admin = sockets(inherited.admin, config.admin_listen.as_ref(), "admin_listen", config.socket_mode).await?;
     let surface = if admin.is_empty() { Surface::All } else { Surface::Chats };
-    let of_main = tls.as_ref().map(|tls| Arc::clone(&tls.tls));
-    let of_admin = tls.as_ref().filter(|tls| tls.files.admin).map(|tls| Arc::clone(&tls.tls));
-    let main = main.into_iter().map(|socket| Listener::new(socket, surface, of_main.clone()));
-    let admin = admin.into_iter().map(|socket| Listener::new(socket, Surface::All, of_admin.clone()));
+    let main_tls = tls.as_ref().map(|tls| Arc::clone(&tls.tls));
+    let admin_tls = tls.as_ref().filter(|tls| tls.files.admin).map(|tls| Arc::clone(&tls.tls));
+    let main = main.into_iter().map(|socket| Listener::new(socket, surface, main_tls.clone()));
+    let admin = admin.into_iter().map(|socket| Listener::new(socket, Surface::All, admin_tls.clone()));
     let listeners = ListenerSet::new(main.chain(admin).collect());
     let app = App::open(config).await.map_err(|error| Failure::Other(error.to_string()))?;
     Ok(Started { listeners, app, tls })
 }
 
-/// What was handed over, else what the configuration names.
-async fn sockets(handed: Vec<Socket>, listen: Option<&Listen>, key: &str, mode: u32) -> Result<Vec<Socket>, Failure> {
-    let Some(listen) = listen.filter(|_| handed.is_empty()) else { return Ok(handed) };
+/// Returns the inherited sockets, or binds the configured address if there are none.
+async fn sockets(
+    inherited: Vec<Socket>,
+    listen: Option<&Listen>,
+    key: &str,
+    mode: u32,
+) -> Result<Vec<Socket>, Failure> {
+    let Some(listen) = listen.filter(|_| inherited.is_empty()) else { return Ok(inherited) };
     let failed = |error: std::io::Error| {
         let hint = match error.kind() {
             std::io::ErrorKind::AddrInUse if key == "listen" => "; choose another with --listen",
@@ -133,19 +139,20 @@ async fn sockets(handed: Vec<Socket>, listen: Option<&Listen>, key: &str, mode: 
     Ok(vec![socket])
 }
 
-fn warn_of(validity: Validity) {
+/// Logs a warning if the certificate has expired or expires soon.
+fn warn_expiry(validity: Validity) {
     if let Some(trouble) = validity.trouble(jiff::Timestamp::now()) {
         tracing::warn!("{trouble}");
     }
 }
 
-/// The first SIGTERM or SIGINT drains, the second stops.
+/// Installs handlers for SIGTERM and SIGINT. The first signal drains the server, the second stops it.
 pub fn signals() -> Result<Signals, Failure> {
     let signals = Signals::default();
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let heard = signals.clone();
+    let tokens = signals.clone();
     tokio::spawn(async move {
-        for token in [heard.drain, heard.stop] {
+        for token in [tokens.drain, tokens.stop] {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
@@ -156,18 +163,18 @@ pub fn signals() -> Result<Signals, Failure> {
     Ok(signals)
 }
 
-/// SIGHUP: routes that load are taken, others leave everything as it is; and so the certificate.
-async fn reload(mut hangup: Signal, app: Arc<App>, mut tls: Option<Reloads>, flags: Flags, cwd: PathBuf) {
+/// Reloads routes and the certificate on SIGHUP. Each keeps its current value if the new one is invalid.
+async fn reload(mut hangup: Signal, app: Arc<App>, mut tls: Option<ReloadableTls>, flags: Flags, cwd: PathBuf) {
     while hangup.recv().await.is_some() {
         notify::reloading();
-        let named = reload_routes(&app, &flags, &cwd);
-        if let Some(Reloads { tls, files }) = &mut tls {
-            let newer = named.unwrap_or_else(|| files.clone());
-            match tls.reload(&newer) {
+        let configured = reload_routes(&app, &flags, &cwd);
+        if let Some(ReloadableTls { tls, files }) = &mut tls {
+            let new_files = configured.unwrap_or_else(|| files.clone());
+            match tls.reload(&new_files) {
                 Ok(validity) => {
                     tracing::info!(until = validity.until.map(tracing::field::display), "certificate reloaded");
-                    warn_of(validity);
-                    *files = newer;
+                    warn_expiry(validity);
+                    *files = new_files;
                 }
                 Err(error) => tracing::error!(%error, "certificate not reloaded"),
             }
@@ -176,7 +183,7 @@ async fn reload(mut hangup: Signal, app: Arc<App>, mut tls: Option<Reloads>, fla
     }
 }
 
-/// The certificate that the configuration names now, where it can be understood.
+/// Reloads the configuration and applies its routes. Returns its certificate files, or `None` if it is invalid.
 fn reload_routes(app: &App, flags: &Flags, cwd: &Path) -> Option<TlsFiles> {
     match config::load(flags, std::env::vars_os(), cwd) {
         Ok(Loaded { config, .. }) => {

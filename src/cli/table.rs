@@ -1,8 +1,8 @@
-//! Columns for a terminal, where a Chinese character is two cells wide.
+//! Aligns text in columns for a terminal, where a Chinese character is two cells wide.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Aligns rows; the last column is as long as it is.
+/// Pads all columns but the last to the width of their longest cell.
 pub fn align(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
     let widths: Vec<usize> = (0..columns)
@@ -21,7 +21,7 @@ pub fn align(rows: &[Vec<String>]) -> String {
     out
 }
 
-/// At most `cells` wide, with an ellipsis where it was cut.
+/// Truncates text to `cells` terminal cells. Truncated text ends with an ellipsis.
 pub fn fit(text: &str, cells: usize) -> String {
     if text.width() <= cells {
         return text.to_owned();
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chinese_is_two_cells_wide() {
+    fn chinese_characters_are_two_cells_wide() {
         assert_eq!(fit("常州小程序", 6), "常州…");
         assert_eq!(fit("abc", 3), "abc");
         let rows = [vec!["常州".to_owned(), "x".to_owned()], vec!["ab".to_owned(), "y".to_owned()]];

@@ -1,5 +1,5 @@
-// What types.d.ts tells is what component.js has.
+// Checks that types.d.ts describes the exports of component.js.
 import * as component from './component.js';
-import type * as told from './types';
+import type * as declared from './types';
 
-component satisfies typeof told;
+component satisfies typeof declared;

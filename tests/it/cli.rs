@@ -1,4 +1,4 @@
-//! The commands that end by themselves. Servers are in `serving`.
+//! Commands that terminate by themselves. `serve` and `demo` are in `serve`.
 
 use std::{
     io::{Read, Write},
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    process::{Ran, Running, as_sent, citetap, dead_port, run, the_record},
+    process::{CommandOutput, Running, as_sent, citetap, dead_port, run, the_record},
     support::{NONCE, fixtures},
 };
 
-fn plain(args: &[&str]) -> Ran {
+fn plain(args: &[&str]) -> CommandOutput {
     let dir = tempfile::tempdir().unwrap();
     run(citetap(dir.path(), args), "")
 }
@@ -22,8 +22,8 @@ fn capture(name: &str) -> String {
     fixtures().join(name).display().to_string()
 }
 
-/// `check` of this file; `env` as name and value.
-fn check(toml: &str, args: &[&str], env: &[(&str, &str)]) -> Ran {
+/// Runs `check` with this file; `env` has names and values.
+fn check(toml: &str, args: &[&str], env: &[(&str, &str)]) -> CommandOutput {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("citetap.toml"), toml).unwrap();
     let mut command = citetap(dir.path(), &[&["check"], args].concat());
@@ -48,7 +48,7 @@ fn help_of_each_command_ends_with_examples_that_parse() {
 }
 
 #[test]
-fn version_shows_the_commit_and_the_stores() {
+fn version_prints_the_commit_and_the_stores() {
     for args in [&["--version"][..], &["-V"], &["serve", "--version"]] {
         let ran = plain(args);
         assert_eq!(ran.code, 0);
@@ -58,7 +58,7 @@ fn version_shows_the_commit_and_the_stores() {
 }
 
 #[test]
-fn wrong_usage_exits_2_and_says_how() {
+fn wrong_usage_exits_2_with_usage() {
     for args in [
         &[][..],
         &["serv"],
@@ -96,7 +96,7 @@ const GOOD: &str = "store = \"memory:\"\n[timeouts]\ndrain = \"7s\"\n[[routes]]\
     [[tenants]]\nname = \"acme\"\nkey_sha256 = \"c0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ff\"\n";
 
 #[test]
-fn check_shows_each_value_and_where_it_came_from() {
+fn check_prints_each_value_with_its_origin() {
     let env = [("CITETAP__TIMEOUTS__CONNECT", "3s")];
     let table = check(GOOD, &["--listen", "127.0.0.1:9999"], &env);
     assert_eq!(table.code, 0, "{table:?}");
@@ -122,7 +122,7 @@ fn check_shows_each_value_and_where_it_came_from() {
 }
 
 #[test]
-fn check_points_at_an_unknown_key_and_names_the_nearest() {
+fn check_reports_an_unknown_key_with_a_suggestion() {
     let ran = check("store = \"memory:\"\n[timeouts]\n  drian = \"5s\"\n", &["--upstream", "http://127.0.0.1:1"], &[]);
     assert_eq!((ran.code, ran.out.as_str()), (1, ""));
     assert!(ran.err.contains("citetap.toml:3:3: unknown key \"drian\""), "{}", ran.err);
@@ -134,7 +134,7 @@ fn check_points_at_an_unknown_key_and_names_the_nearest() {
     let typo = check(GOOD, &[], &[("CITETAP__TIMEOUTS__DRIAN", "1s")]);
     assert_eq!(typo.code, 1);
     assert!(typo.err.contains("CITETAP__TIMEOUTS__DRAIN"), "{}", typo.err);
-    // What may be a secret is not repeated.
+    // The value may be a secret, so it is not repeated.
     let bad_hash = check(&GOOD.replace("c0ffeec0", "canary"), &[], &[]);
     assert_eq!(bad_hash.code, 1);
     assert!(bad_hash.err.contains("citetap.toml:12:") && !bad_hash.err.contains("canary"), "{}", bad_hash.err);
@@ -159,13 +159,13 @@ fn check_reach_tries_the_store_and_every_upstream() {
     assert!(ran.err.contains("failed  store"), "{}", ran.err);
 }
 
-/// A golden record, as a replay of the same capture has it.
+/// A golden record as `replay` of the same capture prints it.
 fn golden(name: &str) -> Value {
     let text = std::fs::read(fixtures().join(name).with_extension("citations.json")).unwrap();
     serde_json::from_slice(&text).unwrap()
 }
 
-/// Without what is of this run alone.
+/// Removes the fields that differ from run to run.
 fn timeless(mut record: Value) -> Value {
     for key in ["nonce", "createdAt", "stored", "route", "corroboration"] {
         record[key].take();
@@ -177,7 +177,7 @@ fn timeless(mut record: Value) -> Value {
     record
 }
 
-/// Without what depends on the day: freshness, and what is made of it.
+/// Removes freshness and the scores derived from it, which depend on the date.
 fn unscored(stream: &str) -> String {
     let mut out = String::new();
     let mut rest = stream;
@@ -211,9 +211,9 @@ fn replay_gives_the_golden_records_and_streams() {
 }
 
 #[test]
-fn replay_tells_a_capture_in_another_dialect() {
+fn replay_transcodes_a_capture_to_another_dialect() {
     let seed = capture("doubao/seed.sse");
-    for profile in crate::spoken::PROFILES {
+    for profile in crate::transcoded::PROFILES {
         let sse = plain(&["replay", &seed, "--output", "sse", "--profile", profile.as_str()]);
         let got = crate::client::client(profile, sse.out.as_bytes());
         assert!(got.done && got.finishes == 1 && got.sources.len() == 10 && !got.text.is_empty(), "{}", sse.out);
@@ -223,7 +223,7 @@ fn replay_tells_a_capture_in_another_dialect() {
 }
 
 #[test]
-fn replay_shows_a_table_and_a_diff() {
+fn replay_prints_a_table_and_a_diff() {
     let seed = capture("doubao/seed.sse");
     let table = plain(&["replay", &seed, "--output", "table"]);
     assert!(
@@ -260,7 +260,7 @@ fn replay_reads_standard_input_curl_har_and_json_lines() {
         let record = run(citetap(dir.path(), args), input.clone()).json();
         assert_eq!(timeless(record), timeless(golden("doubao/seed.sse")), "{}", &input[..40]);
     }
-    // Payloads alone: the names of the events are lost, so the provider has to be told, and the finish is unknown.
+    // Only payloads: without event names the provider must be given, and the finish is unknown.
     let lines: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
     let command = citetap(dir.path(), &["replay", "-", "--provider", "doubao"]);
     let record = run(command, lines.join("\n")).json();
@@ -288,7 +288,7 @@ fn replay_reads_one_json_body_on_one_line_or_several() {
 }
 
 #[test]
-fn replay_of_a_har_file_shows_all_its_streams_or_the_one_that_is_chosen() {
+fn replay_of_a_har_file_prints_all_streams_or_the_selected_one() {
     let dir = tempfile::tempdir().unwrap();
     let text = |name: &str| std::fs::read_to_string(capture(name)).unwrap();
     let entry = |mime: &str, text: String| json!({"response": {"content": {"mimeType": mime, "text": text}}});
@@ -325,7 +325,7 @@ fn replay_of_a_har_file_shows_all_its_streams_or_the_one_that_is_chosen() {
 }
 
 #[test]
-fn replay_of_what_is_no_capture_fails_and_says_why() {
+fn replay_of_an_invalid_capture_fails_with_a_reason() {
     let missing = plain(&["replay", "no-such-file.sse"]);
     assert_eq!((missing.code, missing.out.as_str()), (1, ""));
     assert!(missing.err.starts_with("citetap: no-such-file.sse: "), "{}", missing.err);
@@ -340,7 +340,7 @@ fn replay_of_what_is_no_capture_fails_and_says_why() {
         assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{ran:?}");
         assert!(ran.err.starts_with("citetap: -: ") && ran.err.contains(why), "{}", ran.err);
     }
-    // A stream, but of nobody that we know.
+    // A valid stream of an unknown provider.
     let ran = run(citetap(dir.path(), &["replay", "-"]), "data: {\"x\":1}\n\n");
     assert_eq!(ran.code, 1);
     assert!(ran.err.contains("try --provider"), "{}", ran.err);
@@ -349,13 +349,13 @@ fn replay_of_what_is_no_capture_fails_and_says_why() {
 }
 
 #[test]
-fn a_reader_that_leaves_is_no_error() {
+fn closed_output_pipe_is_not_an_error() {
     let seed = std::fs::read(capture("doubao/seed.sse")).unwrap();
     let dir = tempfile::tempdir().unwrap();
     for output in ["sse", "json", "table"] {
         let mut command = citetap(dir.path(), &["replay", "-", "--output", output]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        // Closed before anything can be written, as `| head -1` is for all but the first bytes.
+        // Close the pipe before anything is written, as `| head -1` does.
         drop(child.stdout.take());
         child.stdin.take().unwrap().write_all(&seed).unwrap();
         let mut err = String::new();
@@ -379,7 +379,7 @@ fn replay_in_live_mode_ends_with_the_same_list() {
 }
 
 #[test]
-fn replay_gives_what_one_would_paste() {
+fn replay_prints_export_formats() {
     let seed = capture("doubao/seed.sse");
     let shown = |args: &[&str]| {
         let ran = plain(&[&["replay", &seed, "--output"], args].concat());
@@ -436,7 +436,7 @@ async fn export_prints_the_record_of_a_running_citetap() {
 }
 
 #[tokio::test]
-async fn export_sends_the_key_of_a_file_and_never_shows_it() {
+async fn export_sends_the_key_of_a_file_and_never_prints_it() {
     let dir = tempfile::tempdir().unwrap();
     let hash = Sha256::digest("canary-key");
     let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();

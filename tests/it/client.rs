@@ -1,4 +1,4 @@
-//! Clients of the dialects that we speak: strict ones, which fail on whatever real ones would stumble over.
+//! Strict clients of all dialects. They fail on everything that a real client would stumble over.
 
 use std::collections::HashSet;
 
@@ -7,16 +7,16 @@ use serde_json::Value;
 
 use crate::net::frames;
 
-/// What a client made of a stream.
+/// The state of a client at the end of a stream.
 #[derive(Debug, Default)]
 pub struct Got {
     pub text: String,
     pub thinking: String,
-    /// Titles and links of the sources it would show, in order.
+    /// Titles and links of the sources that the client would show, in order.
     pub sources: Vec<(String, Option<String>)>,
-    /// Annotations with their places in the text.
+    /// Annotations with their offsets in the text.
     pub annotations: Vec<(String, usize, usize)>,
-    /// Every record that came, and the last.
+    /// All records received, and the last one.
     pub records: Vec<Record>,
     pub record: Option<Record>,
     pub statuses: Vec<Value>,
@@ -63,7 +63,7 @@ pub fn client(profile: Profile, stream: &[u8]) -> Got {
     got
 }
 
-/// As naive as code gets: the first choice's delta, whatever the chunk.
+/// A naive client: reads the first choice's delta of every chunk.
 fn chunk(json: &Value, name: &str, got: &mut Got) {
     if let Some(error) = json.get("error") {
         assert!(got.error.is_none() && got.finishes == 0, "one end");
@@ -101,7 +101,7 @@ fn chunk(json: &Value, name: &str, got: &mut Got) {
     }
 }
 
-/// What Open WebUI's page is told: sources go to the end of a list.
+/// The state of Open WebUI's page: sources are appended to a list.
 fn page_event(json: &Value, got: &mut Got) {
     assert_eq!(json.as_object().unwrap().len(), 1, "an event is alone: {json}");
     let event = &json["event"];
@@ -126,7 +126,7 @@ fn page_event(json: &Value, got: &mut Got) {
     }
 }
 
-/// The state that the AI SDK keeps, and what makes it throw.
+/// The state of the AI SDK, with the checks that make it throw.
 #[derive(Default)]
 struct Parts {
     begun: bool,

@@ -1,4 +1,4 @@
-//! Pages of other origins.
+//! Cross-origin requests.
 
 use citetap::replay::{Script, Scripted, Upstream};
 use http::{HeaderName, HeaderValue, Method};
@@ -10,7 +10,7 @@ use crate::{
 
 const PAGE: &str = "https://app.example";
 
-/// The route `/chat` in front of a stream, and of an upstream that has rules of its own at `/own`.
+/// A proxy with the route `/chat` to a stream, and `/own` to an upstream with its own CORS headers.
 async fn proxy(toml: &str) -> (Upstream, Proxy) {
     let own =
         |name: &'static str, value: &'static str| (HeaderName::from_static(name), HeaderValue::from_static(value));
@@ -47,7 +47,7 @@ const PREFLIGHT: &[(&str, &str)] = &[
 ];
 
 #[tokio::test]
-async fn by_default_nothing_is_said_and_preflights_are_the_upstreams() {
+async fn without_origins_preflights_are_relayed_unchanged() {
     let (upstream, proxy) = proxy("").await;
     let relayed = ask(&proxy, Method::OPTIONS, "/chat/echo", PREFLIGHT).await;
     assert!(of_cors(&relayed).is_empty() && relayed.header("vary").is_none());
@@ -60,7 +60,7 @@ async fn by_default_nothing_is_said_and_preflights_are_the_upstreams() {
 }
 
 #[tokio::test]
-async fn a_page_that_may_ask_is_told_so_before_it_asks() {
+async fn preflight_of_an_allowed_origin_is_answered() {
     let (upstream, proxy) = proxy(&format!("[cors]\norigins = [{PAGE:?}]\n")).await;
     for path in ["/", "/citations/m-1", "/render", "/v1/chat/completions", "/chat/echo", "/nowhere", "/console/routes"]
     {
@@ -77,7 +77,7 @@ async fn a_page_that_may_ask_is_told_so_before_it_asks() {
         assert!(answer.header("vary").unwrap().contains("origin"));
     }
     assert_eq!(upstream.request_count(), 0);
-    // Not a preflight, and not a page that may.
+    // Not a preflight, and not an allowed origin.
     let plain = ask(&proxy, Method::OPTIONS, "/chat/echo", &[("origin", PAGE)]).await;
     assert_eq!(plain.json().await["method"], "OPTIONS");
     let foreign = [("origin", "https://app.example.evil"), PREFLIGHT[1]];
@@ -87,7 +87,7 @@ async fn a_page_that_may_ask_is_told_so_before_it_asks() {
 }
 
 #[tokio::test]
-async fn its_answers_can_be_read_and_no_other_pages() {
+async fn responses_are_readable_by_allowed_origins_only() {
     let (_upstream, proxy) = proxy(&format!("[cors]\norigins = [\"https://x.example\", {PAGE:?}]\n")).await;
     for path in ["/chat/m-1", "/chat/own", "/citations", "/citations/none", "/console/routes", "/nowhere", "/healthz"] {
         let answer = ask(&proxy, Method::GET, path, &[("origin", PAGE)]).await;
@@ -107,7 +107,7 @@ async fn its_answers_can_be_read_and_no_other_pages() {
 }
 
 #[tokio::test]
-async fn any_page_where_the_operator_says_so() {
+async fn wildcard_allows_any_origin() {
     let (_upstream, proxy) = proxy("[cors]\norigins = [\"*\"]\n").await;
     for origin in [PAGE, "null"] {
         let answer = ask(&proxy, Method::GET, "/chat/own", &[("origin", origin)]).await;
@@ -120,9 +120,9 @@ async fn any_page_where_the_operator_says_so() {
     assert_eq!(component.header("access-control-allow-origin"), Some("*"), "also without an origin");
 }
 
-/// A page without a key learns why, and its preflight needs none: browsers send none with it.
+/// A page without a key can read the error. Its preflight needs no key, because browsers send none with it.
 #[tokio::test]
-async fn a_missing_key_is_told_to_the_page() {
+async fn missing_key_error_is_readable_by_the_page() {
     let (_upstream, proxy) = proxy(&format!("[cors]\norigins = [{PAGE:?}]\n{}", tenants::keys())).await;
     assert_eq!(ask(&proxy, Method::OPTIONS, "/citations", PREFLIGHT).await.status, 204);
     let refused = ask(&proxy, Method::GET, "/citations", &[("origin", PAGE)]).await;

@@ -1,4 +1,4 @@
-//! A stop with two hundred streams open, and what the next process finds.
+//! A drain with two hundred open streams, and the records that the next process finds.
 
 use std::{
     collections::BTreeSet,
@@ -22,46 +22,46 @@ use crate::{
 const STREAMS: usize = 200;
 const DELAY: Duration = Duration::from_secs(1);
 const GRACE: Duration = Duration::from_secs(3);
-/// What a process may take beyond what it grants its streams.
+/// Time that the process may need beyond the grace period.
 const MORE: Duration = Duration::from_secs(1);
 const FOR_EVER: Duration = Duration::from_secs(600);
 
-/// Made anew in each answer.
+/// An id that is replaced in each answer.
 const ID: &str = "e6f695cb53a23d7209929e749405c534";
 
-/// Of the one whose client takes nothing.
+/// The message of the client that reads nothing.
 const STALLED: &str = "stalled";
 
 fn begun() -> String {
     tencent::references(ID, &[1, 2]) + &tencent::text(ID, "第一句[1]。")
 }
 
-/// Ends by itself, within the grace.
+/// A stream that ends by itself within the grace period.
 fn ends(after: Duration) -> Script {
     let steps = [Step::Send(begun().into()), Step::Pause(after), Step::Send(tencent::finish(ID).into())];
     Script::sse_steps(steps).with_fresh_ids()
 }
 
-/// Stands in the middle of a frame.
+/// A stream that stops in the middle of a frame.
 fn stands() -> Script {
     let half = tencent::text(ID, "第二句").into_bytes();
     let half = bytes::Bytes::from(half).slice(..60);
     Script::sse_steps([Step::Send(begun().into()), Step::Send(half), Step::Pause(FOR_EVER)]).with_fresh_ids()
 }
 
-/// Has said its finish, so its event is out, and stays.
+/// A stream that has sent its finish, so its event is out, and stays open.
 fn lingers() -> Script {
     let said = begun() + &tencent::finish(ID);
     Script::sse_steps([Step::Send(said.into()), Step::Pause(FOR_EVER)]).with_fresh_ids()
 }
 
-struct House {
+struct Setup {
     upstream: Upstream,
     dir: tempfile::TempDir,
     toml: String,
 }
 
-impl House {
+impl Setup {
     async fn new(scripts: Vec<(&str, Script)>, toml: &str) -> Self {
         let scripts = scripts.into_iter().map(|(path, script)| Scripted::new(path, script)).collect();
         let upstream = Upstream::bind(scripts).await.unwrap();
@@ -74,7 +74,7 @@ impl House {
         Running::serve(self.dir.path(), &self.toml).await
     }
 
-    /// What the next process has of these.
+    /// Reads these records from the next process.
     async fn keeps(&self, told: &[Record]) {
         let next = self.serve().await;
         let mut client = Client::h1(next.addr).await;
@@ -87,13 +87,13 @@ impl House {
     }
 }
 
-/// An open stream and what has come of it.
+/// An open stream and the bytes received so far.
 struct Open {
     answer: Answer,
     so_far: String,
 }
 
-/// So many streams of this path, each as far as `sign`.
+/// Opens this number of streams of a path and reads each up to `sign`.
 async fn open(addr: SocketAddr, path: &str, count: usize, sign: &str) -> Vec<Open> {
     let read = async |mut answer: Answer| {
         assert_eq!(answer.status, 200);
@@ -115,7 +115,7 @@ async fn open(addr: SocketAddr, path: &str, count: usize, sign: &str) -> Vec<Ope
 }
 
 impl Open {
-    /// The upstream's bytes with the id that was made up for them, our one record, and whether the end was a clean one.
+    /// The upstream's bytes with the replaced id, the only record, and whether the end was clean.
     async fn end(self) -> (String, Record, bool) {
         let rest = self.answer.whole().await;
         let (theirs, mut ours) = split((self.so_far + &rest.text()).as_bytes());
@@ -134,7 +134,7 @@ async fn refused(addr: SocketAddr) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_hundred_streams_are_drained() {
+async fn drain_lets_two_hundred_streams_finish_or_ends_them() {
     let toml = format!("[timeouts]\ndrain_delay = \"{}s\"\ndrain = \"{}s\"", DELAY.as_secs(), GRACE.as_secs());
     let flood =
         [Step::Send(tencent::references(STALLED, &[1, 2]).into()), Step::Bulk { len: 1 << 40, chunk: 64 << 10 }];
@@ -145,22 +145,22 @@ async fn two_hundred_streams_are_drained() {
         ("/silent", Script::hang()),
         ("/quick", Script::sse(tencent::answer(ID)).with_fresh_ids()),
     ];
-    let house = House::new(scripts, &toml).await;
-    let mut running = house.serve().await;
+    let setup = Setup::new(scripts, &toml).await;
+    let mut running = setup.serve().await;
     let addr = running.addr;
     let standing = open(addr, "/chat/stands", STREAMS / 2, "第一句").await;
-    // One that takes nothing, one that has no answer yet, and one that asks nothing.
+    // One client that reads nothing, one that has no response yet, and one idle connection.
     let mut stalled = TcpStream::connect(addr).await.unwrap();
     stalled.write_all(b"GET /chat/flood HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
     let silent = tokio::spawn(async move { Client::h1(addr).await.send(post("/chat/silent", "{}")).await });
     let mut idle = Client::h1(addr).await;
     assert_eq!(idle.send(get("/readyz")).await.whole().await.text(), "ready\n");
     let ending = open(addr, "/chat/ends", STREAMS / 2, "第一句").await;
-    assert!(house.upstream.until(LIMIT, |upstream| upstream.request_count() == STREAMS + 2).await);
+    assert!(setup.upstream.until(LIMIT, |upstream| upstream.request_count() == STREAMS + 2).await);
 
     let signal = Instant::now();
     running.signal("TERM");
-    // Load balancers hear of it first, and whoever comes meanwhile is served.
+    // Load balancers see it first, and new requests are still served.
     let unready = eventually(|| async { (running.get("/readyz").await.status == 503).then_some(()) }).await;
     assert!(unready.is_some());
     assert_eq!(running.get("/healthz").await.status, 200);
@@ -189,17 +189,17 @@ async fn two_hundred_streams_are_drained() {
     assert!(took >= DELAY + GRACE, "some needed all of it: {took:?}");
     assert!(took < DELAY + GRACE + MORE, "{took:?}: {:?}", running.out().split_off(running.out().len() - 5));
     assert_eq!(told.iter().map(|record| &record.message_id).collect::<BTreeSet<_>>().len(), STREAMS + 1);
-    house.keeps(&told).await;
-    let next = house.serve().await;
+    setup.keeps(&told).await;
+    let next = setup.serve().await;
     let kept: Record = serde_json::from_value(next.get("/citations/stalled").await.json().await).unwrap();
     assert_eq!((kept.complete, kept.citations.len()), (false, 2), "who takes nothing is not forgotten");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_second_signal_ends_two_hundred_streams_at_once() {
+async fn second_signal_ends_two_hundred_streams_at_once() {
     let scripts = vec![("/stands", stands()), ("/lingers", lingers())];
-    let house = House::new(scripts, "[timeouts]\ndrain = \"60s\"").await;
-    let mut running = house.serve().await;
+    let setup = Setup::new(scripts, "[timeouts]\ndrain = \"60s\"").await;
+    let mut running = setup.serve().await;
     let standing = open(running.addr, "/chat/stands", STREAMS / 2, "第一句").await;
     let lingering = open(running.addr, "/chat/lingers", STREAMS / 2, "event:finish").await;
     running.signal("TERM");
@@ -216,15 +216,15 @@ async fn a_second_signal_ends_two_hundred_streams_at_once() {
         let (theirs, ours, clean) = open.end().await;
         assert!(!clean && ours.complete, "{ours:?}");
         assert_eq!(theirs, of(&ours.message_id, &(begun() + &tencent::finish(ID))));
-        // A commit that took too long was said to be none.
+        // A commit that exceeded the wait has `stored: false`.
         told.extend(Some(ours).filter(|record| record.stored));
     }
     for open in standing {
         let rest = open.answer.whole().await;
         assert!(rest.error.is_some(), "no clean end");
-        // Nothing is said any more, or it is true.
+        // Every event is correct: `stored: true` only for committed records.
         told.extend(split((open.so_far + &rest.text()).as_bytes()).1.into_iter().filter(|record| record.stored));
     }
     assert!(!told.is_empty());
-    house.keeps(&told).await;
+    setup.keeps(&told).await;
 }

@@ -1,4 +1,4 @@
-//! Every capture, its record and its resulting stream, beside it. `UPDATE_GOLDEN=1` writes them anew.
+//! Compares every capture's record and output stream with the golden files. `UPDATE_GOLDEN=1` rewrites them.
 
 use std::{fs, path::PathBuf};
 
@@ -21,7 +21,7 @@ pub fn captures() -> Vec<(Provider, PathBuf)> {
     for (folder, kind) in folders {
         for entry in fs::read_dir(fixtures().join(folder)).unwrap() {
             let path = entry.unwrap().path();
-            // What comes of a capture has a name in two parts.
+            // Golden files have two-part extensions.
             let name = path.file_name().unwrap().to_string_lossy();
             if name.strip_suffix(".sse").is_some_and(|case| !case.contains('.')) {
                 all.push((kind, path));
@@ -33,12 +33,12 @@ pub fn captures() -> Vec<(Provider, PathBuf)> {
     all
 }
 
-/// A capture that stops in mid-frame is one of a stream that was cut.
+/// A capture that ends in the middle of a frame is a cut stream.
 pub fn end_of(path: &std::path::Path) -> End {
     if path.file_stem().is_some_and(|stem| stem == "cut") { End::Cut } else { End::Clean }
 }
 
-/// The golden file's name, if it differs; with `UPDATE_GOLDEN` it is written instead.
+/// Compares with the golden file and returns its name if it differs. With `UPDATE_GOLDEN` it is written instead.
 pub fn differs(golden: &std::path::Path, actual: &[u8]) -> Option<String> {
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         fs::write(golden, actual).unwrap();
@@ -63,7 +63,7 @@ fn golden_outputs() {
 }
 
 #[test]
-fn the_same_record_byte_by_byte_and_by_auto() {
+fn record_is_the_same_byte_by_byte_and_with_auto() {
     for (kind, path) in captures() {
         let input = fs::read(&path).unwrap();
         let end = end_of(&path);
@@ -78,7 +78,7 @@ fn the_same_record_byte_by_byte_and_by_auto() {
 }
 
 #[test]
-fn tapping_without_injection_gives_the_same_record_and_the_input() {
+fn inject_off_gives_the_same_record_and_the_input() {
     for (kind, path) in captures() {
         let input = fs::read(&path).unwrap();
         let end = end_of(&path);
@@ -89,9 +89,9 @@ fn tapping_without_injection_gives_the_same_record_and_the_input() {
     }
 }
 
-/// P10: an answer that was not streamed gives the record that its stream gives.
+/// P10: a response that is not streamed gives the same record as its stream.
 #[test]
-fn p10_a_whole_answer_gives_the_record_of_its_stream() {
+fn p10_unstreamed_answer_gives_the_record_of_its_stream() {
     let json = fs::read(fixtures().join("tencent/whole.json")).unwrap();
     let settings = Settings { whole: true, ..settings(Inject::Final) };
     for chunks in [vec![Bytes::from(json.clone())], bytewise(&json)] {
@@ -118,9 +118,9 @@ fn p10_a_whole_answer_gives_the_record_of_its_stream() {
     }
 }
 
-/// P10: of an OpenAI-like answer, all of the record.
+/// P10: a whole OpenAI-like response gives the complete record.
 #[test]
-fn p10_a_whole_chat_completion_gives_the_record_of_its_stream() {
+fn p10_unstreamed_completion_gives_the_record_of_its_stream() {
     let mut twins = 0;
     for (kind, path) in captures() {
         let Ok(json) = fs::read(path.with_extension("json")) else { continue };
@@ -141,9 +141,9 @@ fn p10_a_whole_chat_completion_gives_the_record_of_its_stream() {
     assert!(twins >= 10, "{twins} twins");
 }
 
-/// An error that is sent as JSON with status 200 is no message.
+/// An error sent as JSON with status 200 is not a message.
 #[test]
-fn a_json_error_is_no_message() {
+fn json_error_gives_no_record() {
     for (folder, kind) in [
         ("doubao", Provider::Of(&citetap::provider::doubao::PROVIDER)),
         ("openai", Provider::Of(&citetap::provider::openai::PROVIDER)),
@@ -155,7 +155,7 @@ fn a_json_error_is_no_message() {
     }
 }
 
-/// Search responses, each one JSON document: named and told by its shape, the record is the same.
+/// Search responses are single JSON documents. A given and a detected provider give the same record.
 #[test]
 fn golden_documents() {
     let (mut differing, mut count) = (Vec::new(), 0);

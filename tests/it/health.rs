@@ -3,15 +3,15 @@
 use citetap::replay::{Script, Scripted, Upstream};
 use http::{HeaderValue, StatusCode, header};
 
-use crate::process::{Ran, Running, citetap, dead_port, run};
+use crate::process::{CommandOutput, Running, citetap, dead_port, run};
 
-fn plain(args: &[&str]) -> Ran {
+fn plain(args: &[&str]) -> CommandOutput {
     let dir = tempfile::tempdir().unwrap();
     run(citetap(dir.path(), args), "")
 }
 
 #[tokio::test]
-async fn health_asks_a_running_citetap() {
+async fn health_checks_a_running_citetap() {
     let dir = tempfile::tempdir().unwrap();
     let demo = Running::start(citetap(dir.path(), &["demo", "--listen", "127.0.0.1:0"])).await;
     let url = format!("http://{}", demo.addr);
@@ -19,7 +19,7 @@ async fn health_asks_a_running_citetap() {
         let ran = plain(&[&["health"], args].concat());
         assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "", ""), "{args:?}");
     }
-    // As in a container: no flags, the address is that of the environment.
+    // As in a container: no flags, the address comes from the environment.
     let mut beside = citetap(dir.path(), &["health"]);
     beside.env("CITETAP_LISTEN", format!("0.0.0.0:{}", demo.addr.port()));
     beside.env("CITETAP_UPSTREAM", "http://127.0.0.1:1").env("CITETAP__AUTH", "none");
@@ -34,7 +34,7 @@ async fn health_asks_a_running_citetap() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn health_uses_no_proxy_and_follows_no_redirect() {
+async fn health_ignores_proxies_and_redirects() {
     let dir = tempfile::tempdir().unwrap();
     let up = Upstream::bind(vec![Scripted::new("/", Script::json("{}"))]).await.unwrap();
     let mut command = citetap(dir.path(), &["health", "--url", &up.url()]);
@@ -52,7 +52,7 @@ async fn health_uses_no_proxy_and_follows_no_redirect() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn health_says_that_no_answer_came_in_time() {
+async fn health_reports_a_timeout() {
     let hangs = Upstream::bind(vec![Scripted::new("/", Script::hang())]).await.unwrap();
     let ran = plain(&["health", "--url", &hangs.url(), "--timeout", "0.2"]);
     assert!(ran.code == 1 && ran.err.contains("/healthz did not answer within 0.2 s"), "{ran:?}");

@@ -2,14 +2,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail loudly")]
 
 mod api;
-mod chance;
 mod cli;
 mod client;
 mod console;
 mod cors;
 mod crash;
 mod drain;
-mod evidence;
 mod facade;
 mod faults;
 mod golden;
@@ -22,16 +20,18 @@ mod net;
 mod otel;
 mod process;
 mod promises;
-mod promises_spoken;
+mod promises_transcoded;
 mod provider;
 mod relay;
 mod replicas;
+mod rng;
 mod rooms;
 mod secrets;
-mod serving;
+mod serve;
 mod soak;
-mod spoken;
 mod sse_cases;
 mod supplement;
 mod support;
+mod task_consumer;
 mod tenants;
+mod transcoded;

@@ -1,4 +1,4 @@
-//! Markers rewritten inside the upstream's own frames: only the text changes, whatever its split over deltas.
+//! Markers are rewritten inside the upstream's own frames: only the text changes, however it is split over deltas.
 
 use bytes::Bytes;
 use citetap::{
@@ -35,7 +35,7 @@ fn frames(stream: &[u8]) -> Vec<&[u8]> {
     frames
 }
 
-/// What a client of the dialect reads: the answer in pieces, and whole where it is sent so.
+/// The text that a client of the dialect reads: the deltas, and the full text if it is sent.
 #[derive(Default)]
 struct Client {
     text: String,
@@ -86,7 +86,7 @@ fn doubao_cards(count: u32) -> String {
     format!("event: STREAM_CHUNK\ndata: {frame}\n\n")
 }
 
-/// The four carriers of Doubao's text, the spoken copy, and thinking.
+/// The four carriers of Doubao's text, the text-to-speech copy, and reasoning.
 fn doubao_text(carrier: u8, text: &str) -> String {
     let block = json!([{"block_type": 10000, "block_id": "t", "content": {"text_block": {"text": text}}}]);
     match carrier {
@@ -113,7 +113,7 @@ fn doubao_text(carrier: u8, text: &str) -> String {
 const END: &str = "event: SSE_REPLY_END\ndata: {\"end_type\":1}\n\n";
 
 #[test]
-fn every_text_of_doubao_is_rewritten_and_nothing_else() {
+fn doubao_rewrites_all_answer_texts_and_nothing_else() {
     for carrier in 0..5 {
         let stream = |text: &str| {
             let spoken = json!({"message_id": "12", "patch_op": [{"patch_object": 111, "patch_value": {"tts_content": "甲[1]"}}]});
@@ -129,7 +129,7 @@ fn every_text_of_doubao_is_rewritten_and_nothing_else() {
 }
 
 #[test]
-fn thinking_is_left_alone() {
+fn reasoning_is_not_rewritten() {
     let thinking = json!({"patch_op": [{"patch_object": 1, "patch_value": {"content_block": [{"block_type": 10040, "block_id": "th"}]}}]});
     let thought = json!({"patch_op": [{"patch_object": 1, "patch_value": {"content_block": [
         {"block_type": 10000, "parent_id": "th", "block_id": "x", "content": {"text_block": {"text": "so [1]"}}}]}}]});
@@ -140,7 +140,7 @@ fn thinking_is_left_alone() {
 }
 
 #[test]
-fn a_marker_that_is_split_goes_where_it_began() {
+fn split_marker_is_written_where_it_starts() {
     let stream = |pieces: &[&str]| {
         let texts: String = pieces
             .iter()
@@ -153,13 +153,13 @@ fn a_marker_that_is_split_goes_where_it_began() {
         link(Provider::Of(&citetap::provider::doubao::PROVIDER), &stream(&["火灾[", "cit", "ation:2", "]。"])),
         stream(&["火灾[[2]](https://s2.example.com/)", "", "", "。"])
     );
-    // What only looked like one comes out as it came.
+    // Text that only looked like a marker is unchanged.
     let other = stream(&["a [", "x", "] b [", "99", "] ["]);
     assert_eq!(link(Provider::Of(&citetap::provider::doubao::PROVIDER), &other), other);
 }
 
 #[test]
-fn frames_between_the_halves_keep_their_place() {
+fn frames_between_marker_halves_keep_their_order() {
     let beat = "event: SSE_HEARTBEAT\ndata: {}\n\n: note\n\n";
     let stream = |a: &str, b: &str| doubao_cards(1) + &doubao_text(0, a) + beat + &doubao_text(0, b) + beat + END;
     assert_eq!(
@@ -169,7 +169,7 @@ fn frames_between_the_halves_keep_their_place() {
 }
 
 #[test]
-fn samanthas_three_layers_are_opened_and_closed_again() {
+fn samantha_rewrites_text_in_three_nested_layers() {
     let frame = |kind: u32, content: Value| {
         let inner = json!({"conversation_id": "77", "message": {"id": "12", "content_type": kind, "content": content.to_string()}, "is_finish": false});
         format!("data: {}\n\n", json!({"event_type": 2001, "event_id": "0", "event_data": inner.to_string()}))
@@ -188,7 +188,7 @@ fn samanthas_three_layers_are_opened_and_closed_again() {
 }
 
 #[test]
-fn tencents_deltas_spans_and_whole_answer_are_rewritten() {
+fn tencent_rewrites_deltas_spans_and_full_text() {
     let stream = |delta: &str, answer: &str| {
         let references = json!({"completion_id": "c", "processes": {"stage": "s"}, "delta_content": "",
             "additional_content": {"reference_chunks": [{"target_id": "t1", "title": "T", "url": "https://s1.example.com/", "content": "x"}]}});
@@ -200,7 +200,7 @@ fn tencents_deltas_spans_and_whole_answer_are_rewritten() {
     };
     let span = "<span id=\"ai-qa-ref\">1</span>";
     let linked = "[[1]](https://s1.example.com/)";
-    // The second document comes with the finish: too late for the delta, in time for the answer.
+    // The second document arrives with the finish: too late for the delta, in time for the full text.
     let out = link(
         Provider::Of(&citetap::provider::tencent::PROVIDER),
         &stream(&format!("a{span}, b[2] and so on"), &format!("a{span}, b[2]")),
@@ -212,7 +212,7 @@ fn tencents_deltas_spans_and_whole_answer_are_rewritten() {
 }
 
 #[test]
-fn an_answer_that_was_not_streamed_is_rewritten_in_its_document() {
+fn unstreamed_answer_is_rewritten_in_its_document() {
     let json = |text: &str| {
         let data = json!({"code": 0, "request_id": "r", "data": {"content": text, "session_id": "s",
             "additional_content": {"reference_docs": [{"target_id": "t1", "title": "T", "url": "https://s1.example.com/"}]}}});
@@ -234,9 +234,9 @@ fn an_answer_that_was_not_streamed_is_rewritten_in_its_document() {
     }
 }
 
-/// What cannot be edited goes out as it came, and so does what was held for it.
+/// A frame that cannot be edited is relayed as it is, and so is the text held before it.
 #[test]
-fn frames_that_cannot_be_edited_stay_whole() {
+fn frames_that_cannot_be_edited_are_unchanged() {
     let two_lines = "event: CHUNK_DELTA\ndata: {\"text\":\ndata: \"[1]\"}\n\n";
     let stream = doubao_cards(1) + two_lines + END;
     assert_eq!(link(Provider::Of(&citetap::provider::doubao::PROVIDER), &stream), stream);
@@ -251,7 +251,7 @@ fn frames_that_cannot_be_edited_stay_whole() {
 }
 
 #[test]
-fn what_waits_for_a_marker_is_bounded() {
+fn text_held_for_an_open_marker_is_bounded() {
     let beats = ": x\n\n".repeat(40_000);
     let stream = doubao_cards(1) + &doubao_text(0, "a[") + &beats + &doubao_text(0, "1]") + END;
     let passed = rewritten(
@@ -263,7 +263,7 @@ fn what_waits_for_a_marker_is_bounded() {
     assert_eq!(String::from_utf8(passed.relayed()).unwrap(), stream, "its beginning has gone out already");
 }
 
-/// Every capture: the record is that of the unchanged stream, and with `keep` nothing changes.
+/// For every capture the record equals that of the unchanged stream, and `keep` changes nothing.
 #[test]
 fn captures_give_the_same_record_in_every_style() {
     for (folder, kind) in [
@@ -317,14 +317,15 @@ fn style() -> impl Strategy<Value = Style> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// What a client collects is the rewriting of the whole text, for every text, split, carrier and chunking.
+    /// For every text, split, carrier and chunking, the deltas that a client concatenates equal the rewritten full
+    /// text.
     #[test]
-    fn the_deltas_add_up_to_the_rewriting_of_the_whole(
+    fn rewritten_deltas_equal_the_rewritten_full_text(
         pieces in prop::collection::vec((piece(), 0_u8..5), 0..8), style in style(), places in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
     ) {
         let texts: String = pieces.iter().map(|(text, carrier)| doubao_text(*carrier, text)).collect();
         let stream = doubao_cards(3) + &texts + END;
-        // As a client reads it: of the fourth carrier JSON text is opened.
+        // As a client reads it. The fourth carrier contains JSON.
         let text = read(Provider::Of(&citetap::provider::doubao::PROVIDER), stream.as_bytes()).text;
         let (expected, marks) = marker::rewrite(&text, style, &Cards(3));
         let whole = rewritten(Provider::Of(&citetap::provider::doubao::PROVIDER), style, vec![Bytes::from(stream.clone())], End::Clean);

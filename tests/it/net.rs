@@ -1,6 +1,6 @@
-//! A proxy on a port of its own, the upstream behind it, and clients that see how bytes come.
+//! A proxy on its own port, its upstream, and clients that show how bytes arrive.
 //!
-//! Everything is waited for within [`LIMIT`], so that a hang is a failure with a place.
+//! Every wait is limited by [`LIMIT`], so that a hang fails at its location.
 
 use std::{
     future::Future,
@@ -29,17 +29,17 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// For one wait, whatever for: far more than a loaded machine needs.
+/// Limit of every wait: far more than a loaded machine needs.
 pub const LIMIT: Duration = Duration::from_secs(20);
 
-/// A configuration of this text: a free loopback port and, unless it names another, a store in memory.
+/// Parses this configuration and adds a free loopback port and, unless it sets another, a memory store.
 pub fn config(toml: &str) -> Config {
     let store = if toml.contains("store = ") { "" } else { "store = \"memory:\"\n" };
     let text = format!("listen = \"127.0.0.1:0\"\n{store}{toml}");
     config::from_toml(&text, Path::new(".")).unwrap_or_else(|errors| panic!("{errors}\n{text}")).config
 }
 
-/// `[[routes]]`, the prefix `/name` in front of `upstream`. Further keys of the route may follow it.
+/// A `[[routes]]` table with the prefix `/name` to `upstream`. More keys of the route may follow it.
 pub fn route(name: &str, upstream: &str) -> String {
     format!("[[routes]]\nname = \"{name}\"\nprefix = \"/{name}\"\nupstream = \"{upstream}\"\n")
 }
@@ -53,8 +53,8 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// From the text of a configuration; see [`config`]. Unless the text says how long, an event waits for its commit as long
-    /// as a loaded machine needs.
+    /// Starts a server with this configuration, see [`config`]. Unless it sets a commit wait, events wait as long as a
+    /// loaded machine needs.
     pub async fn start(toml: &str) -> Self {
         let mut config = config(toml);
         if !toml.contains("commit = ") {
@@ -84,7 +84,7 @@ impl Proxy {
         Client::h1(self.addr).await.send(post(path, body)).await
     }
 
-    /// Waits for a record of this id to be in the store.
+    /// Waits until the store has a record of this id.
     pub async fn stored(&self, id: &str) -> Record {
         let found = eventually(|| async { self.app.store.get("default", id, None).await.unwrap() }).await;
         found.unwrap_or_else(|| panic!("no record of {id}")).record
@@ -97,12 +97,12 @@ impl Drop for Proxy {
     }
 }
 
-/// The proxy with the route `/chat` (of Tencent's dialect) in front of one script; `toml` comes before the route.
+/// A proxy with the route `/chat` (Tencent's dialect) to one script. `toml` precedes the route.
 pub async fn chat(script: Script, toml: &str) -> (Upstream, Proxy) {
     chat_with(script, toml, "").await
 }
 
-/// The same, with further keys of the route.
+/// The same with additional keys of the route.
 pub async fn chat_with(script: Script, toml: &str, of_route: &str) -> (Upstream, Proxy) {
     let upstream = Upstream::bind(vec![Scripted::new("/", script)]).await.unwrap();
     let toml = format!("{toml}\n{}provider = \"tencent\"\n{of_route}\n", route("chat", &upstream.url()));
@@ -125,7 +125,7 @@ enum Sender {
     H2(hyper::client::conn::http2::SendRequest<AnyRequestBody>),
 }
 
-/// One connection. It closes when it and its answers are dropped.
+/// One connection. It closes when it and its responses are dropped.
 pub struct Client {
     sender: Sender,
     driver: Arc<Driver>,
@@ -159,7 +159,7 @@ impl Client {
 
     pub async fn try_h2(addr: SocketAddr) -> std::io::Result<Self> {
         let stream = TcpStream::connect(addr).await?;
-        // A head and a body are two packets, and the second would wait for the first.
+        // Headers and body are two packets, and without this the second would wait for an ACK of the first.
         stream.set_nodelay(true)?;
         let io = TokioIo::new(stream);
         let made = hyper::client::conn::http2::Builder::new(TokioExecutor::new()).handshake(io).await;
@@ -167,7 +167,7 @@ impl Client {
         Ok(Self::new(Sender::H2(sender), connection, addr))
     }
 
-    /// The same with so much that a stream, and the connection, may be sent ahead of what is read.
+    /// The same with these windows for a stream and the connection.
     pub async fn h2_with(addr: SocketAddr, stream: u32, connection: u32) -> Self {
         let io = TokioIo::new(TcpStream::connect(addr).await.unwrap());
         let mut builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
@@ -176,7 +176,7 @@ impl Client {
         Self::new(Sender::H2(sender), connection, addr)
     }
 
-    /// Over a connection that is open already.
+    /// A client on an open connection.
     pub async fn over(io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, http2: bool) -> Self {
         let (io, addr) = (TokioIo::new(io), ([127, 0, 0, 1], 80).into());
         if http2 {
@@ -194,13 +194,13 @@ impl Client {
         F: Future<Output = hyper::Result<()>> + Send + 'static,
     {
         let driver = tokio::spawn(async move {
-            // Its errors are told by the answers.
+            // Its errors show in the responses.
             let _ = connection.await;
         });
         Self { sender, driver: Arc::new(Driver(driver)), addr }
     }
 
-    /// Over h2: beside others that are under way.
+    /// Over h2: in parallel with other requests.
     pub fn beside(&self, request: Request<Full<Bytes>>) -> impl Future<Output = hyper::Result<Answer>> + use<> {
         let sender = match &self.sender {
             Sender::H1(_) => panic!("over h1 one waits for the other"),
@@ -218,7 +218,7 @@ impl Client {
         self.try_send(request).await.unwrap()
     }
 
-    /// A path alone is enough: the rest of the URI is this connection's.
+    /// A path is enough, because the connection determines the rest of the URI.
     pub async fn try_send<B>(&mut self, request: Request<B>) -> hyper::Result<Answer>
     where
         B: http_body::Body<Data = Bytes> + Send + Sync + 'static,
@@ -246,7 +246,7 @@ impl Client {
     }
 }
 
-/// An answer whose body is read piece by piece. Dropping it leaves: the stream is reset, or (h1) the connection closed.
+/// A response whose body is read piece by piece. Dropping it resets the stream or (h1) closes the connection.
 pub struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,
@@ -255,15 +255,15 @@ pub struct Answer {
     _driver: Arc<Driver>,
 }
 
-/// A body, as far as it came.
+/// The body received.
 #[derive(Debug, Default)]
 pub struct Whole {
     pub status: StatusCode,
     pub headers: HeaderMap,
-    /// Each piece, and when it came, counted from the request.
+    /// Each piece and its time of arrival since the request.
     pub pieces: Vec<(Duration, Bytes)>,
     pub trailers: Option<HeaderMap>,
-    /// An abort; `None` is a clean end.
+    /// An abort. `None` is a clean end.
     pub error: Option<String>,
 }
 
@@ -292,7 +292,7 @@ impl Answer {
         }
     }
 
-    /// Reads until the text so far contains `sign`; returns that text.
+    /// Reads until the text so far contains `sign`. Returns that text.
     pub async fn until(&mut self, sign: &str) -> String {
         let mut text = Vec::new();
         loop {
@@ -307,7 +307,7 @@ impl Answer {
         }
     }
 
-    /// Reads to the end, whichever.
+    /// Reads to any end.
     pub async fn whole(mut self) -> Whole {
         let mut whole = Whole { status: self.status, headers: self.headers.clone(), ..Whole::default() };
         while let Some(frame) = within("a piece of the body", self.body.frame()).await {
@@ -329,7 +329,7 @@ impl Answer {
         serde_json::from_slice(&bytes).unwrap_or_else(|error| panic!("{error}: {}", whole.text()))
     }
 
-    /// The answer is one of our problem documents of this kind.
+    /// Checks that the response is our problem document of this kind.
     #[expect(clippy::wrong_self_convention, reason = "it reads the answer up")]
     pub async fn is_problem(self, status: u16, kind: &str) -> Value {
         assert_eq!(self.status, status);
@@ -354,13 +354,13 @@ impl Whole {
         self.headers.get(name).map(|value| value.to_str().unwrap())
     }
 
-    /// The upstream's bytes, and the records in ours.
+    /// The upstream's bytes, and the records of our events.
     pub fn split(&self) -> (Vec<u8>, Vec<Record>) {
         split(&self.bytes())
     }
 }
 
-/// Takes our frames out of a stream: the upstream's bytes, and the records in ours. Heartbeats are ours too.
+/// Removes our frames, including heartbeats, from a stream. Returns the upstream's bytes and the records of our events.
 pub fn split(stream: &[u8]) -> (Vec<u8>, Vec<Record>) {
     let (mut theirs, mut ours) = (Vec::new(), Vec::new());
     for frame in frames(stream) {
@@ -376,7 +376,7 @@ pub fn split(stream: &[u8]) -> (Vec<u8>, Vec<Record>) {
     (theirs, ours)
 }
 
-/// The frames of a stream, and what follows the last one.
+/// The frames of a stream, and the bytes after the last one.
 pub fn frames(stream: &[u8]) -> Vec<&[u8]> {
     let (mut splitter, mut at, mut all) = (Splitter::default(), 0, Vec::new());
     while let Some(Cut::Frame(len) | Cut::Glue(len)) = splitter.advance(&stream[at..]) {
@@ -389,17 +389,17 @@ pub fn frames(stream: &[u8]) -> Vec<&[u8]> {
     all
 }
 
-/// Bytes as they are to a server, and everything it says until it closes.
+/// Sends raw bytes to a server and reads until it closes.
 pub async fn raw(addr: SocketAddr, request: impl AsRef<[u8]>) -> String {
     let mut stream = TcpStream::connect(addr).await.unwrap();
     stream.write_all(request.as_ref()).await.unwrap();
     let mut answer = Vec::new();
-    // A reset after the answer is an end like any other.
+    // A reset after the response counts as an end.
     let _ = within("the connection's end", stream.read_to_end(&mut answer)).await;
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// Fails when `what` takes longer than [`LIMIT`].
+/// Fails if `what` takes longer than [`LIMIT`].
 pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(LIMIT, future).await {
         Ok(value) => value,
@@ -407,7 +407,7 @@ pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Asks until there is something, for at most [`LIMIT`].
+/// Polls until there is a value, for at most [`LIMIT`].
 pub async fn eventually<T, F>(mut ask: impl FnMut() -> F) -> Option<T>
 where
     F: Future<Output = Option<T>>,
@@ -422,7 +422,7 @@ where
     None
 }
 
-/// Frames of Tencent's dialect, as short as they can be.
+/// Minimal frames of Tencent's dialect.
 pub mod tencent {
     use super::{Value, json};
 
@@ -450,7 +450,7 @@ pub mod tencent {
         format!("event:finish\ndata:{json}\n\n")
     }
 
-    /// A whole answer: two documents, a text that cites one, the finish.
+    /// A complete answer: two documents, a text that cites one, the finish.
     pub fn answer(id: &str) -> String {
         references(id, &[1, 2]) + &text(id, "第一句[1]。") + &finish(id)
     }

@@ -1,4 +1,4 @@
-//! The real binary, run as people run it.
+//! The real binary as a child process.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::net::{Answer, Client, LIMIT, get, post, split};
 
-/// `citetap` in `dir`, without what the tester's own environment says.
+/// A `citetap` command in `dir` without the environment of the test run.
 pub fn citetap(dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_citetap"));
     for (name, _) in std::env::vars_os() {
@@ -29,7 +29,7 @@ pub fn citetap(dir: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// The same command with less than it would have: `limits` are lines of a shell, such as `ulimit -n 64`.
+/// Wraps the command in a shell that sets resource limits. `limits` are shell lines such as `ulimit -n 64`.
 pub fn confined(plain: &Command, limits: &str) -> Command {
     let mut command = Command::new("sh");
     command.arg("-c").arg(format!("{limits}; exec \"$0\" \"$@\"")).arg(plain.get_program()).args(plain.get_args());
@@ -45,40 +45,40 @@ pub fn confined(plain: &Command, limits: &str) -> Command {
     command
 }
 
-/// A command that ended.
+/// A terminated command.
 #[derive(Debug)]
-pub struct Ran {
+pub struct CommandOutput {
     pub code: i32,
     pub out: String,
     pub err: String,
 }
 
-impl Ran {
+impl CommandOutput {
     pub fn json(&self) -> Value {
         assert_eq!(self.code, 0, "{self:?}");
         serde_json::from_str(&self.out).unwrap()
     }
 }
 
-pub fn run(command: Command, stdin: impl Into<Vec<u8>>) -> Ran {
+pub fn run(command: Command, stdin: impl Into<Vec<u8>>) -> CommandOutput {
     let output = assert_cmd::Command::from_std(command).write_stdin(stdin).timeout(LIMIT).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Ran { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
+    CommandOutput { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
 }
 
-/// Runs a line as somebody would paste it.
+/// Runs a shell line as a user would paste it.
 pub fn shell(line: &str) -> Vec<u8> {
     let output = Command::new("sh").args(["-c", line]).stdin(Stdio::null()).output().unwrap();
     assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
     output.stdout
 }
 
-/// How long an event waits for the store. [`Running`] has its own, unless the command says.
+/// Commit wait of [`Running`], unless the command sets its own.
 pub const COMMIT: &str = "CITETAP__TIMEOUTS__COMMIT";
 
 type Lines = Arc<Mutex<Vec<String>>>;
 
-/// A `serve` or `demo` that runs; killed when dropped.
+/// A running `serve` or `demo`. Killed when dropped.
 pub struct Running {
     child: Child,
     out: Lines,
@@ -87,13 +87,13 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts it and waits until it says where it listens.
+    /// Starts it and waits until it logs its address.
     pub async fn start(mut command: Command) -> Self {
         be_patient(&mut command);
         Self::start_as_is(command).await
     }
 
-    /// The same, with the commit wait that it has by itself.
+    /// Starts it with its default commit wait.
     pub async fn start_as_is(command: Command) -> Self {
         let mut running = Self::spawn(command, ([127, 0, 0, 1], 0).into());
         let began = Instant::now();
@@ -107,7 +107,7 @@ impl Running {
         }
     }
 
-    /// Starts one that listens on something else than one TCP port, and waits until it does.
+    /// Starts one that does not listen on a single TCP port, and waits until it is ready.
     pub async fn start_elsewhere(mut command: Command) -> Self {
         be_patient(&mut command);
         let mut running = Self::spawn(command, ([127, 0, 0, 1], 0).into());
@@ -119,7 +119,7 @@ impl Running {
         running
     }
 
-    /// Starts one that may not say where it listens, and waits until it does.
+    /// Starts one that may not log its address, and waits until it is ready.
     pub async fn start_at(command: Command, addr: SocketAddr) -> Self {
         let mut running = Self::spawn(command, addr);
         let began = Instant::now();
@@ -165,7 +165,7 @@ impl Running {
         self.err.lock().unwrap().clone()
     }
 
-    /// The log on standard output: every line is an object with these.
+    /// The log on standard output. Checks that each line is an object with the common fields.
     pub fn log(&self) -> Vec<Value> {
         let parse = |line: String| {
             let log: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
@@ -175,7 +175,7 @@ impl Running {
         self.out().into_iter().map(parse).collect()
     }
 
-    /// Waits for so many log lines with this message.
+    /// Waits for this number of log lines with this message.
     pub async fn logged(&self, message: &str, count: usize) -> Vec<Value> {
         let began = Instant::now();
         loop {
@@ -197,13 +197,13 @@ impl Running {
         self.child.id()
     }
 
-    /// Sets a soft limit of the running process, as `prlimit` calls it.
+    /// Sets a soft resource limit of the running process, by its `prlimit` name.
     pub fn limit(&self, resource: &str, value: &str) {
         let (pid, limit) = (self.child.id().to_string(), format!("--{resource}={value}:"));
         assert!(Command::new("prlimit").args(["--pid", &pid, &limit]).status().unwrap().success());
     }
 
-    /// The files that it may have open: the soft limit, and the hard one.
+    /// The soft and the hard limit on open files.
     pub fn files(&self) -> (u64, u64) {
         let limits = std::fs::read_to_string(format!("/proc/{}/limits", self.child.id())).unwrap();
         let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
@@ -211,14 +211,14 @@ impl Running {
         (numbers.next().unwrap(), numbers.next().unwrap())
     }
 
-    /// The most memory that it has had, in bytes.
+    /// Peak memory in bytes.
     pub fn peak_memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
     }
 
-    /// The processor time that it has had. Linux counts it in hundredths of a second.
+    /// CPU time used so far. Linux counts it in hundredths of a second.
     pub fn cpu(&self) -> Duration {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
         let after_name: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
@@ -226,13 +226,13 @@ impl Running {
         Duration::from_millis(ticks * 10)
     }
 
-    /// `kill -9`: nothing of it runs when this returns.
+    /// Sends SIGKILL and waits until the process has ended.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Waits for its end.
+    /// Waits until the process ends.
     pub async fn ended(&mut self, limit: Duration) -> ExitStatus {
         let began = Instant::now();
         loop {
@@ -245,7 +245,7 @@ impl Running {
     }
 }
 
-/// A busy disk takes its time, and then an event would say that it is not stored.
+/// A longer commit wait, because on a busy disk an event would otherwise have `stored: false`.
 fn be_patient(command: &mut Command) {
     if !command.get_envs().any(|(name, _)| name == COMMIT) {
         command.env(COMMIT, "10s");
@@ -270,7 +270,7 @@ fn collect(from: impl Read + Send + 'static) -> Lines {
     lines
 }
 
-/// As `serve` logs it, or as `demo` prints it.
+/// Parses the address from the log of `serve` or the output of `demo`.
 fn address(line: &str) -> Option<SocketAddr> {
     if let Ok(log) = serde_json::from_str::<Value>(line) {
         let listening = log["message"] == "listening";
@@ -284,7 +284,7 @@ pub async fn pause() {
     tokio::time::sleep(Duration::from_millis(10)).await;
 }
 
-/// The one record in a stream, which stands before its first finish.
+/// The only record in a stream, which must precede the first finish.
 pub fn the_record(stream: &[u8]) -> Record {
     let (_, mut ours) = split(stream);
     let text = String::from_utf8_lossy(stream);
@@ -296,7 +296,7 @@ pub fn the_record(stream: &[u8]) -> Record {
     ours.remove(0)
 }
 
-/// The record as its event has it: excerpts cut, nothing of what failed.
+/// The record as its event has it: snippets truncated, failed citations omitted.
 pub fn as_sent(mut record: Record) -> Record {
     for round in &mut record.rounds {
         round.failures.clear();
@@ -309,7 +309,7 @@ pub fn as_sent(mut record: Record) -> Record {
     record
 }
 
-/// A port of this machine where nobody listens.
+/// A port of this machine without a listener.
 pub fn dead_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

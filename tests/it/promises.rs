@@ -1,4 +1,4 @@
-//! The promises as properties, over random streams, splits and providers.
+//! The promises as properties over random streams, chunkings and providers.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -18,13 +18,13 @@ use proptest::prelude::*;
 
 use crate::support::{NONCE, bytewise, context, pass_with, settings};
 
-/// A frame of a stream: what it is made of matters to the tap, never to the relay.
+/// A frame of a stream. Its content matters to the tap, never to the relay.
 #[derive(Debug, Clone)]
 enum Piece {
     Raw(Vec<u8>),
     DoubaoText(String),
     DoubaoCard(u32, String),
-    /// A card without title and URL, with an id or without.
+    /// A card without title and URL, with or without an id.
     DoubaoFailed(u32, bool),
     DoubaoEnd(u32),
     DoubaoError,
@@ -159,13 +159,13 @@ pub fn inject() -> impl Strategy<Value = Inject> {
     prop::sample::select(vec![Inject::Final, Inject::Live, Inject::Off])
 }
 
-/// Hosts that are filtered: none, some, or all of a stream's.
+/// Hosts that are filtered: none, some or all of a stream's.
 fn deny() -> impl Strategy<Value = HashSet<String>> {
     prop::collection::hash_set(prop::sample::select(vec!["a.example.com", "b.example.com", "lexiangla.com"]), 0..3)
         .prop_map(|hosts| hosts.into_iter().map(str::to_owned).collect())
 }
 
-/// What a search of our own gives, on a route that asks for one: a page of its own and one that streams name too.
+/// Results of a supplementary search: a page of its own and one that streams contain too.
 fn extra() -> impl Strategy<Value = (Supplement, Supply)> {
     let json = serde_json::json!({"query": "user text", "results": [
         {"title": "S", "url": "https://s.example.com/", "content": "c", "score": 0.9},
@@ -184,7 +184,7 @@ pub fn end() -> impl Strategy<Value = End> {
     prop::sample::select(vec![End::Clean, End::Cut])
 }
 
-/// The stream in chunks that end at the given places.
+/// Splits the stream into chunks at the given offsets.
 pub fn cut(stream: &[u8], places: &[prop::sample::Index]) -> Vec<Bytes> {
     let mut at: Vec<usize> = places.iter().map(|place| place.index(stream.len() + 1)).collect();
     at.extend([0, stream.len()]);
@@ -192,7 +192,7 @@ pub fn cut(stream: &[u8], places: &[prop::sample::Index]) -> Vec<Bytes> {
     at.windows(2).map(|pair| Bytes::copy_from_slice(&stream[pair[0]..pair[1]])).collect()
 }
 
-/// The whole frames of a stream, as bytes.
+/// The complete frames of a stream.
 pub fn frames(stream: &[u8]) -> Vec<&[u8]> {
     let (mut splitter, mut at, mut all) = (Splitter::default(), 0, Vec::new());
     while let Some(cut) = splitter.advance(&stream[at..]) {
@@ -205,7 +205,7 @@ pub fn frames(stream: &[u8]) -> Vec<&[u8]> {
     all
 }
 
-/// Whose finish, or error, is this frame, told without the adapters?
+/// The dialect whose finish or error this frame is, decided without the adapters.
 fn finish_of(frame: &[u8]) -> Option<&'static str> {
     let event = Event::read(frame);
     let data = event.data?;
@@ -220,7 +220,7 @@ fn finish_of(frame: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// The record in a frame of ours, whatever its envelope.
+/// The record in one of our frames, in any envelope.
 fn record_in(frame: &[u8]) -> Record {
     let event = Event::read(frame);
     assert_eq!(event.name, "citations");
@@ -229,7 +229,7 @@ fn record_in(frame: &[u8]) -> Record {
     if json.get("citetap").is_none() {
         return serde_json::from_value(json["citations"].clone()).unwrap();
     }
-    // The OpenAI dialect: a chunk of the stream's own, and no key that means something else there.
+    // OpenAI dialect: a chunk of the stream's own shape, without keys that have another meaning there.
     assert!(json.get("citations").is_none());
     assert_eq!((&json["object"], &json["model"]), (&"chat.completion.chunk".into(), &"m".into()));
     assert_eq!((&json["id"], &json["created"]), (&"chat-1".into(), &7.into()));
@@ -262,7 +262,7 @@ proptest! {
         let passed = pass_with(kind, inject, cut(&stream, &places), end, &extra);
         let ours: Vec<Record> = passed.ours().iter().map(|frame| record_in(frame)).collect();
         prop_assert!(ours.iter().all(|record| record.nonce == NONCE && record.version == 1));
-        // Live ones are not stored; the final one is, and is the last.
+        // Live events are not stored. The final one is stored and is the last.
         let finals = ours.iter().filter(|record| record.stored).count();
         if inject == Inject::Off {
             prop_assert_eq!(ours.len(), 0);
@@ -274,8 +274,8 @@ proptest! {
             prop_assert!(!last.citations.is_empty());
             prop_assert!(last.stored, "a final event follows every live one");
         }
-        // Clients collect annotations, and one fails on a second list: there is one of ours at most, in a stream
-        // without any.
+        // Clients collect annotations, and one fails on a second list. So there is at most one of ours, and only in a
+        // stream without annotations.
         let annotated = |frame: &[u8]| {
             let json: serde_json::Value = serde_json::from_str(&Event::read(frame).data.unwrap_or_default()).unwrap_or_default();
             json["choices"][0]["delta"]["annotations"].is_array()
@@ -286,15 +286,15 @@ proptest! {
             let upstream: Vec<u8> = passed.pieces.iter().take_while(|(ours, piece)| !(*ours && annotated(piece))).filter(|(ours, _)| !ours).flat_map(|(_, piece)| piece.to_vec()).collect();
             prop_assert!(!frames(&upstream).into_iter().any(annotated));
         }
-        // Each of ours stands between frames: the output's frames are the input's, and ours.
+        // Each of our frames lies between frames: the output's frames are the input's plus ours.
         let out = passed.out();
         let named = frames(&out).into_iter().filter(|frame| Event::read(frame).name == "citations").count();
         prop_assert_eq!(named, ours.len());
-        // The final one precedes the first finish of the tapped dialect that follows a reference.
+        // The final event precedes the first finish of the tapped dialect that follows a reference.
         if let Some(at) = passed.pieces.iter().rposition(|(ours, _)| *ours) {
             let before: Vec<u8> = passed.pieces[..at].iter().filter(|(ours, _)| !ours).flat_map(|(_, piece)| piece.to_vec()).collect();
             let dialect = &ours[0].provider;
-            // An error or a [DONE] is anybody's until a chunk has told whose stream it is.
+            // Until a chunk identifies the dialect, an error or a [DONE] can belong to any.
             let undecided = |frame: &&[u8]| {
                 let tells = Event::read(frame).data.is_some_and(|data| serde_json::from_str::<serde_json::Value>(&data).is_ok_and(|json| json.get("choices").is_some()));
                 kind == Provider::AUTO && dialect == "openai" && !tells
@@ -305,7 +305,7 @@ proptest! {
     }
 
     #[test]
-    fn p10_the_same_in_every_chunking(stream in stream(), places in prop::collection::vec(any::<prop::sample::Index>(), 0..12), kind in kind(), inject in inject(), end in end(), extra in extra()) {
+    fn p10_record_is_the_same_in_every_chunking(stream in stream(), places in prop::collection::vec(any::<prop::sample::Index>(), 0..12), kind in kind(), inject in inject(), end in end(), extra in extra()) {
         let whole = pass_with(kind, inject, vec![Bytes::from(stream.clone())], end, &extra);
         for chunks in [cut(&stream, &places), bytewise(&stream)] {
             let other = pass_with(kind, inject, chunks, end, &extra);
@@ -315,7 +315,7 @@ proptest! {
     }
 
     #[test]
-    fn the_stats_add_up(stream in stream(), kind in kind(), inject in inject(), deny in deny(), (supplement, supply) in extra()) {
+    fn stats_add_up(stream in stream(), kind in kind(), inject in inject(), deny in deny(), (supplement, supply) in extra()) {
         let mut context = context(kind);
         Arc::make_mut(&mut context.rules).scores.deny = deny;
         let rules = Arc::clone(&context.rules);
@@ -338,7 +338,7 @@ proptest! {
             }
             let listed = bundles.iter().flat_map(|bundle| &bundle.results).filter(|item| matches!(item.state, State::Failed { .. }));
             prop_assert_eq!(listed.count(), stats.failed_count as usize, "what failed is listed");
-            // What is filtered or failed is in the record alone.
+            // Filtered and failed citations are only in the record.
             for frame in ours {
                 let event = record_in(&frame);
                 prop_assert!(event.rounds.iter().all(|round| round.failures.is_empty()));

@@ -1,4 +1,4 @@
-//! A provider that is defined here alone: one descriptor, one adapter, one line in a registry.
+//! A provider defined only in this file: one descriptor, one adapter, one line in a registry.
 
 use bytes::Bytes;
 use citetap::{
@@ -65,7 +65,7 @@ impl Adapter for Pigeon {
         json::with_parsed(event.data.as_deref().unwrap_or_default(), read).ok_or(ParseError)
     }
 
-    /// Clients of this dialect take pings for nothing.
+    /// Clients of this dialect ignore pings.
     fn envelope(&self, payload: &Payload<'_>) -> Envelope {
         let json = serde_json::json!({ "type": "ping", "citations": payload.record });
         Envelope { event: "ping", json: json.to_string() }
@@ -76,7 +76,7 @@ const BEGIN: &str = "data: {\"coo\":\"7\",\"text\":\"a[1]\",\"url\":\"https://a.
 const END: &str = "data: {\"landed\":true}\n\n";
 
 #[test]
-fn a_provider_is_named_and_listed_by_its_one_line() {
+fn registered_provider_is_listed_and_selectable() {
     assert_eq!(BIRDS.of_route("pigeon"), Some(Provider::Of(&PROVIDER)));
     assert_eq!(BIRDS.route_names(), ["doubao", "pigeon", "auto"]);
     assert_eq!(BIRDS.rows().last(), Some(["pigeon", "Pigeon post", "streams", "https://pigeon.example.com/"]));
@@ -85,7 +85,7 @@ fn a_provider_is_named_and_listed_by_its_one_line() {
 }
 
 #[test]
-fn a_provider_is_sniffed_and_tapped_in_its_own_dialect() {
+fn registered_provider_is_detected_and_tapped() {
     let stream = [BEGIN, END].concat();
     for provider in [Provider::Of(&PROVIDER), Provider::Auto(&BIRDS)] {
         for chunks in [vec![Bytes::from(stream.clone())], bytewise(stream.as_bytes())] {

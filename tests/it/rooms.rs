@@ -1,5 +1,5 @@
-//! Who may import whom. Each room of `src` names the rooms that it knows; anything else, and so any cycle, is an error.
-//! Unit tests may reach further, as they put rooms together.
+//! Checks which room of `src` imports which. Imports that the table does not list are errors, and so are cycles. Unit
+//! tests may import more, because they combine rooms.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +9,7 @@ use std::{
 
 use regex::Regex;
 
-/// A room, and the rooms that it may import. Rooms come after those that they import, so there is no cycle.
+/// A room and the rooms that it may import. A room comes after the rooms it imports, so there is no cycle.
 const ROOMS: &[(&str, &[&str])] = &[
     ("sse", &[]),
     ("marker", &[]),
@@ -22,7 +22,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("config", &["citation", "marker", "provider", "profile", "pipeline", "mapping"]),
     ("store", &["citation", "config"]),
     ("transport", &["config"]),
-    // The exporter makes HTTP calls.
+    // The exporter sends HTTP requests.
     ("telemetry", &["config", "store", "pipeline", "provider", "transport"]),
     ("search", &["citation", "config", "pipeline", "provider", "transport"]),
     ("replay", &["citation", "config", "pipeline", "profile", "provider"]),
@@ -146,7 +146,7 @@ fn room_of(src: &Path, path: &Path) -> String {
 }
 
 #[test]
-fn rooms_import_only_the_rooms_that_the_table_names() {
+fn rooms_import_only_rooms_in_the_table() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut all = Vec::new();
     files(&src, &mut all);
@@ -168,7 +168,7 @@ fn rooms_import_only_the_rooms_that_the_table_names() {
 }
 
 #[test]
-fn rooms_come_after_the_rooms_that_they_import() {
+fn rooms_come_after_the_rooms_they_import() {
     for (at, (room, imports)) in ROOMS.iter().enumerate() {
         for import in *imports {
             let before = ROOMS[..at].iter().any(|(earlier, _)| earlier == import);

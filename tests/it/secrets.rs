@@ -1,5 +1,5 @@
-//! P8: keys, cookies, prompts and queries go where they belong, and are in nothing else: no log of any level, no metric,
-//! no error, no record, no panic. Each secret here is a word of its own, looked for wherever it has no business.
+//! P8: keys, cookies, prompts and queries reach only their destination. They are in no log of any level, no metric, no
+//! error, no record and no panic message. Each secret is a unique word, searched for in every output.
 
 use std::{
     fmt::Write as _,
@@ -28,20 +28,20 @@ use tokio::{
 };
 
 use crate::{
-    inputs::hand,
+    inputs::raw_upstream,
     net::{Client, LIMIT, eventually, raw, request, route, tencent},
     process::{Running, citetap, dead_port, run},
     relay::tls::terminator_with,
 };
 
-/// A word that occurs nowhere else, and says whose it is.
+/// A unique word with its owner.
 fn word(of: &str) -> String {
     format!("CANARY{}{of}", uuid::Uuid::new_v4().simple())
 }
 
 macro_rules! secrets {
     ($($name:ident),*) => {
-        /// What clients and operators keep to themselves.
+        /// Secrets of clients and operators.
         #[derive(Clone)]
         struct Secrets { $($name: String),* }
 
@@ -75,7 +75,7 @@ secrets!(
 );
 
 impl Secrets {
-    /// What a client sends with everything.
+    /// Headers that a client sends with every request.
     fn headers<'a>(&'a self, key: &'a str, owned: &'a [String; 3]) -> Vec<(&'a str, &'a str)> {
         vec![
             ("x-citetap-key", key),
@@ -102,7 +102,7 @@ impl Secrets {
         json!({"model": "filled", "stream": true, "query": self.prompt, "messages": messages}).to_string()
     }
 
-    /// None of them is in this.
+    /// Asserts that the text contains none of the secrets.
     #[track_caller]
     fn absent(&self, what: &str, text: &[u8]) {
         for secret in self.all() {
@@ -115,14 +115,14 @@ impl Secrets {
     }
 }
 
-/// A search service that fails in a way of its own each time, and repeats what it was asked.
+/// A search service that fails in another way each time and repeats the request.
 async fn bad_tavily() -> (SocketAddr, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
-    let addr = hand::serve(move |mut stream: TcpStream| {
+    let addr = raw_upstream::serve(move |mut stream: TcpStream| {
         let count = Arc::clone(&count);
         async move {
-            let said = hand::head(&mut stream).await;
+            let said = raw_upstream::head(&mut stream).await;
             let echo = json!({"detail": {"error": said}, "query": said}).to_string();
             let status = match count.fetch_add(1, Ordering::Relaxed) % 6 {
                 0 => "401 Unauthorized",
@@ -142,18 +142,18 @@ async fn bad_tavily() -> (SocketAddr, Arc<AtomicUsize>) {
     (addr, asked)
 }
 
-/// An upstream that says back what it was told, as something that is no HTTP.
+/// An upstream that echoes the request as invalid HTTP.
 async fn garbled() -> SocketAddr {
-    hand::serve(|mut stream: TcpStream| async move {
-        let said = hand::head(&mut stream).await;
+    raw_upstream::serve(|mut stream: TcpStream| async move {
+        let said = raw_upstream::head(&mut stream).await;
         let _ = stream.write_all(said.replace("POST", "PSOT ").as_bytes()).await;
     })
     .await
 }
 
-/// One that closes, with bytes unread: a reset.
+/// An upstream that closes with unread bytes, which causes a reset.
 async fn resetting() -> SocketAddr {
-    hand::serve(|mut stream: TcpStream| async move {
+    raw_upstream::serve(|mut stream: TcpStream| async move {
         let _ = stream.read(&mut [0; 8]).await;
         drop(stream);
     })
@@ -162,7 +162,7 @@ async fn resetting() -> SocketAddr {
 
 struct Rig {
     secrets: Secrets,
-    /// What the upstream says: the client's and the record's, and no log's or metric's.
+    /// The upstream's text may be in responses and records, but not in logs and metrics.
     said: [String; 2],
     dir: tempfile::TempDir,
     chat: Upstream,
@@ -224,7 +224,8 @@ impl Rig {
         command
     }
 
-    /// Everything that can go right or wrong; says each status that came. None of our answers tells a secret.
+    /// Sends requests that succeed and fail in every way. Returns the statuses. None of our responses contains a
+    /// secret.
     async fn drive(&self, addr: SocketAddr) -> Vec<u16> {
         let secrets = &self.secrets;
         let (owned, query) = (secrets.owned(), &secrets.query);
@@ -236,7 +237,7 @@ impl Rig {
                 let asked = request(method, path, headers, body);
                 let whole = match client.try_send(asked).await {
                     Ok(answer) => answer.whole().await,
-                    // Closed by what was refused before.
+                    // Closed by the rejected request before it.
                     Err(_) => return,
                 };
                 let told = format!("{:?} {}", whole.headers, whole.text());
@@ -263,7 +264,7 @@ impl Rig {
             for tail in ["?q=", "?limit=", "?cursor=", "?since=", "/m-1?wait=", "/m-1?format=", "/m-1?cited=", "/"] {
                 ask(Method::GET, &format!("/citations{tail}{query}"), &headers, String::new()).await;
             }
-            // Bodies that are not what is asked for, each with the prompt where something else should be.
+            // Invalid bodies, each with the prompt in place of another value.
             let prompt = &secrets.prompt;
             for body in [
                 format!("\"{prompt}\""),
@@ -283,7 +284,7 @@ impl Rig {
                 }
                 ask(Method::PUT, "/tasks/t/cursors/c", &headers, body).await;
             }
-            // Searches that fail, each in another way.
+            // Searches that fail in different ways.
             for _ in 0..6 {
                 ask(Method::POST, "/search", &headers, json!({"query": prompt}).to_string()).await;
             }
@@ -300,7 +301,7 @@ impl Rig {
         statuses
     }
 
-    /// They came where they belong, and ours went no further.
+    /// The secrets reached their destination, and ours were not relayed.
     fn arrived(&self) {
         let secrets = &self.secrets;
         let seen: Vec<u8> = self
@@ -321,7 +322,7 @@ impl Rig {
     }
 }
 
-/// The server at one level of its log, on all of its ways.
+/// Runs the server with one log level through all requests.
 async fn at(level: &str, format: &str, from_env: bool) {
     let rig = Rig::new().await;
     let address = SocketAddr::from(([127, 0, 0, 1], dead_port()));
@@ -337,14 +338,14 @@ async fn at(level: &str, format: &str, from_env: bool) {
     rig.secrets.absent("the store", &records);
     assert!(memchr::memmem::find(&records, b"s1.example.com").is_some(), "there are records in it");
 
-    // A store that is no store any more.
+    // A database file that is damaged.
     for name in ["c.db", "c.db-wal", "c.db-shm"] {
         let path = rig.dir.path().join(name);
         let len = std::fs::metadata(&path).map_or(0, |file| file.len()) as usize;
         std::fs::write(path, vec![0xa5; len]).unwrap();
     }
     rig.drive(running.addr).await;
-    // A configuration that is not taken is told as an error, at all levels but one.
+    // An invalid configuration is logged as an error, at all levels but one.
     let Secrets { rule, tavily, template, .. } = &rig.secrets;
     let faulty =
         route("chat", &format!("https://user:{rule}@h")) + &format!("[search]\nkey = [\"{tavily}\", {{ {template}");
@@ -365,14 +366,14 @@ async fn at(level: &str, format: &str, from_env: bool) {
     assert!(!level.starts_with("trace") || log.contains("TRACE"), "as noisy as it gets");
 }
 
-/// The database and what is beside it, byte by byte.
+/// The database and its side files, byte by byte.
 fn files(dir: &Path) -> Vec<u8> {
     ["c.db", "c.db-wal", "c.db-shm"].iter().flat_map(|name| std::fs::read(dir.join(name)).unwrap_or_default()).collect()
 }
 
-/// At every level, and with everything that the libraries below have to say.
+/// At every log level, including all logs of dependencies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_secret_is_in_a_log_a_metric_an_error_or_a_record() {
+async fn no_secret_is_in_a_log_metric_error_or_record() {
     let libraries = "trace,h2=trace,hyper=trace,hyper_util=trace,rustls=trace,sqlx=trace,axum=trace,tower=trace";
     let levels = [
         ("off", "json", false),
@@ -392,9 +393,9 @@ async fn no_secret_is_in_a_log_a_metric_an_error_or_a_record() {
     }
 }
 
-/// What is told of the configuration, right or wrong.
+/// Output about the configuration, valid or invalid.
 #[tokio::test]
-async fn no_secret_is_in_what_is_said_of_the_configuration() {
+async fn no_secret_is_in_output_about_the_configuration() {
     let rig = Rig::new().await;
     for args in [&["check"][..], &["check", "--output", "json"], &["check", "--reach"]] {
         let ran = run(rig.command(args), "");
@@ -454,7 +455,7 @@ async fn no_secret_is_in_what_is_said_of_the_configuration() {
         let ran = run(command, "");
         assert!(ran.code != 0 && !format!("{}{}", ran.out, ran.err).contains(secret.as_str()), "{name}: {ran:?}");
     }
-    // The password of a store that is right is shown to nobody either.
+    // The password of a valid store URL is not shown either.
     for store in
         [format!("postgres://user:{secret}@db.example/x"), format!("redis://:{secret}@r.example/0?prefix={secret}")]
     {
@@ -465,17 +466,17 @@ async fn no_secret_is_in_what_is_said_of_the_configuration() {
     }
 }
 
-/// A panic tells its place and not its message, which may hold what a stranger sent. The hook is the process's, so the test
-/// runs itself again as a process that panics.
+/// A panic logs its location and not its message, which may contain untrusted text. The hook is global, so the test
+/// runs itself as a child process that panics.
 #[tokio::test]
-async fn no_secret_is_in_the_message_of_a_panic() {
+async fn no_secret_is_in_a_panic_message() {
     if let (Ok(secret), Ok(level)) = (std::env::var("PANICS_WITH"), std::env::var("PANICS_AT")) {
         return panics(secret, level).await;
     }
     let secret = word("panic");
     for level in ["error", "trace"] {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "secrets::no_secret_is_in_the_message_of_a_panic", "--nocapture"]);
+        command.args(["--exact", "secrets::no_secret_is_in_a_panic_message", "--nocapture"]);
         let ran = run_with(command, &[("PANICS_WITH", &secret), ("PANICS_AT", level), ("RUST_BACKTRACE", "full")]);
         let told = format!("{}{}", ran.out, ran.err);
         assert!(told.contains("\"panicked\"") && told.contains("tests/it/secrets.rs:"), "{told}");
@@ -484,7 +485,7 @@ async fn no_secret_is_in_the_message_of_a_panic() {
     }
 }
 
-fn run_with(mut command: Command, env: &[(&str, &str)]) -> crate::process::Ran {
+fn run_with(mut command: Command, env: &[(&str, &str)]) -> crate::process::CommandOutput {
     command.env_remove("RUST_LOG").envs(env.iter().copied());
     run(command, "")
 }

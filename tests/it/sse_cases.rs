@@ -1,4 +1,4 @@
-//! The parser cases of twelve public suites (`tests/fixtures/sse/cases.json`), in every chunking.
+//! Parser cases of twelve public test suites (`tests/fixtures/sse/cases.json`), in every chunking.
 
 use base64::Engine as _;
 use bytes::Bytes;
@@ -13,13 +13,13 @@ use crate::support::{bytewise, pass};
 
 #[derive(Debug, Default, PartialEq)]
 struct Parsed {
-    /// type, data, lastEventId
+    /// Event type, data, last event id.
     events: Vec<(String, String, String)>,
     retry: Vec<u64>,
     last_event_id: String,
 }
 
-/// What a browser would dispatch, from our splitter and our fields.
+/// The events that a browser would dispatch, from our splitter and fields.
 fn parse(chunks: &[Bytes]) -> Parsed {
     let mut parsed = Parsed::default();
     let mut splitter = Splitter::default();
@@ -95,7 +95,7 @@ fn every_case_in_every_chunking() {
     }
 }
 
-/// Big inputs made on the fly; linear time and exact relay are the point.
+/// Large generated inputs. They must be relayed exactly and in linear time.
 #[test]
 fn generated_cases_relay_exactly_and_the_next_event_is_tapped() {
     let text = std::fs::read(crate::support::fixtures().join("sse/cases.json")).unwrap();
@@ -105,7 +105,7 @@ fn generated_cases_relay_exactly_and_the_next_event_is_tapped() {
         let part = |key: &str| make[key].as_str().unwrap().to_owned();
         let count = usize::try_from(make["count"].as_u64().unwrap()).unwrap();
         let mut input = part("prefix") + &part("unit").repeat(count) + &part("suffix");
-        // An endless line has to end for the next event to be one.
+        // End the endless line, so that the next event is separate.
         input += "\n\nevent: CHUNK_DELTA\ndata: {\"text\":\"x\"}\n\nevent: SSE_REPLY_END\ndata: {}\n\n";
         let input = Bytes::from(input);
         let size = make["chunk"].as_u64().map_or(input.len(), |n| usize::try_from(n).unwrap());
@@ -117,10 +117,10 @@ fn generated_cases_relay_exactly_and_the_next_event_is_tapped() {
 }
 
 proptest::proptest! {
-    /// A second opinion. The oracle panics on a BOM, takes invalid UTF-8 for an error and waits after a last CR, so
-    /// none of these is made here.
+    /// Compares with another parser. The inputs avoid what it handles wrongly: it panics on a BOM, rejects invalid
+    /// UTF-8 and waits after a final CR.
     #[test]
-    fn the_oracle_agrees(
+    fn splitter_agrees_with_another_parser(
         lines in proptest::collection::vec(
             (proptest::sample::select(vec!["data: 火灾", "data:a", "data", "data:  b", "event: x", "event:", ": c", "", "", "foo: 1", "data: {\"a\":1}"]),
              proptest::sample::select(vec!["\n", "\r\n", "\r"])),

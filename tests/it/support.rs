@@ -1,4 +1,4 @@
-//! What several tests use.
+//! Shared helpers.
 
 use citetap::profile::Manner;
 use std::path::PathBuf;
@@ -44,7 +44,7 @@ pub fn pass(provider: Provider, inject: Inject, chunks: Vec<Bytes>, end: End) ->
     whole::pass(context(provider), settings(inject), chunks, end, true)
 }
 
-/// On a route that asks for a search of our own, which gives this.
+/// On a route with a supplementary search that returns these results.
 pub fn pass_with(
     provider: Provider,
     inject: Inject,

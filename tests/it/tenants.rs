@@ -1,5 +1,5 @@
-//! P8, call by call: what is one tenant's is to another as if it were not, and to whoever has no key nothing is.
-//! The table below has every call that the server knows; one that is added and not in it fails.
+//! P8 for every endpoint: to another tenant an object does not exist, and without a key nothing is returned. The table
+//! lists every endpoint of the server. A new endpoint that is missing in it fails the test.
 
 use std::{
     collections::BTreeSet,
@@ -18,22 +18,22 @@ use crate::{
     process::{citetap, dead_port, run},
 };
 
-/// Whose is what a call tells?
+/// Which data an endpoint returns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Of {
-    /// One thing's owner: to others its id is as unknown as any.
+    /// One owner's object. To others its id is unknown.
     One,
-    /// The asker's: the rest is not there.
+    /// The caller's own data, without anybody else's.
     Asker,
-    /// Everybody's who has a key.
+    /// The same for every valid key.
     All,
 }
 
 struct Call {
     method: Method,
-    /// As the router has it.
+    /// The path as in the router.
     route: &'static str,
-    /// `M` is a message, `T` a task.
+    /// `M` stands for a message, `T` for a task.
     paths: &'static [&'static str],
     body: &'static str,
     of: Of,
@@ -95,7 +95,7 @@ const CALLS: &[Call] = &[
         method: Method::PUT,
         route: "/tasks/{taskId}/cursors/{consumer}",
         paths: &["/tasks/T/cursors/c"],
-        // The end of what alpha has read: said again, it is the same.
+        // The end of what alpha has read. Repeating it changes nothing.
         body: r#"{"task_id":"T","last_query_id":"","last_source_id":"","consumed_count":0,"consumed":[]}"#,
         of: Of::One,
     },
@@ -107,11 +107,11 @@ const CALLS: &[Call] = &[
     said(Method::POST, "/search", r#"{"query":"q"}"#, Of::All),
     call(Method::GET, "/citations/", &[], Of::All),
     call(Method::GET, "/tasks/", &[], Of::All),
-    // The last of all, as its owner's is the end of it.
+    // Last, because it deletes the owner's object.
     call(Method::DELETE, "/citations/{messageId}", &["/citations/M"], Of::One),
 ];
 
-/// What is answered before the router.
+/// Paths that are answered before the router.
 const BESIDE: &[(Method, &str, &str)] = &[
     (Method::POST, "/chat/m-1", "{}"),
     (Method::GET, "/chat/m-1", ""),
@@ -127,7 +127,7 @@ impl Call {
         if self.paths.is_empty() { std::slice::from_ref(&self.route) } else { self.paths }
     }
 
-    /// Each of its paths, of these ids.
+    /// Fills ids into each path.
     fn asked(&self, message: &str, task: &str) -> Vec<(String, String)> {
         let of = |text: &str| text.replace("/M", &format!("/{message}")).replace("/T/", &format!("/{task}/"));
         let body = self.body.replace("\"M\"", &json!(message).to_string()).replace("\"T\"", &json!(task).to_string());
@@ -135,7 +135,7 @@ impl Call {
     }
 }
 
-/// Every `.route("…", get(…).put(…))` in the server's sources.
+/// Finds every `.route("…", get(…).put(…))` in the server's sources.
 fn routed() -> BTreeSet<(String, String)> {
     let mut sources = Vec::new();
     read(&PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/api"), &mut sources);
@@ -166,7 +166,7 @@ fn routed() -> BTreeSet<(String, String)> {
     found
 }
 
-/// What the API's own description names and wants a key for. The router is made of the same handlers.
+/// Endpoints that the OpenAPI document lists as protected. The router uses the same handlers.
 fn described() -> BTreeSet<(String, String)> {
     let dir = tempfile::tempdir().unwrap();
     let document: Value = run(citetap(dir.path(), &["openapi"]), "").json();
@@ -189,7 +189,7 @@ fn read(folder: &Path, sources: &mut Vec<String>) {
 }
 
 #[test]
-fn every_call_there_is_is_in_the_table() {
+fn every_endpoint_is_in_the_table() {
     let table: BTreeSet<_> = CALLS.iter().map(|call| (call.method.to_string(), call.route.to_owned())).collect();
     let mut known = routed();
     known.extend(described());
@@ -233,7 +233,7 @@ impl Two {
         told(self.ask(method, path, body, who).await).await
     }
 
-    /// Messages of alpha's, in a task of which it has read nothing yet, and a failure.
+    /// Messages of alpha in a task that it has not read yet, and a failure.
     async fn alpha_asks(&self) {
         let headers = [ALPHA, &[("x-task-id", "t-1")]].concat();
         for id in ["m-1", "m-2"] {
@@ -247,7 +247,7 @@ impl Two {
     }
 }
 
-/// Everything that an answer tells, but for the hour and what is of the process.
+/// The content of a response, without times and process data.
 async fn told(answer: Answer) -> String {
     let whole = answer.whole().await;
     let mut headers = whole.headers.clone();
@@ -269,7 +269,7 @@ const WRONG: [&[(&str, &str)]; 4] =
     [&[], &[("x-citetap-key", "gamma-key")], &[("x-citetap-key", "alpha")], &[("authorization", "Bearer alpha-key2")]];
 
 #[tokio::test]
-async fn every_call_tells_a_tenant_its_own_and_nobody_else() {
+async fn every_endpoint_returns_only_the_tenants_own_data() {
     let two = Two::new().await;
     let mut before = Vec::new();
     for call in CALLS.iter().filter(|call| call.of == Of::Asker) {
@@ -280,7 +280,7 @@ async fn every_call_tells_a_tenant_its_own_and_nobody_else() {
     two.alpha_asks().await;
     let requests = two.upstream.request_count();
 
-    // Nobody.
+    // Without a key.
     for call in CALLS {
         for (path, body) in call.asked("m-1", "t-1") {
             let mut all = BTreeSet::new();
@@ -299,7 +299,7 @@ async fn every_call_tells_a_tenant_its_own_and_nobody_else() {
     }
     assert_eq!(two.upstream.request_count(), requests);
 
-    // Another.
+    // Another tenant.
     for call in CALLS.iter().filter(|call| call.of == Of::One) {
         let unknown = call.asked("m-9", "t-9");
         for ((path, body), (nowhere, of_nobody)) in call.asked("m-1", "t-1").into_iter().zip(unknown) {
@@ -323,13 +323,13 @@ async fn every_call_tells_a_tenant_its_own_and_nobody_else() {
         }
     }
 
-    // The owner, after all that others have tried.
+    // The owner, after all attempts of others.
     for call in CALLS.iter().filter(|call| call.of == Of::One) {
         for (path, body) in call.asked("m-1", "t-1") {
             let answer = two.ask(&call.method, &path, &body, ALPHA).await;
             let expected: &[u16] = match call.method {
                 Method::DELETE => &[204],
-                // It has read one already, which is not where this cursor says that it stands.
+                // The owner has read one item, which differs from this cursor's position.
                 Method::PUT => &[409],
                 _ => &[200],
             };
@@ -339,9 +339,9 @@ async fn every_call_tells_a_tenant_its_own_and_nobody_else() {
     assert_eq!(two.ask(&Method::GET, "/citations/m-1", "", ALPHA).await.status, 404, "it was the last call");
 }
 
-/// A place in one tenant's list means nothing in another's.
+/// A cursor of one tenant's list is meaningless in another's.
 #[tokio::test]
-async fn a_cursor_of_another_shows_none_of_its_records() {
+async fn list_cursor_of_another_tenant_reveals_nothing() {
     let two = Two::new().await;
     let theirs = two.ask(&Method::POST, "/chat/m-3", "{}", BETA).await.whole().await;
     assert!(theirs.split().1[0].stored);
@@ -367,9 +367,9 @@ async fn a_cursor_of_another_shows_none_of_its_records() {
     assert_eq!(foreign, of("t-9", BETA).await);
 }
 
-/// Tasks and consumers of the same names, as message ids may be.
+/// Tasks and consumers may have the same names in two tenants, as message ids may.
 #[tokio::test]
-async fn the_same_names_in_two_tenants_stay_apart() {
+async fn same_names_in_two_tenants_are_separate() {
     let two = Two::new().await;
     two.alpha_asks().await;
     let headers = [BETA, &[("x-task-id", "t-1")]].concat();
@@ -384,9 +384,9 @@ async fn the_same_names_in_two_tenants_stay_apart() {
     assert_eq!(two.told(&Method::GET, "/tasks/t-1/cursors/c", "", ALPHA).await, alphas);
 }
 
-/// What is another's takes no longer to be refused than what is nobody's.
+/// Rejecting another tenant's id takes no longer than rejecting an unknown one.
 #[tokio::test]
-async fn time_tells_nothing_of_anothers() {
+async fn response_time_does_not_reveal_other_tenants_ids() {
     const TIMES: usize = 60;
     let two = Two::new().await;
     two.alpha_asks().await;
@@ -411,9 +411,9 @@ async fn time_tells_nothing_of_anothers() {
     }
 }
 
-/// The nonce is how a client tells our events. Nobody but that client hears it, and nobody chooses it.
+/// The nonce identifies our events. Only the client of the response learns it, and nobody can choose it.
 #[tokio::test]
-async fn a_nonce_is_new_each_time_and_goes_to_the_client_alone() {
+async fn nonce_is_unique_and_sent_only_to_the_client() {
     const TIMES: usize = 100;
     let (upstream, proxy) = crate::net::chat(Script::sse(tencent::answer("m")), "").await;
     let theirs = "0123456789abcdef0123456789abcdef";
@@ -430,7 +430,7 @@ async fn a_nonce_is_new_each_time_and_goes_to_the_client_alone() {
     }
     assert_eq!(seen.len(), TIMES);
     assert!(!seen.contains(theirs));
-    // Each of its bits is now this, now that: but for the six that say what kind of number it is.
+    // Each bit varies, except the six of the UUID's version and variant.
     let numbers: Vec<u128> = seen.iter().map(|nonce| u128::from_str_radix(nonce, 16).unwrap()).collect();
     let (all, any) = numbers.iter().fold((u128::MAX, 0), |(all, any), number| (all & number, any | number));
     assert_eq!((any & !all).count_ones(), 122);

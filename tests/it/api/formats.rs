@@ -1,4 +1,4 @@
-//! `/citations/{id}` in the formats of other tools.
+//! Export formats of `/citations/{id}`.
 
 use citetap::store::Entry;
 use http::Method;
@@ -18,7 +18,7 @@ const ALL: [(&str, &str, &str); 7] = [
 ];
 
 #[tokio::test]
-async fn by_name_and_by_accept() {
+async fn format_is_selected_by_name_and_by_accept() {
     let (_upstream, proxy) = answering(&["m-1"]).await;
     streamed(&proxy, "m-1").await;
     let mut tags = vec![proxy.get("/citations/m-1").await.header("etag").unwrap().to_owned()];
@@ -52,7 +52,7 @@ async fn by_name_and_by_accept() {
 }
 
 #[tokio::test]
-async fn json_is_for_everybody_else_and_a_name_wins() {
+async fn json_is_the_default_and_a_name_overrides_accept() {
     let (_upstream, proxy) = answering(&["m-1"]).await;
     let event = streamed(&proxy, "m-1").await;
     for accept in ["*/*", "application/json", "application/json, text/plain, */*", "image/png", "text/event-stream"] {
@@ -70,7 +70,7 @@ async fn json_is_for_everybody_else_and_a_name_wins() {
 }
 
 #[tokio::test]
-async fn what_is_misspelt_is_told_with_what_there_is() {
+async fn unknown_format_error_lists_the_formats() {
     let (_upstream, proxy) = answering(&["m-1"]).await;
     streamed(&proxy, "m-1").await;
     for (query, told) in [
@@ -93,7 +93,7 @@ async fn text(proxy: &Proxy, path: &str) -> String {
 }
 
 #[tokio::test]
-async fn cited_keeps_what_the_answer_cites_and_lang_chooses_the_words() {
+async fn cited_filters_sources_and_lang_selects_labels() {
     let (_upstream, proxy) = answering(&["m-1"]).await;
     let mut record = streamed(&proxy, "m-1").await;
     let mut second = record.citations[0].clone();
@@ -115,7 +115,7 @@ async fn cited_keeps_what_the_answer_cites_and_lang_chooses_the_words() {
 }
 
 #[tokio::test]
-async fn a_message_in_flight_is_given_as_far_as_it_is_known() {
+async fn message_in_flight_is_exported_so_far() {
     let pieces = [tencent::references("m-1", &[1, 2]), tencent::finish("m-1")];
     let script = steps(&pieces, FOR_EVER);
     let (_upstream, proxy) = proxy(vec![("/m-1", script)], "").await;

@@ -6,10 +6,10 @@ use serde_json::Value;
 use super::{answering, put, streamed};
 use crate::net::Proxy;
 
-/// 2026-01-13T00:00:00Z
+/// 2026-01-13T00:00:00Z in milliseconds.
 const DAY: i64 = 1_768_262_400_000;
 
-/// A record of message `id`, `ms` after [`DAY`]; its first source is at `host`.
+/// A record of message `id`, `ms` after [`DAY`]. Its first source is at `host`.
 fn entry(like: &Record, id: &str, ms: i64, host: &str) -> Entry {
     let mut record = like.clone();
     record.message_id = id.to_owned();
@@ -19,7 +19,7 @@ fn entry(like: &Record, id: &str, ms: i64, host: &str) -> Entry {
     Entry { tenant: "default".to_owned(), created_ms: DAY + ms, record }
 }
 
-/// Five records, a second apart: m-0 to m-4.
+/// Five records, one second apart: m-0 to m-4.
 async fn five() -> (citetap::replay::Upstream, Proxy) {
     let (upstream, proxy) = answering(&["like"]).await;
     let like = streamed(&proxy, "like").await;
@@ -40,7 +40,7 @@ fn ids(page: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn each_filter_and_all_together() {
+async fn filters_apply_alone_and_combined() {
     let (_upstream, proxy) = five().await;
     for (query, expected) in [
         ("", &["m-4", "m-3", "m-2", "m-1", "m-0"][..]),
@@ -77,7 +77,7 @@ async fn each_filter_and_all_together() {
 }
 
 #[tokio::test]
-async fn pages_to_the_end_without_loss_or_repeat() {
+async fn pages_contain_each_record_once() {
     let (_upstream, proxy) = five().await;
     for limit in 1..=6 {
         let (mut seen, mut pages, mut path) = (Vec::new(), 0, format!("/citations?limit={limit}"));
@@ -92,7 +92,7 @@ async fn pages_to_the_end_without_loss_or_repeat() {
         assert_eq!(seen, ["m-4", "m-3", "m-2", "m-1", "m-0"], "limit {limit}");
         assert_eq!(pages, 5_usize.div_ceil(limit), "limit {limit}: no empty last page");
     }
-    // A page goes on behind its cursor, whatever came in between.
+    // A page continues after its cursor, even if records were added meanwhile.
     let page = proxy.get("/citations?limit=2").await.json().await;
     proxy.app.store.delete("default", "m-3", None).await.unwrap();
     streamed(&proxy, "like").await;
@@ -101,7 +101,7 @@ async fn pages_to_the_end_without_loss_or_repeat() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_meant_is_refused() {
+async fn invalid_parameters_are_refused() {
     let (_upstream, proxy) = five().await;
     for query in [
         "limit=0",

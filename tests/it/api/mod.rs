@@ -1,12 +1,12 @@
-//! The HTTP API: `/citations`, tenants, what operators ask.
+//! The HTTP API.
 
-mod flight;
 mod formats;
+mod in_flight;
 mod list;
 mod normalize;
-mod one;
 mod openapi;
 mod ops;
+mod record;
 mod render;
 mod search;
 mod stats;
@@ -25,7 +25,7 @@ use http::Method;
 
 use crate::net::{Answer, Client, Proxy, request, route, tencent};
 
-/// The route `/chat` in front of these paths, and `toml` before it.
+/// A proxy with the route `/chat` to these scripts. `toml` precedes the route.
 async fn proxy(scripts: Vec<(&str, Script)>, toml: &str) -> (Upstream, Proxy) {
     let scripts = scripts.into_iter().map(|(path, script)| Scripted::new(path, script)).collect();
     let upstream = Upstream::bind(scripts).await.unwrap();
@@ -34,14 +34,14 @@ async fn proxy(scripts: Vec<(&str, Script)>, toml: &str) -> (Upstream, Proxy) {
     (upstream, proxy)
 }
 
-/// The proxy in front of whole answers: `/chat/ID` answers message ID.
+/// A proxy in front of whole responses: `/chat/ID` answers with message ID.
 async fn answering(ids: &[&str]) -> (Upstream, Proxy) {
     let paths: Vec<String> = ids.iter().map(|id| format!("/{id}")).collect();
     let scripts = paths.iter().zip(ids).map(|(path, id)| (path.as_str(), Script::sse(tencent::answer(id)))).collect();
     proxy(scripts, "").await
 }
 
-/// These pieces, with a pause between them.
+/// These pieces with a pause between them.
 fn steps(pieces: &[String], pause: Duration) -> Script {
     let mut steps = Vec::new();
     for piece in pieces {
@@ -62,7 +62,7 @@ async fn record(answer: Answer) -> Record {
     serde_json::from_value(answer.json().await).unwrap()
 }
 
-/// Streams message `id` to its end and gives the record of its event.
+/// Streams message `id` to its end and returns the record of its event.
 async fn streamed(proxy: &Proxy, id: &str) -> Record {
     let whole = proxy.post(&format!("/chat/{id}"), "{}").await.whole().await;
     assert_eq!(whole.error, None);
@@ -72,7 +72,7 @@ async fn streamed(proxy: &Proxy, id: &str) -> Record {
     ours.remove(0)
 }
 
-/// Puts records into the store as they are.
+/// Writes records into the store.
 async fn put(proxy: &Proxy, entries: &[Entry]) {
     proxy.app.store.put(entries).await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! `POST /normalize`: captures and JSON bodies of every provider, as a record that nobody keeps.
+//! `POST /normalize`: captures and JSON bodies of every provider become a record that is not stored.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ async fn normalize(proxy: &Proxy, query: &str, body: impl Into<bytes::Bytes>) ->
     Client::h1(proxy.addr).await.send(post(&format!("/normalize{query}"), body)).await
 }
 
-/// The record, with what differs on every call checked and taken out.
+/// The record without the fields that differ on every call, which are checked.
 async fn record(answer: Answer) -> Value {
     assert_eq!(answer.status, 200);
     assert_eq!(answer.header("content-type"), Some("application/json"));
@@ -33,7 +33,7 @@ fn golden(name: &str) -> Value {
     serde_json::from_slice(&fixture(name)).unwrap()
 }
 
-/// Freshness goes by the clock, the golden's stands still.
+/// Freshness depends on the clock, but the golden file does not.
 fn without_scores(mut record: Value) -> Value {
     for citation in record["citations"].as_array_mut().unwrap() {
         assert!(citation.as_object_mut().unwrap().remove("scores").is_some());
@@ -42,7 +42,7 @@ fn without_scores(mut record: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_capture_of_any_kind_gives_the_record_of_its_stream() {
+async fn every_kind_of_capture_gives_the_record_of_its_stream() {
     let (_upstream, proxy) = answering(&[]).await;
     let sse = fixture("doubao/seed.sse");
     let expected = without_scores(golden("doubao/seed.citations.json"));
@@ -64,7 +64,7 @@ async fn a_capture_of_any_kind_gives_the_record_of_its_stream() {
     assert_eq!(list["items"], json!([]), "nothing is kept");
 }
 
-/// A HAR file of these streams, and of other traffic.
+/// A HAR file with these streams and other traffic.
 fn har(streams: &[&[u8]]) -> Value {
     let entry = |mime: &str, text: &str| {
         json!({"request": {"url": "https://x.example/"}, "response": {"status": 200,
@@ -76,7 +76,7 @@ fn har(streams: &[&[u8]]) -> Value {
 }
 
 #[tokio::test]
-async fn a_har_file_gives_the_records_of_all_its_streams() {
+async fn har_file_gives_the_records_of_all_its_streams() {
     let (_upstream, proxy) = answering(&[]).await;
     let (doubao, tencent) = (fixture("doubao/seed.sse"), fixture("tencent/full.sse"));
     let other = &b"data: {\"tick\":1}\n\n"[..];
@@ -89,7 +89,7 @@ async fn a_har_file_gives_the_records_of_all_its_streams() {
     assert_eq!(of("stored"), [false, false, false]);
     let nonces: std::collections::BTreeSet<String> = of("nonce").iter().map(Value::to_string).collect();
     assert_eq!((nonces.len(), &answer["skipped"]), (3, &json!(1)));
-    // One stream is a list as well: the shape goes by what was sent.
+    // A HAR file with one stream gives a list too: the shape depends on the input's kind.
     let one = normalize(&proxy, "", har(&[&tencent]).to_string()).await.json().await;
     assert_eq!((one["records"].as_array().unwrap().len(), &one["skipped"]), (1, &json!(0)));
 
@@ -106,7 +106,7 @@ async fn a_har_file_gives_the_records_of_all_its_streams() {
 }
 
 #[tokio::test]
-async fn relative_links_are_relative_to_what_is_said() {
+async fn relative_links_resolve_against_link_base() {
     let (_upstream, proxy) = answering(&[]).await;
     let urls = async |query: &str, name: &str| {
         let record = record(normalize(&proxy, query, fixture(name)).await).await;
@@ -129,7 +129,7 @@ async fn relative_links_are_relative_to_what_is_said() {
 }
 
 #[tokio::test]
-async fn one_json_body_of_each_provider_is_told_by_its_shape() {
+async fn json_body_provider_is_detected_by_shape() {
     let (_upstream, proxy) = answering(&[]).await;
     let card = |n: u32| json!({"text_card": {"index": n, "title": format!("资料 {n}"), "url": format!("https://s{n}.example.com/")}});
     let block = json!({"block_type": 10025, "block_id": "b",
@@ -173,7 +173,7 @@ async fn one_json_body_of_each_provider_is_told_by_its_shape() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_named_with_what_can() {
+async fn unreadable_input_error_lists_supported_kinds() {
     let (_upstream, proxy) = answering(&[]).await;
     for (body, query, seen) in [
         (&b""[..], "", "seen: nothing"),
@@ -200,7 +200,7 @@ async fn what_cannot_be_read_is_named_with_what_can() {
 }
 
 #[tokio::test]
-async fn the_limit_of_bodies_holds_at_it_and_over_it() {
+async fn body_at_the_limit_passes_and_over_it_is_refused() {
     let (_upstream, proxy) = super::proxy(vec![], "[limits]\nrequest_body = 100\n").await;
     let of = |len: usize| format!("{{\"query\":\"x\",\"results\":[]}}{}", " ".repeat(len - 26));
     record(normalize(&proxy, "", of(100)).await).await;
@@ -208,7 +208,7 @@ async fn the_limit_of_bodies_holds_at_it_and_over_it() {
 }
 
 #[tokio::test]
-async fn a_tenants_key_is_needed_where_there_are_tenants() {
+async fn key_is_required_with_tenants() {
     let (_upstream, proxy) = super::proxy(vec![], &tenants::keys()).await;
     let body = r#"{"query":"x","results":[]}"#;
     let send =

@@ -1,4 +1,4 @@
-//! The API's own description. `tests/api/run` holds the running binary against it.
+//! The OpenAPI document. `tests/api/run` tests the running binary against it.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ fn operations(document: &Value) -> Vec<(Method, String, Value)> {
 }
 
 #[tokio::test]
-async fn the_document_is_public_and_the_same_on_the_command_line() {
+async fn document_is_public_and_equals_the_cli_output() {
     let hash = "0".repeat(64);
     let keys = format!("[[tenants]]\nname = \"a\"\nkey_sha256 = \"{hash}\"\n");
     let (_upstream, proxy) = super::proxy(vec![], &keys).await;
@@ -35,9 +35,9 @@ async fn the_document_is_public_and_the_same_on_the_command_line() {
     assert_eq!(run(citetap(dir.path(), &["openapi"]), "").out, document);
 }
 
-/// Both ways: what it names is answered, and what is answered is in it.
+/// Both directions: every documented path is answered, and every answered path is documented.
 #[tokio::test]
-async fn every_path_of_ours_is_in_it_and_nothing_else() {
+async fn document_lists_exactly_our_paths() {
     let (_upstream, proxy) = answering(&[]).await;
     let document = proxy.get("/openapi.json").await.json().await;
     let operations = operations(&document);
@@ -51,7 +51,7 @@ async fn every_path_of_ours_is_in_it_and_nothing_else() {
             status != 405 && !text.contains("no-such-endpoint") && !text.contains("no-route"),
             "{method} {path}: {text}"
         );
-        // A method that it does not name is refused with those that it names.
+        // Undocumented methods are rejected with the documented ones in `Allow`.
         let refused = ask(&proxy, Method::PATCH, &real, &[]).await;
         let allowed: BTreeSet<&str> = refused.header("allow").unwrap_or_default().split(',').collect();
         let named = operations.iter().filter(|(_, other, _)| other == path).map(|(method, ..)| method.as_str());
@@ -62,14 +62,14 @@ async fn every_path_of_ours_is_in_it_and_nothing_else() {
         );
         assert_eq!(refused.status, 405, "{path}");
     }
-    // The paths that a route may not have are those that are ours.
+    // The prefixes that routes may not have are those of our endpoints.
     let named: BTreeSet<&str> = operations.iter().filter_map(|(_, path, _)| path.split('/').nth(1)).collect();
     let ours: BTreeSet<&str> = citetap::config::RESERVED.iter().copied().filter(|first| *first != "v1").collect();
     assert_eq!(named.into_iter().filter(|first| !first.is_empty()).collect::<BTreeSet<_>>(), ours);
 }
 
 #[tokio::test]
-async fn who_needs_a_key_is_told_how_to_send_it() {
+async fn protected_paths_declare_their_security() {
     let (_upstream, proxy) = answering(&[]).await;
     let document = proxy.get("/openapi.json").await.json().await;
     let schemes = &document["components"]["securitySchemes"];
@@ -82,9 +82,9 @@ async fn who_needs_a_key_is_told_how_to_send_it() {
     }
 }
 
-/// Found by schemathesis: TRACE was 501 everywhere, as if every path were an upstream's.
+/// Found by schemathesis: TRACE was 501 on all paths, as if every path were an upstream's.
 #[tokio::test]
-async fn a_method_that_is_never_relayed_is_still_refused_like_others_on_our_paths() {
+async fn unrelayable_methods_are_405_on_our_paths() {
     let (_upstream, proxy) = answering(&[]).await;
     for path in
         ["/citations", "/citations/m", "/tasks/t/results", "/stats", "/healthz", "/openapi.json", "/component.js"]
@@ -94,9 +94,9 @@ async fn a_method_that_is_never_relayed_is_still_refused_like_others_on_our_path
     ask(&proxy, Method::TRACE, "/chat/x", &[]).await.is_problem(501, "not-relayed").await;
 }
 
-/// Found by schemathesis: numbers of sources go up to 2^32 - 1, and the document said 2^31 - 1.
+/// Found by schemathesis: source numbers go up to 2^32 - 1, but the document said 2^31 - 1.
 #[tokio::test]
-async fn numbers_are_as_large_as_they_may_be() {
+async fn number_ranges_match_the_implementation() {
     let (_upstream, proxy) = answering(&[]).await;
     let document = proxy.get("/openapi.json").await.json().await;
     let number = &document["components"]["schemas"]["RenderSource"]["properties"]["number"];

@@ -1,4 +1,4 @@
-//! What operators ask.
+//! Operators' endpoints.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use http::Method;
 use super::{answering, ask, proxy, streamed};
 
 #[tokio::test]
-async fn up_ready_and_which_version() {
+async fn health_readiness_and_version_respond() {
     let (_upstream, proxy) = answering(&[]).await;
     for (path, text) in [("/healthz", "ok\n"), ("/readyz", "ready\n")] {
         let answer = proxy.get(path).await;
@@ -24,7 +24,7 @@ async fn up_ready_and_which_version() {
 }
 
 #[tokio::test]
-async fn draining_is_up_but_not_ready() {
+async fn draining_is_healthy_but_not_ready() {
     let (_upstream, proxy) = proxy(vec![], "[timeouts]\ndrain_delay = \"60s\"\n").await;
     proxy.signals.drain.cancel();
     let not_ready = crate::net::eventually(|| async {
@@ -35,7 +35,7 @@ async fn draining_is_up_but_not_ready() {
     assert_eq!(proxy.get("/healthz").await.status, 200);
 }
 
-/// The names that dashboards and alerts are written with.
+/// The metric names that dashboards and alerts use.
 const NAMES: [&str; 29] = [
     "citetap_requests_total",
     "citetap_streams_ended_total",
@@ -68,14 +68,14 @@ const NAMES: [&str; 29] = [
     "process_virtual_memory_bytes",
 ];
 
-/// What Prometheus sends, in two of its versions.
+/// `Accept` headers of two versions of Prometheus.
 const SCRAPES: [&str; 2] = [
     "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
     "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,text/plain;version=0.0.4;q=0.2,*/*;q=0.1",
 ];
 
 #[tokio::test]
-async fn metrics_are_openmetrics_for_who_names_it_and_prometheus_text_for_all_others() {
+async fn metrics_format_follows_accept() {
     let (_upstream, proxy) = answering(&[]).await;
     let plain = ["", "*/*", "text/html,*/*;q=0.8", "text/plain;version=0.0.4", "application/openmetrics-text;q=0"];
     let heavier = ["application/openmetrics-text;q=0.3,text/plain;q=0.5"];
@@ -126,7 +126,7 @@ async fn metrics_are_openmetrics_with_the_expected_names() {
     ] {
         assert!(text.lines().any(|one| one == line), "{line} in {text}");
     }
-    // Every family is described once, with a type.
+    // Every family has one description with a type.
     let described: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
     assert_eq!(described.iter().collect::<BTreeSet<_>>().len(), described.len(), "{described:?}");
     let typed = |name: &&&str| described.iter().any(|one| name.starts_with(one.split(' ').next().unwrap()));

@@ -10,7 +10,7 @@ async fn render(proxy: &Proxy, ask: &Value) -> Answer {
 }
 
 #[tokio::test]
-async fn a_message_that_is_known_says_what_its_markers_mean() {
+async fn stored_message_resolves_markers() {
     let (_upstream, proxy) = answering(&["m-1"]).await;
     let record = streamed(&proxy, "m-1").await;
     let first = record.citations.iter().find(|citation| citation.url.is_some()).unwrap();
@@ -32,7 +32,7 @@ async fn a_message_that_is_known_says_what_its_markers_mean() {
 }
 
 #[tokio::test]
-async fn a_list_of_ones_own_is_enough() {
+async fn given_citations_resolve_markers() {
     let (_upstream, proxy) = answering(&[]).await;
     let record = json!({"messageId": "x", "citations": [
         {"number": 2, "url": "https://news.example/a b(1)", "title": "T", "content": "C"},
@@ -63,7 +63,7 @@ async fn a_list_of_ones_own_is_enough() {
 }
 
 #[tokio::test]
-async fn bare_html_and_text_for_those_who_ask_for_them() {
+async fn accept_selects_plain_html_or_text() {
     let (_upstream, proxy) = answering(&[]).await;
     let ask = |style: &str| json!({"text": "a **b** [1]", "style": style, "record": {"citations": [{"number": 1, "url": "https://a.example/"}]}});
     let bare = async |style: &str, accept: &str| {
@@ -78,9 +78,9 @@ async fn bare_html_and_text_for_those_who_ask_for_them() {
     assert_eq!(text.whole().await.bytes(), b"a **b** [[1]](https://a.example/)");
 }
 
-/// A page that shows an answer as it comes: it keeps what is settled, and sends the rest with what is new.
+/// A page that shows a streaming answer: it keeps the finished blocks and sends the rest with new text.
 #[tokio::test]
-async fn an_answer_that_is_still_written_is_rendered_block_by_block() {
+async fn partial_answer_is_rendered_block_by_block() {
     let (_upstream, proxy) = answering(&["m-1"]).await;
     streamed(&proxy, "m-1").await;
     let (mut settled, mut rest, mut open) = (String::new(), String::new(), String::new());
@@ -116,7 +116,7 @@ async fn an_answer_that_is_still_written_is_rendered_block_by_block() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_rendered_is_refused_with_a_reason() {
+async fn invalid_input_is_refused_with_a_reason() {
     let (_upstream, proxy) = answering(&[]).await;
     for (ask, why) in [
         (json!({"text": "x"}), "either record or messageId"),
@@ -141,7 +141,7 @@ async fn what_cannot_be_rendered_is_refused_with_a_reason() {
 }
 
 #[tokio::test]
-async fn a_foreign_message_is_unknown() {
+async fn message_of_another_tenant_is_unknown() {
     let (_upstream, proxy) = tenants::two().await;
     assert_eq!(tenants::chat(&proxy, "/chat/m-1", tenants::ALPHA).await.whole().await.error, None);
     let ask = json!({"text": "a [1]", "messageId": "m-1"}).to_string();

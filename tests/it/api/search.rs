@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::{ask, tenants};
 use crate::{
     net::{Answer, Client, Proxy, post, request, route},
-    process::{Ran, Running, citetap, run},
+    process::{CommandOutput, Running, citetap, run},
 };
 
-/// In no log, error, metric or record.
+/// Words that must be in no log, error, metric or record.
 const CANARY: &str = "test-key-canary-4711";
 
 const DOMAINS: &str = "[search.event_types]\nhack = [\"coin.example\", \"block.example.org\"]\nany = []\n";
@@ -35,7 +35,7 @@ fn ok() -> Script {
     Script::json(response().to_string())
 }
 
-/// A Tavily with this script, and the proxy that asks it; `toml` goes into `[search]`, `more` behind it.
+/// A scripted Tavily and a proxy that calls it. `toml` goes into `[search]`, `more` follows it.
 async fn searching(script: Script, toml: &str, more: &str) -> (Upstream, Proxy) {
     let tavily = Upstream::bind(vec![Scripted::new("/", script)]).await.unwrap();
     let toml = format!(
@@ -56,7 +56,7 @@ fn urls(found: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_search_is_a_record_that_is_not_stored() {
+async fn search_returns_a_record_that_is_not_stored() {
     let (tavily, proxy) = searching(ok(), "", "").await;
     let answer = search(
         &proxy,
@@ -91,7 +91,7 @@ async fn a_search_is_a_record_that_is_not_stored() {
 }
 
 #[tokio::test]
-async fn a_search_comes_with_its_bundle_and_how_far_its_sources_agree() {
+async fn search_returns_bundle_and_corroboration() {
     let (_tavily, proxy) = searching(ok(), "", "").await;
     let found = search(&proxy, json!({"query": "price of coin"})).await.json().await;
     let keys: Vec<&String> = found.as_object().unwrap().keys().collect();
@@ -112,7 +112,7 @@ async fn a_search_comes_with_its_bundle_and_how_far_its_sources_agree() {
     assert_eq!(found["corroboration"], record["corroboration"]);
     assert_eq!(found["corroboration"]["multiSource"], true);
 
-    // A service that found nothing, and does not repeat the query.
+    // A service without results, whose response does not repeat the query.
     let nothing = Script::json(r#"{"results":[],"response_time":1}"#);
     let (_tavily, proxy) = searching(nothing, "", "").await;
     let found = search(&proxy, json!({"query": "price of coin"})).await.json().await;
@@ -122,7 +122,7 @@ async fn a_search_comes_with_its_bundle_and_how_far_its_sources_agree() {
 }
 
 #[tokio::test]
-async fn results_outside_the_domains_of_an_event_type_are_dropped_and_counted() {
+async fn results_outside_event_type_domains_are_dropped() {
     let (tavily, proxy) = searching(ok(), "", DOMAINS).await;
     let sent =
         |n: usize| serde_json::from_slice::<Value>(&tavily.requests()[n].body).unwrap()["include_domains"].clone();
@@ -136,7 +136,7 @@ async fn results_outside_the_domains_of_an_event_type_are_dropped_and_counted() 
     assert_eq!((&record["stats"]["totalReturned"], &record["stats"]["keptAfterFilter"]), (&json!(2), &json!(2)));
     assert_eq!(sent(0), json!(["coin.example", "block.example.org"]));
 
-    // A request may narrow the list, never leave it.
+    // A request may narrow the list of domains, but not leave it.
     let narrow = json!({"query": "q", "event_type": "hack", "include_domains": ["www.coin.example", "other.example"]});
     let found = search(&proxy, narrow).await.json().await;
     assert_eq!(urls(&found), ["https://www.coin.example/2"]);
@@ -154,7 +154,7 @@ async fn results_outside_the_domains_of_an_event_type_are_dropped_and_counted() 
 }
 
 #[tokio::test]
-async fn each_failure_of_the_service_is_a_problem_of_its_own_without_the_key() {
+async fn each_service_failure_is_a_problem_without_the_key() {
     let echo = json!({"detail": {"error": format!("bad key {CANARY}\nquery too long")}});
     let redirect = error(302, json!({})).header(header::LOCATION, HeaderValue::from_static("/elsewhere"));
     let bulk = Script::new([Step::Bulk { len: 5 << 20, chunk: 65536 }]);
@@ -198,18 +198,18 @@ async fn each_failure_of_the_service_is_a_problem_of_its_own_without_the_key() {
     }
 }
 
-/// An error that wants this rest.
+/// An error with this `Retry-After`.
 fn resting(status: u16, after: &str) -> Script {
     error(status, json!({})).header(header::RETRY_AFTER, HeaderValue::from_str(after).unwrap())
 }
 
 #[tokio::test]
-async fn one_retry_after_the_rest_that_the_service_wants() {
-    // A date has whole seconds, so that one in two seconds is more than one away.
+async fn search_is_retried_once_after_retry_after() {
+    // An HTTP date has whole seconds, so a date two seconds ahead is more than one second away.
     let soon = jiff::fmt::rfc2822::DateTimePrinter::new();
     let soon = soon.timestamp_to_rfc9110_string(&(jiff::Timestamp::now() + Duration::from_secs(2))).unwrap();
     for (first, least, most) in [
-        // First, as its time is running.
+        // First, because its time is running.
         (resting(500, &soon), 500, 5000),
         (resting(429, "1"), 950, 5000),
         (resting(503, "1"), 950, 5000),
@@ -232,11 +232,11 @@ async fn one_retry_after_the_rest_that_the_service_wants() {
 }
 
 #[tokio::test]
-async fn a_long_rest_is_told_and_not_waited_for() {
+async fn long_retry_after_is_returned_without_waiting() {
     for (status, kind, after) in
         [(429, "search-rate-limited", "6"), (503, "search-failed", "6"), (503, "search-failed", "18446744073709551615")]
     {
-        // There would be time enough.
+        // The timeout would allow a retry.
         let (tavily, proxy) = searching(resting(status, after).then(ok()), "timeout = \"60s\"", "").await;
         let began = Instant::now();
         let answer = search(&proxy, json!({"query": "q"})).await;
@@ -249,7 +249,7 @@ async fn a_long_rest_is_told_and_not_waited_for() {
 }
 
 #[tokio::test]
-async fn nobody_answers_at_the_services_address() {
+async fn unreachable_service_is_a_problem() {
     let port = crate::process::dead_port();
     let toml = format!(
         "{}[search]\nkey = \"{CANARY}\"\nbase_url = \"http://127.0.0.1:{port}\"\n",
@@ -260,7 +260,7 @@ async fn nobody_answers_at_the_services_address() {
 }
 
 #[tokio::test]
-async fn without_a_key_it_says_how_to_configure_one() {
+async fn search_without_key_explains_the_configuration() {
     let proxy = Proxy::start(&route("chat", "http://127.0.0.1:9")).await;
     let problem = search(&proxy, json!({"query": "q"})).await.is_problem(503, "search-not-configured").await;
     let detail = problem["detail"].as_str().unwrap();
@@ -268,7 +268,7 @@ async fn without_a_key_it_says_how_to_configure_one() {
 }
 
 #[tokio::test]
-async fn what_is_asked_is_checked_before_the_service_is() {
+async fn invalid_parameters_are_refused_before_the_service() {
     let (tavily, proxy) = searching(ok(), "", &tenants::keys()).await;
     let send = async |headers, body: String| {
         Client::h1(proxy.addr).await.send(request(Method::POST, "/search", headers, body)).await
@@ -298,9 +298,9 @@ async fn what_is_asked_is_checked_before_the_service_is() {
     assert_eq!(send(tenants::ALPHA, json!({"query": "长".repeat(2000)}).to_string()).await.status, 200);
 }
 
-/// The real binary at its most talkative.
+/// The real binary at its most verbose log level.
 #[tokio::test]
-async fn the_key_is_in_no_log_and_no_check() {
+async fn key_is_in_no_log_and_no_check_output() {
     let tavily = Upstream::bind(vec![Scripted::new("/", error(401, json!({"detail": CANARY})))]).await.unwrap();
     let dir = tempfile::tempdir().unwrap();
     let toml = format!(
@@ -329,7 +329,7 @@ async fn the_key_is_in_no_log_and_no_check() {
     }
 }
 
-async fn cli(script: Script, args: &[&str], key: Option<&str>) -> Ran {
+async fn cli(script: Script, args: &[&str], key: Option<&str>) -> CommandOutput {
     let tavily = Upstream::bind(vec![Scripted::new("/", script)]).await.unwrap();
     let dir = tempfile::tempdir().unwrap();
     let toml = format!("[search]\nbase_url = \"{}\"\n{DOMAINS}", tavily.url());
@@ -342,7 +342,7 @@ async fn cli(script: Script, args: &[&str], key: Option<&str>) -> Ran {
 }
 
 #[tokio::test]
-async fn the_command_line_searches_without_a_route() {
+async fn cli_search_needs_no_route() {
     let ran = cli(ok(), &["q"], Some(CANARY)).await;
     assert_eq!(ran.err, "", "progress is for terminals");
     assert_eq!(urls(&ran.json()).len(), 4);
@@ -357,7 +357,7 @@ async fn the_command_line_searches_without_a_route() {
 }
 
 #[tokio::test]
-async fn the_command_line_says_what_failed_without_the_key() {
+async fn cli_search_reports_failures_without_the_key() {
     for (script, args, key, said) in [
         (error(401, json!({})), &["q"][..], Some(CANARY), "refused the key"),
         (error(400, json!({"detail": {"error": CANARY}})), &["q"], Some(CANARY), "request: •••"),

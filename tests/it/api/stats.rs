@@ -8,10 +8,10 @@ use super::{answering, ask, proxy, put, streamed};
 use crate::net::{Proxy, tencent};
 use citetap::replay::Script;
 
-/// 2026-01-13T00:00:00Z
+/// 2026-01-13T00:00:00Z in milliseconds.
 const DAY: i64 = 1_768_262_400_000;
 
-/// Message `id`, `hours` after [`DAY`]; a source at each host, those after a `!` cited.
+/// Message `id`, `hours` after [`DAY`], with one source per host. Those with a `!` are cited.
 fn entry(like: &Record, provider: &str, id: &str, hours: i64, hosts: &[&str]) -> Entry {
     let mut record = like.clone();
     record.message_id = id.to_owned();
@@ -56,7 +56,7 @@ fn str_of(one: &Value) -> &str {
 }
 
 #[tokio::test]
-async fn days_providers_and_sites_add_up() {
+async fn days_providers_and_domains_add_up() {
     let (_upstream, proxy) = some().await;
     let answer = proxy.get(&format!("/stats?{PERIOD}")).await;
     assert_eq!((answer.status, answer.header("cache-control")), (StatusCode::OK, Some("no-store")));
@@ -89,7 +89,7 @@ async fn days_providers_and_sites_add_up() {
 }
 
 #[tokio::test]
-async fn what_is_asked_narrows_the_answer() {
+async fn parameters_filter_the_stats() {
     let (_upstream, proxy) = some().await;
     let get = async |query: &str| proxy.get(&format!("/stats?{query}")).await.json().await;
     assert_eq!(get("").await["totals"]["messages"], 0, "the last 30 days");
@@ -125,7 +125,7 @@ async fn what_is_asked_narrows_the_answer() {
 }
 
 #[tokio::test]
-async fn the_sites_leave_as_csv() {
+async fn domains_are_exported_as_csv() {
     let (_upstream, proxy) = some().await;
     let like = proxy.app.store.get("default", "m-1", None).await.unwrap().unwrap().record;
     put(&proxy, &[entry(&like, "doubao", "m-5", 1, &["=cmd"])]).await;
@@ -143,14 +143,14 @@ async fn the_sites_leave_as_csv() {
 }
 
 #[tokio::test]
-async fn a_relayed_message_counts_until_it_is_forgotten() {
+async fn relayed_message_counts_until_deleted() {
     let folder = tempfile::tempdir().unwrap();
     let store = format!("store = \"sqlite:{}\"\n", folder.path().join("s.db").display());
     let scripts = vec![("/m-1", Script::sse(tencent::answer("m-1"))), ("/m-2", Script::sse(tencent::answer("m-2")))];
     let (_upstream, proxy) = proxy(scripts, &store).await;
     let record = streamed(&proxy, "m-1").await;
     streamed(&proxy, "m-2").await;
-    // The same message again takes the place of the first.
+    // The same message again replaces the first.
     streamed(&proxy, "m-1").await;
     let sums = async || proxy.get("/stats").await.json().await["totals"].clone();
     let sources = record.citations.len();

@@ -1,4 +1,4 @@
-//! `/tasks`: bundles, results in read order; whose they are, and what is refused.
+//! `/tasks`: bundles and results in read order, tenants, and invalid requests.
 
 mod cursors;
 
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::{answering, ask, proxy, put, streamed, tenants};
 use crate::net::{Answer, Client, Proxy, raw, request, tencent};
 
-/// Message `id` of `task`, made `ms` after the epoch: per round, sources by name with their scores.
+/// Message `id` of `task`, created `ms` after the epoch. Per round: sources by name with their scores.
 fn message(like: &Record, task: &str, id: &str, ms: i64, rounds: &[&[(&str, f64)]]) -> Entry {
     let mut record = like.clone();
     record.message_id = id.to_owned();
@@ -53,7 +53,7 @@ fn failing(mut entry: Entry, position: u32) -> Entry {
     entry
 }
 
-/// A proxy and a record to make others of.
+/// A proxy and a template record.
 async fn begin() -> (citetap::replay::Upstream, Proxy, Record) {
     let (upstream, proxy) = answering(&["like"]).await;
     let like = streamed(&proxy, "like").await;
@@ -66,7 +66,7 @@ async fn results(proxy: &Proxy, query: &str) -> Value {
     answer.json().await
 }
 
-/// `q1 a`, and so on.
+/// Formats results as `q1 a`, and so on.
 fn shown(page: &Value) -> Vec<String> {
     let items: Vec<TaskItem> = serde_json::from_value(page["items"].clone()).unwrap();
     items.iter().map(|item| format!("{} {}", item.query_id, item.item.title)).collect()
@@ -77,7 +77,7 @@ async fn commit(proxy: &Proxy, consumer: &str, cursor: &Value) -> Answer {
     Client::h1(proxy.addr).await.send(request(Method::PUT, &path, &[], cursor.to_string())).await
 }
 
-/// Commits and gives the cursor that the server says.
+/// Commits and returns the cursor of the response.
 async fn committed(proxy: &Proxy, consumer: &str, cursor: &Value) -> SearchReadCursor {
     let answer = commit(proxy, consumer, cursor).await;
     assert_eq!(answer.status, 200);
@@ -85,7 +85,7 @@ async fn committed(proxy: &Proxy, consumer: &str, cursor: &Value) -> SearchReadC
 }
 
 #[tokio::test]
-async fn the_header_names_the_task_and_goes_no_further() {
+async fn task_header_is_recorded_and_not_relayed() {
     let scripts = ["m-1", "m-2", "m-3"].map(|id| (format!("/{id}"), Script::sse(tencent::answer(id))));
     let scripts = scripts.iter().map(|(path, script)| (path.as_str(), script.clone())).collect();
     let (upstream, proxy) = proxy(scripts, "").await;
@@ -115,7 +115,7 @@ async fn the_header_names_the_task_and_goes_no_further() {
 }
 
 #[tokio::test]
-async fn bundles_of_all_messages_in_order_and_numbered_through() {
+async fn bundles_are_ordered_and_numbered_consecutively() {
     let (_upstream, proxy, like) = begin().await;
     let mut entries: Vec<Entry> =
         (0..7).map(|n| message(&like, "task", &format!("m{n}"), n, &[&[("a", 0.5)], &[("b", 0.4)]])).collect();
@@ -148,7 +148,7 @@ async fn bundles_of_all_messages_in_order_and_numbered_through() {
 }
 
 #[tokio::test]
-async fn results_in_the_order_of_the_protocol_each_source_once() {
+async fn results_are_in_read_order_and_deduplicated() {
     let (_upstream, proxy, like) = begin().await;
     let mut entries: Vec<Entry> = (1..=12)
         .map(|n| {
@@ -179,7 +179,7 @@ async fn results_in_the_order_of_the_protocol_each_source_once() {
         (&cursor["task_id"], &cursor["last_query_id"], &cursor["last_source_id"], &cursor["consumed_count"]),
         (&json!("task"), &json!("q12"), &json!(source_id("low12")), &json!(25))
     );
-    // Page by page it is the same, and what failed is told once.
+    // Page by page gives the same, and failed items are listed once.
     let (mut seen, mut failed) = (Vec::new(), 0);
     loop {
         let page = results(&proxy, "consumer=c&limit=4").await;
@@ -202,9 +202,9 @@ async fn results_in_the_order_of_the_protocol_each_source_once() {
     );
 }
 
-/// At the cap all is read, over it the answer says so.
+/// At the cap all is read, over it the response says so.
 #[tokio::test]
-async fn a_task_of_very_many_messages() {
+async fn task_over_the_message_cap_is_truncated() {
     let (_upstream, proxy, like) = begin().await;
     let last = message(&like, "task", "last", 10_000, &[&[("a", 0.5)]]);
     let mut entries: Vec<Entry> = (1..10_000).map(|n| message(&like, "task", &format!("m{n}"), n, &[])).collect();
@@ -218,7 +218,7 @@ async fn a_task_of_very_many_messages() {
 }
 
 #[tokio::test]
-async fn forgotten_records_leave_their_task() {
+async fn deleted_records_leave_their_task() {
     let (_upstream, proxy, like) = begin().await;
     put(
         &proxy,
@@ -237,7 +237,7 @@ async fn forgotten_records_leave_their_task() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_meant_is_refused() {
+async fn invalid_parameters_are_refused() {
     let (_upstream, proxy, like) = begin().await;
     put(&proxy, &[message(&like, "task", "m", 1, &[&[("a", 0.5)]])]).await;
     for query in ["limit=0", "limit=1001", "limit=x", "offset=1", "limit=1&limit=2", "cursor=1"] {
@@ -285,7 +285,7 @@ async fn what_cannot_be_meant_is_refused() {
 }
 
 #[tokio::test]
-async fn paths_and_methods() {
+async fn invalid_paths_and_methods_are_refused() {
     let (_upstream, proxy, like) = begin().await;
     put(&proxy, &[message(&like, "task", "m", 1, &[&[("a", 0.5)]])]).await;
     let status = async |line: String| {
@@ -323,9 +323,9 @@ async fn paths_and_methods() {
     }
 }
 
-/// P8: whose task it is, nobody else can tell.
+/// P8: others cannot tell whether a task exists.
 #[tokio::test]
-async fn a_task_belongs_to_its_tenant() {
+async fn task_of_another_tenant_is_unknown() {
     let (_upstream, proxy) = proxy(vec![("/m-1", Script::sse(tencent::answer("m-1")))], &tenants::keys()).await;
     let send = async |method: Method, path: &str, key: &str, body: &str| {
         let headers = [("x-citetap-key", key), ("x-task-id", "task")];
@@ -351,7 +351,7 @@ async fn a_task_belongs_to_its_tenant() {
         assert_eq!((foreign.0, &foreign), (404, &unknown), "{method} {tail}");
         assert_eq!(send(method.clone(), &format!("/tasks/task/{tail}"), "no-key", body).await.0, 401);
     }
-    // The same names in another tenant are another's.
+    // The same names in another tenant are different tasks.
     assert_eq!(send(Method::POST, "/chat/m-1", "beta-key", "{}").await.0, 200);
     let (_, page) = send(Method::GET, "/tasks/task/results?consumer=c", "beta-key", "").await;
     assert_eq!(serde_json::from_str::<Value>(&page).unwrap()["items"].as_array().unwrap().len(), 2);

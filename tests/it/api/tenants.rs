@@ -1,4 +1,4 @@
-//! P8: a record belongs to a tenant; to others it is as if it were not there.
+//! P8: to other tenants a record does not exist.
 
 use std::fmt::Write as _;
 
@@ -38,7 +38,7 @@ pub async fn chat(proxy: &Proxy, path: &str, headers: &[(&str, &str)]) -> Answer
     Client::h1(proxy.addr).await.send(request(Method::POST, path, headers, "{}")).await
 }
 
-/// Everything an answer tells.
+/// The content of a response.
 async fn told(answer: Answer) -> String {
     let whole = answer.whole().await;
     let mut headers = whole.headers.clone();
@@ -47,7 +47,7 @@ async fn told(answer: Answer) -> String {
 }
 
 #[tokio::test]
-async fn without_a_known_key_nothing_is_told() {
+async fn request_without_valid_key_reveals_nothing() {
     let (upstream, proxy) = two().await;
     let wrong: [Headers; 5] = [
         &[],
@@ -78,7 +78,7 @@ async fn without_a_known_key_nothing_is_told() {
 }
 
 #[tokio::test]
-async fn nobody_reads_lists_deletes_or_watches_what_is_anothers() {
+async fn other_tenants_cannot_read_list_delete_or_watch() {
     let (_upstream, proxy) = two().await;
     chat(&proxy, "/chat/m-1", ALPHA).await.whole().await;
     let mut open = chat(&proxy, "/chat/open", ALPHA).await;
@@ -113,7 +113,7 @@ async fn nobody_reads_lists_deletes_or_watches_what_is_anothers() {
 }
 
 #[tokio::test]
-async fn the_same_id_in_two_tenants_stays_apart() {
+async fn same_id_in_two_tenants_is_separate() {
     let (_upstream, proxy) = two().await;
     let alpha = chat(&proxy, "/chat/m-1", ALPHA).await.whole().await.split().1.remove(0);
     let beta = chat(&proxy, "/chat/m-1", BETA).await.whole().await.split().1.remove(0);
@@ -125,7 +125,7 @@ async fn the_same_id_in_two_tenants_stays_apart() {
 }
 
 #[tokio::test]
-async fn our_keys_end_here_and_any_other_authorization_passes() {
+async fn our_keys_are_stripped_and_other_authorization_passes() {
     let (upstream, proxy) = two().await;
     let cases: [(Headers, &[&str]); 7] = [
         (&[("x-citetap-key", "alpha-key")], &[]),
@@ -133,7 +133,7 @@ async fn our_keys_end_here_and_any_other_authorization_passes() {
         (&[("authorization", "bearer  alpha-key")], &[]),
         (&[("x-citetap-key", "alpha-key"), ("authorization", "Bearer sk-upstream")], &["Bearer sk-upstream"]),
         (&[("x-citetap-key", "alpha-key"), ("authorization", "Basic dTpw")], &["Basic dTpw"]),
-        // Said twice, by a client that tries both ways: neither goes on.
+        // A client that sends the key in both headers: neither is relayed.
         (&[("x-citetap-key", "alpha-key"), ("authorization", "Bearer alpha-key")], &[]),
         (&[("authorization", "Bearer sk-upstream"), ("authorization", "Bearer alpha-key")], &["Bearer sk-upstream"]),
     ];
@@ -149,7 +149,7 @@ async fn our_keys_end_here_and_any_other_authorization_passes() {
 }
 
 #[tokio::test]
-async fn metrics_name_no_tenant_and_no_message() {
+async fn metrics_contain_no_tenant_and_no_message() {
     let (_upstream, proxy) = two().await;
     chat(&proxy, "/chat/m-1", ALPHA).await.whole().await;
     let text = proxy.get("/metrics").await.whole().await.text();

@@ -1,4 +1,4 @@
-//! The files that are built in.
+//! The embedded files of the console.
 
 use citetap::replay::{Script, Scripted, Upstream};
 use http::Method;
@@ -12,7 +12,7 @@ async fn ask(proxy: &Proxy, method: Method, path: &str, headers: &[(&str, &str)]
     Client::h1(proxy.addr).await.send(request(method, path, headers, "")).await
 }
 
-/// A proxy whose route has the prefix `/`, in front of an upstream that says what it was asked.
+/// A proxy whose route has the prefix `/`, in front of an upstream that echoes the request.
 async fn at_root(toml: &str) -> (Upstream, Proxy) {
     let upstream = Upstream::bind(vec![Scripted::new("/", Script::echo())]).await.unwrap();
     let toml = format!("{toml}\n[[routes]]\nname = \"root\"\nprefix = \"/\"\nupstream = \"{}\"\n", upstream.url());
@@ -20,7 +20,7 @@ async fn at_root(toml: &str) -> (Upstream, Proxy) {
 }
 
 #[tokio::test]
-async fn the_page_is_there_for_everybody_and_loads_nothing_from_elsewhere() {
+async fn page_is_public_and_loads_nothing_from_elsewhere() {
     let (_upstream, proxy) = tenants::two().await;
     let page = proxy.get("/").await;
     assert_eq!((page.status.as_u16(), page.header("content-type")), (200, Some("text/html; charset=utf-8")));
@@ -38,7 +38,7 @@ async fn the_page_is_there_for_everybody_and_loads_nothing_from_elsewhere() {
     assert_eq!(page.header("content-encoding"), None);
     let page = page.whole().await.text();
     assert_eq!(page, include_str!("../../../web/index.html"));
-    // The policy would not let them run.
+    // The content security policy would block them.
     let page = page.to_ascii_lowercase();
     for inline in ["<script>", "<style", " style=", "javascript:", " onclick=", " onload=", "src=\"http"] {
         assert!(!page.contains(inline), "{inline}");
@@ -46,7 +46,7 @@ async fn the_page_is_there_for_everybody_and_loads_nothing_from_elsewhere() {
 }
 
 #[tokio::test]
-async fn a_page_that_is_known_is_not_sent_again() {
+async fn cached_page_gets_304() {
     let (_upstream, proxy) = at_root("").await;
     for h2 in [false, true] {
         let mut client = if h2 { Client::h2(proxy.addr).await } else { Client::h1(proxy.addr).await };
@@ -68,7 +68,7 @@ async fn a_page_that_is_known_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn other_methods_are_refused_unless_an_upstream_is_there() {
+async fn other_methods_are_405_without_a_root_route() {
     let (upstream, proxy) = at_root("").await;
     for method in [Method::POST, Method::DELETE] {
         let refused = ask(&proxy, method.clone(), "/component.js", &[]).await;
@@ -84,7 +84,7 @@ async fn other_methods_are_refused_unless_an_upstream_is_there() {
 }
 
 #[tokio::test]
-async fn what_there_is_not_is_not_asked_of_the_upstream() {
+async fn unknown_console_files_are_404_and_not_relayed() {
     let (upstream, proxy) = at_root("").await;
     for path in ["/console/", "/console/nothing.js", "/console/../index.html", "/console/%2e%2e/index.html"] {
         ask(&proxy, Method::GET, path, &[]).await.is_problem(404, "no-such-endpoint").await;
@@ -96,7 +96,7 @@ async fn what_there_is_not_is_not_asked_of_the_upstream() {
 }
 
 #[tokio::test]
-async fn without_the_console_its_paths_are_the_upstreams() {
+async fn disabled_console_relays_its_paths() {
     let (upstream, proxy) = at_root("console = false").await;
     for path in ["/", "/component.js", "/console/routes", "/console/app.js"] {
         assert_eq!(ask(&proxy, Method::GET, path, &[]).await.json().await["path"], path);
@@ -105,7 +105,7 @@ async fn without_the_console_its_paths_are_the_upstreams() {
 }
 
 #[tokio::test]
-async fn the_component_can_be_loaded_into_any_page() {
+async fn component_can_be_loaded_by_any_origin() {
     let (_upstream, proxy) = tenants::two().await;
     let component = ask(&proxy, Method::GET, "/component.js", &[("origin", "https://app.example")]).await;
     assert_eq!(component.header("content-type"), Some("text/javascript; charset=utf-8"));

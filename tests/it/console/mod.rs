@@ -1,4 +1,4 @@
-//! The console: its files, and what it asks.
+//! The console's files and endpoints.
 
 mod files;
 mod routes;

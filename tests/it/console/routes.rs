@@ -1,4 +1,4 @@
-//! `GET /console/routes`: what can be asked, and by whom.
+//! `GET /console/routes`: the routes that the console offers.
 
 use http::Method;
 use serde_json::json;
@@ -17,7 +17,7 @@ fn two(questions: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_a_route_is_and_what_to_ask_it_but_not_where_it_leads() {
+async fn routes_are_listed_without_their_upstreams() {
     let proxy = Proxy::start(&two(r#"["什么是热泵？"]"#)).await;
     let answer = proxy.get("/console/routes").await;
     assert_eq!((answer.status.as_u16(), answer.header("content-type")), (200, Some("application/json")));
@@ -39,7 +39,7 @@ async fn what_a_route_is_and_what_to_ask_it_but_not_where_it_leads() {
 }
 
 #[tokio::test]
-async fn where_keys_are_needed_only_their_owners_are_told() {
+async fn routes_require_a_key_with_tenants() {
     let (_upstream, proxy) = tenants::two().await;
     for key in [&[][..], &[("x-citetap-key", "gamma-key")]] {
         let answer = Client::h1(proxy.addr).await.send(request(Method::GET, "/console/routes", key, "")).await;

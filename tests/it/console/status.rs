@@ -1,4 +1,4 @@
-//! `GET /console/status`: how it goes, and what went wrong of late.
+//! `GET /console/status`: current state and recent faults.
 
 use citetap::replay::{Script, Scripted, Step, Upstream};
 use http::{Method, StatusCode};
@@ -16,7 +16,7 @@ async fn status(proxy: &Proxy, headers: &[(&str, &str)]) -> Value {
     answer.json().await
 }
 
-/// Waits until there are so many faults: an end is noted when it is over.
+/// Waits for this number of faults. The end of a stream is recorded after it.
 async fn faults(proxy: &Proxy, count: usize) -> Vec<Value> {
     let all = eventually(|| async {
         let faults = status(proxy, &[]).await["faults"].as_array().unwrap().clone();
@@ -28,7 +28,7 @@ async fn faults(proxy: &Proxy, count: usize) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn how_it_goes() {
+async fn status_reports_the_current_state() {
     let upstream = Upstream::bind(vec![Scripted::new("/", Script::sse(tencent::answer("m-1")))]).await.unwrap();
     let proxy = Proxy::start(&route("chat", &upstream.url())).await;
     let before = status(&proxy, &[]).await;
@@ -37,7 +37,7 @@ async fn how_it_goes() {
         json!({"kind": "memory", "healthy": true, "queued": 0, "retrying": 0, "lastCommitMs": null})
     );
     proxy.post("/chat/x", "{}").await.whole().await;
-    // A client may hear the end before the stream is counted out.
+    // A client may see the end before the stream is counted as closed.
     let told = eventually(|| async { Some(status(&proxy, &[]).await).filter(|told| told["streams"] == 0) });
     let told = told.await.expect("no stream is open");
     assert!(told["store"]["lastCommitMs"].as_f64().is_some(), "{told}");
@@ -53,7 +53,7 @@ async fn how_it_goes() {
 }
 
 #[tokio::test]
-async fn what_went_wrong_is_told_newest_first() {
+async fn faults_are_listed_newest_first() {
     let half = tencent::references("m-1", &[1]) + &tencent::text("m-1", "第一句");
     let said = "data:{\"completion_id\":\"m-2\",\"delta_content\":\"x\"}\n\ndata:{ no json\n\n".to_owned()
         + &tencent::finish("m-2");
@@ -103,7 +103,7 @@ async fn what_went_wrong_is_told_newest_first() {
 }
 
 #[tokio::test]
-async fn our_own_failures_are_told_too() {
+async fn own_failures_are_listed() {
     let upstream = Upstream::bind(vec![
         Scripted::new("/hang", Script::hang()),
         Scripted::new("/html", Script::new([Step::Send("<p>".into())])),
@@ -132,7 +132,7 @@ async fn our_own_failures_are_told_too() {
 }
 
 #[tokio::test]
-async fn a_tenant_is_told_its_own_faults() {
+async fn tenant_sees_only_its_own_faults() {
     let (_upstream, proxy) = tenants::two().await;
     for _ in 0..51 {
         drop(tenants::chat(&proxy, "/chat/open", tenants::ALPHA).await);

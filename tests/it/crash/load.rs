@@ -1,4 +1,4 @@
-//! Clients that ask without rest until the server is gone, and remember what they were told.
+//! Clients that send requests until the server is killed and remember its responses.
 
 use std::{
     net::SocketAddr,
@@ -15,8 +15,8 @@ use tokio::task::JoinSet;
 
 use super::streams::{DIALECTS, VARIANTS};
 use crate::{
-    chance::Chance,
     net::{Answer, Client, frames, get, request, split},
+    rng::Rng,
 };
 
 /// Connections with one stream at a time, and h2 connections with several.
@@ -24,67 +24,67 @@ const H1: usize = 16;
 const H2: usize = 2;
 const STREAMS_OF_H2: usize = 10;
 
-/// A record that somebody was told is stored.
-pub struct Told {
+/// A record that a client learned is stored.
+pub struct StoredReport {
     pub record: Record,
     pub at: Instant,
 }
 
-/// What came of a request to forget a record.
+/// The result of a delete request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Forgotten {
-    /// It said so.
+pub enum Deletion {
+    /// The server confirmed it.
     Yes,
-    /// It was asked and did not answer: either is right.
+    /// The server did not respond: either state is correct.
     Unknown,
 }
 
 #[derive(Default)]
-pub struct Heard {
+pub struct Observations {
     pub streams: AtomicU64,
-    pub told: Mutex<Vec<Told>>,
-    pub forgotten: Mutex<Vec<(String, Forgotten)>>,
+    pub told: Mutex<Vec<StoredReport>>,
+    pub forgotten: Mutex<Vec<(String, Deletion)>>,
 }
 
-impl Heard {
+impl Observations {
     pub fn note(&self, records: impl IntoIterator<Item = Record>) {
         let at = Instant::now();
         let stored = records.into_iter().filter(|record| record.stored);
-        self.told.lock().unwrap().extend(stored.map(|record| Told { record, at }));
+        self.told.lock().unwrap().extend(stored.map(|record| StoredReport { record, at }));
     }
 }
 
-/// All of them at once. They end when nobody answers any more.
-pub fn start(addr: SocketAddr, chance: &mut Chance) -> (Arc<Heard>, JoinSet<()>) {
-    let (heard, mut clients) = (Arc::<Heard>::default(), JoinSet::new());
+/// All clients at once. They end when the server no longer responds.
+pub fn start(addr: SocketAddr, rng: &mut Rng) -> (Arc<Observations>, JoinSet<()>) {
+    let (heard, mut clients) = (Arc::<Observations>::default(), JoinSet::new());
     for _ in 0..H1 {
-        let (heard, chance) = (Arc::clone(&heard), chance.fork());
+        let (heard, rng) = (Arc::clone(&heard), rng.fork());
         clients.spawn(async move {
-            let _ = h1(addr, chance, &heard).await;
+            let _ = h1(addr, rng, &heard).await;
         });
     }
     for _ in 0..H2 {
-        let (heard, chance) = (Arc::clone(&heard), chance.fork());
+        let (heard, rng) = (Arc::clone(&heard), rng.fork());
         clients.spawn(async move {
-            let _ = h2(addr, chance, heard).await;
+            let _ = h2(addr, rng, heard).await;
         });
     }
     (heard, clients)
 }
 
-fn ask(chance: &mut Chance) -> http::Request<http_body_util::Full<bytes::Bytes>> {
-    let path = format!("/{}/{:02}", chance.pick(&DIALECTS), chance.within(0..VARIANTS));
-    let profile: &[(&str, &str)] = if chance.one_in(4) { &[("x-citetap-profile", "openai")] } else { &[] };
+fn ask(rng: &mut Rng) -> http::Request<http_body_util::Full<bytes::Bytes>> {
+    let path = format!("/{}/{:02}", rng.pick(&DIALECTS), rng.within(0..VARIANTS));
+    let profile: &[(&str, &str)] = if rng.one_in(4) { &[("x-citetap-profile", "openai")] } else { &[] };
     request(Method::POST, &path, profile, r#"{"stream":true}"#)
 }
 
-/// `None` when the server is gone.
-async fn h1(addr: SocketAddr, mut chance: Chance, heard: &Heard) -> Option<()> {
+/// Returns `None` when the server is gone.
+async fn h1(addr: SocketAddr, mut rng: Rng, heard: &Observations) -> Option<()> {
     loop {
         let mut client = Client::try_h1(addr).await.ok()?;
-        for _ in 0..chance.within(1..6) {
+        for _ in 0..rng.within(1..6) {
             heard.streams.fetch_add(1, Relaxed);
-            let answer = client.try_send(ask(&mut chance)).await.ok()?;
+            let answer = client.try_send(ask(&mut rng)).await.ok()?;
             let (records, whole) = read_stream(answer).await;
             let of = records.first().map(|record| record.message_id.clone());
             heard.note(records);
@@ -92,48 +92,48 @@ async fn h1(addr: SocketAddr, mut chance: Chance, heard: &Heard) -> Option<()> {
                 return None;
             }
             match of {
-                Some(id) if chance.one_in(12) => forget(&mut client, id, heard).await?,
-                Some(id) if chance.one_in(4) => look(&mut client, &id, heard).await?,
+                Some(id) if rng.one_in(12) => forget(&mut client, id, heard).await?,
+                Some(id) if rng.one_in(4) => look(&mut client, &id, heard).await?,
                 _ => {}
             }
         }
     }
 }
 
-/// What the API says is stored, is.
-async fn look(client: &mut Client, id: &str, heard: &Heard) -> Option<()> {
+/// What the API reports as stored is stored.
+async fn look(client: &mut Client, id: &str, heard: &Observations) -> Option<()> {
     let answer = client.try_send(get(&format!("/citations/{id}?wait=1"))).await.ok()?;
     let found = answer.status == 200;
     let whole = answer.whole().await;
-    // A text that was cut by the end of the server is none.
+    // A response cut by the kill is ignored.
     if found && whole.error.is_none() {
         heard.note(serde_json::from_slice::<Record>(&whole.bytes()).ok());
     }
     whole.error.is_none().then_some(())
 }
 
-async fn forget(client: &mut Client, id: String, heard: &Heard) -> Option<()> {
+async fn forget(client: &mut Client, id: String, heard: &Observations) -> Option<()> {
     let note = |what| heard.forgotten.lock().unwrap().push((id.clone(), what));
     let asked = client.try_send(request(Method::DELETE, &format!("/citations/{id}"), &[], "")).await;
     match asked {
-        Ok(answer) if answer.status == 204 => note(Forgotten::Yes),
-        // A record whose event said that it is not stored may not be there yet.
+        Ok(answer) if answer.status == 204 => note(Deletion::Yes),
+        // A record with `stored: false` may not be there yet.
         Ok(answer) => assert_eq!(answer.status, 404, "{id}"),
         Err(_) => {
-            note(Forgotten::Unknown);
+            note(Deletion::Unknown);
             return None;
         }
     }
     Some(())
 }
 
-async fn h2(addr: SocketAddr, mut chance: Chance, heard: Arc<Heard>) -> Option<()> {
+async fn h2(addr: SocketAddr, mut rng: Rng, heard: Arc<Observations>) -> Option<()> {
     let mut client = Client::try_h2(addr).await.ok()?;
     let mut reading = JoinSet::new();
     loop {
         while reading.len() < STREAMS_OF_H2 {
             heard.streams.fetch_add(1, Relaxed);
-            let answer = client.try_send(ask(&mut chance)).await;
+            let answer = client.try_send(ask(&mut rng)).await;
             let Ok(answer) = answer else {
                 while reading.join_next().await.is_some() {}
                 return None;
@@ -147,7 +147,7 @@ async fn h2(addr: SocketAddr, mut chance: Chance, heard: Arc<Heard>) -> Option<(
     }
 }
 
-/// Reads to whatever end: the records in whole frames, and whether the end was a clean one.
+/// Reads to any end: the records in complete frames, and whether the end was clean.
 pub async fn read_stream(mut answer: Answer) -> (Vec<Record>, bool) {
     let mut bytes = Vec::new();
     let clean = loop {
@@ -157,7 +157,7 @@ pub async fn read_stream(mut answer: Answer) -> (Vec<Record>, bool) {
         }
     };
     let mut whole = frames(&bytes);
-    // What follows the last blank line is not a frame yet.
+    // Bytes after the last blank line are not a frame.
     let torn = if bytes.ends_with(b"\n\n") { None } else { whole.pop() };
     let until = bytes.len() - torn.map_or(0, <[u8]>::len);
     (split(&bytes[..until]).1, clean)

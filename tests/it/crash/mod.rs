@@ -1,6 +1,6 @@
-//! `kill -9` in any instant: nothing that was delivered as stored is lost (P5).
+//! SIGKILL at any time: no record that was reported as stored is lost (P5).
 
-pub mod book;
+pub mod expected;
 pub mod load;
 pub mod streams;
 
@@ -14,24 +14,24 @@ use std::{
 use citetap::{citation::Record, replay::Upstream};
 use tokio::task::JoinSet;
 
-use self::book::{Book, Tally, check_file};
+use self::expected::{ExpectedRecords, Findings, check_file};
 use crate::{
-    chance::Chance,
     net::{route, split},
     process::{Running, as_sent, citetap},
+    rng::Rng,
 };
 
-/// In the test command; `tests/crash` says another number.
+/// Number of kills in the test command. `tests/crash` sets another.
 const CYCLES: usize = 20;
-/// Then a new file: what a start reads through stays small.
+/// After this many kills a new file is used, so that startup stays fast.
 const CYCLES_OF_A_FILE: usize = 40;
-/// The last ones of a file sweep it: everything older than this goes.
+/// The last processes of a file delete records older than this.
 const SWEEPS: usize = 3;
 const TTL: Duration = Duration::from_secs(4);
-/// What is told in those is compared while it is younger than this; its stream began before it was told.
+/// Records are compared while they are younger than this. Their streams began earlier.
 const YOUNG: Duration = Duration::from_secs(2);
 
-/// For clients to hear that their server is dead.
+/// Time for clients to notice that their server is dead.
 const TOLD: Duration = Duration::from_secs(5);
 
 pub async fn demo(dir: &Path, speed: &str) -> Running {
@@ -46,7 +46,7 @@ pub async fn kept(demo: &Running, id: &str) -> Record {
 }
 
 #[tokio::test]
-async fn a_record_that_was_seen_as_stored_survives() {
+async fn record_reported_as_stored_survives_a_kill() {
     let dir = tempfile::tempdir().unwrap();
     let demo_1 = demo(dir.path(), "100").await;
     let mut answer = demo_1.post("/doubao/chat").await;
@@ -62,17 +62,17 @@ async fn a_record_that_was_seen_as_stored_survives() {
     assert_eq!(as_sent(after), as_sent(ours[0].clone()));
 }
 
-/// Where a process is killed.
+/// When a process is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Moment {
-    /// Before or soon after it listens: the file is made, read through, brought up to date.
+    /// Before or soon after it listens: the file is created, read and migrated.
     Start,
     Load,
-    /// The streams' ends and the last commits come close together.
+    /// Stream ends and last commits close together.
     Drain,
 }
 
-/// Waits for clients whose server is dead. Seldom one is not told, as a reset on its way may be lost: it would wait for ever.
+/// Waits for the clients. A client may miss the reset and would wait for ever, so the wait is bounded.
 async fn over(mut clients: JoinSet<()>) {
     while let Ok(Some(ended)) = tokio::time::timeout(TOLD, clients.join_next()).await {
         ended.unwrap();
@@ -81,20 +81,20 @@ async fn over(mut clients: JoinSet<()>) {
 
 struct Loop {
     upstream: Upstream,
-    chance: Chance,
-    tally: Tally,
+    rng: Rng,
+    findings: Findings,
     dir: tempfile::TempDir,
-    book: Book,
-    /// How long a start takes here.
+    expected: ExpectedRecords,
+    /// Startup time on this machine.
     start: Duration,
 }
 
 impl Loop {
     async fn new(seed: u64) -> Self {
-        let mut chance = Chance::new(seed);
-        let upstream = Upstream::bind(streams::scripts(&mut chance)).await.unwrap();
-        let (tally, book, start) = (Tally::default(), Book::default(), Duration::from_millis(100));
-        Self { upstream, chance, tally, dir: tempfile::tempdir().unwrap(), book, start }
+        let mut rng = Rng::new(seed);
+        let upstream = Upstream::bind(streams::scripts(&mut rng)).await.unwrap();
+        let (findings, expected, start) = (Findings::default(), ExpectedRecords::default(), Duration::from_millis(100));
+        Self { upstream, rng, findings, dir: tempfile::tempdir().unwrap(), expected, start }
     }
 
     fn toml(&self, ttl: Duration) -> String {
@@ -110,33 +110,33 @@ impl Loop {
         toml
     }
 
-    /// One process, from its start to its end by SIGKILL.
+    /// One process from its start to SIGKILL.
     async fn cycle(&mut self, ttl: Duration, age: Duration) {
-        self.tally.cycles += 1;
-        let moment = match self.chance.within(0..10) {
+        self.findings.cycles += 1;
+        let moment = match self.rng.within(0..10) {
             0 => Moment::Start,
             1 => Moment::Drain,
             _ => Moment::Load,
         };
         if moment == Moment::Start {
-            self.tally.starts += 1;
+            self.findings.starts += 1;
             return self.killed_at_its_start(ttl).await;
         }
         let running = self.started(ttl).await;
-        self.book.check_new(&running, age, &mut self.tally).await;
-        let (heard, clients) = load::start(running.addr, &mut self.chance);
-        tokio::time::sleep(self.chance.millis(0..700)).await;
+        self.expected.check_new(&running, age, &mut self.findings).await;
+        let (heard, clients) = load::start(running.addr, &mut self.rng);
+        tokio::time::sleep(self.rng.millis(0..700)).await;
         if moment == Moment::Drain {
-            self.tally.drains += 1;
+            self.findings.drains += 1;
             running.signal("TERM");
-            tokio::time::sleep(self.chance.millis(0..500)).await;
+            tokio::time::sleep(self.rng.millis(0..500)).await;
         }
         let said = running.err().into_iter().chain(running.out());
         let panics: Vec<String> = said.filter(|line| line.contains("panicked")).collect();
         assert_eq!(panics, [""; 0]);
         running.kill();
         over(clients).await;
-        self.book.enter(&heard, &mut self.tally);
+        self.expected.enter(&heard, &mut self.findings);
     }
 
     async fn started(&mut self, ttl: Duration) -> Running {
@@ -150,49 +150,49 @@ impl Loop {
         std::fs::write(self.dir.path().join("citetap.toml"), self.toml(ttl)).unwrap();
         let mut command = citetap(self.dir.path(), &["serve", "--listen", "127.0.0.1:0"]);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        tokio::time::sleep(self.chance.millis(0..self.start.as_millis() as usize + 50)).await;
+        tokio::time::sleep(self.rng.millis(0..self.start.as_millis() as usize + 50)).await;
         child.kill().unwrap();
         child.wait().unwrap();
     }
 
-    /// So many kills on a new file, then its whole content.
-    async fn file(&mut self, cycles: usize, told: &impl Fn(&Tally)) {
+    /// This number of kills on a new file, then a comparison of its complete content.
+    async fn file(&mut self, cycles: usize, told: &impl Fn(&Findings)) {
         const MONTH: Duration = Duration::from_secs(30 * 86400);
         self.dir = tempfile::tempdir().unwrap();
-        self.book = Book::default();
+        self.expected = ExpectedRecords::default();
         let sweeps = SWEEPS.min(cycles / 2);
         for _ in sweeps..cycles {
             self.cycle(MONTH, MONTH).await;
-            told(&self.tally);
+            told(&self.findings);
         }
         let running = self.started(MONTH).await;
-        self.book.check_all(&running, &mut self.tally).await;
-        self.book.check_list(&running, &mut self.tally).await;
+        self.expected.check_all(&running, &mut self.findings).await;
+        self.expected.check_list(&running, &mut self.findings).await;
         running.kill();
         for _ in 0..sweeps {
             self.cycle(TTL, YOUNG).await;
-            told(&self.tally);
+            told(&self.findings);
         }
-        check_file(&self.dir.path().join("crash.db"), &mut self.tally).await;
+        check_file(&self.dir.path().join("crash.db"), &mut self.findings).await;
         let running = self.started(MONTH).await;
-        self.book.check_new(&running, YOUNG, &mut self.tally).await;
-        self.book.check_list(&running, &mut self.tally).await;
+        self.expected.check_new(&running, YOUNG, &mut self.findings).await;
+        self.expected.check_list(&running, &mut self.findings).await;
     }
 }
 
-/// `tests/crash` runs this with a number of its own, and shows how it goes.
+/// `tests/crash` runs this with its own number of kills and shows the progress.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_at_random_instants_under_load() {
+async fn kills_at_random_times_lose_no_stored_record() {
     let asked: Option<usize> = std::env::var("CRASH_CYCLES").ok().map(|cycles| cycles.parse().unwrap());
-    let (cycles, seed) = (asked.unwrap_or(CYCLES), Chance::seed("CRASH_SEED"));
+    let (cycles, seed) = (asked.unwrap_or(CYCLES), Rng::seed("CRASH_SEED"));
     let began = Instant::now();
     let terminal = std::io::stderr().is_terminal();
     let say = |line: &str| writeln!(std::io::stderr(), "{line}").unwrap();
     if asked.is_some() {
         say(&format!("{cycles} kills, seed {seed}"));
     }
-    let told = |tally: &Tally| {
-        let Tally { cycles: done, streams, told, missing, torn, foreign, .. } = tally;
+    let told = |findings: &Findings| {
+        let Findings { cycles: done, streams, told, missing, torn, foreign, .. } = findings;
         let line = format!(
             "{done}/{cycles} kills  {streams} streams  {told} stored  {missing} missing  {torn} torn  {foreign} foreign"
         );
@@ -203,13 +203,13 @@ async fn killed_at_random_instants_under_load() {
         }
     };
     let mut this = Loop::new(seed).await;
-    while this.tally.cycles < cycles && this.tally.is_clean() {
-        this.file(CYCLES_OF_A_FILE.min(cycles - this.tally.cycles), &told).await;
+    while this.findings.cycles < cycles && this.findings.is_clean() {
+        this.file(CYCLES_OF_A_FILE.min(cycles - this.findings.cycles), &told).await;
     }
-    let line = format!("{} in {} s, seed {seed}", this.tally.line(), began.elapsed().as_secs());
+    let line = format!("{} in {} s, seed {seed}", this.findings.line(), began.elapsed().as_secs());
     if asked.is_some() {
         say(&format!("{}{line}", if terminal { "\r\x1b[K" } else { "" }));
     }
-    assert!(this.tally.is_clean(), "{line}\n{}", this.tally.faults.join("\n"));
-    assert!(this.tally.told > cycles * 5, "too few to say anything: {line}");
+    assert!(this.findings.is_clean(), "{line}\n{}", this.findings.faults.join("\n"));
+    assert!(this.findings.told > cycles * 5, "too few to say anything: {line}");
 }

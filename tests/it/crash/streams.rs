@@ -1,4 +1,4 @@
-//! Streams whose every source names the message it belongs to, and how many there are of them.
+//! Streams whose sources all name their message and the number of sources.
 
 use bytes::Bytes;
 use citetap::{
@@ -7,48 +7,48 @@ use citetap::{
 };
 use serde_json::{Value, json};
 
-use crate::{chance::Chance, net::tencent};
+use crate::{net::tencent, rng::Rng};
 
 pub const DIALECTS: [&str; 4] = ["tencent", "doubao", "samantha", "openai"];
-/// Scripts of each dialect, one unlike the other in length and pace.
+/// Scripts per dialect, with different lengths and speeds.
 pub const VARIANTS: usize = 12;
 
-/// Sources of most messages, and of a few large ones (still small enough for their event to have all of them).
+/// Number of sources of most messages, and of a few large ones whose event still contains all of them.
 const SOURCES: std::ops::Range<usize> = 1..9;
 const LARGE: (usize, usize) = (40, 3500);
 
-/// Every script under `/dialect/nn`. Each request gets message ids of its own, wherever they stand.
-pub fn scripts(chance: &mut Chance) -> Vec<Scripted> {
+/// Every script under `/dialect/nn`. Each request gets its own message ids.
+pub fn scripts(rng: &mut Rng) -> Vec<Scripted> {
     let mut all = Vec::new();
     for dialect in DIALECTS {
         for variant in 0..VARIANTS {
             let (sources, excerpt) = match variant {
                 0 => LARGE,
-                _ => (chance.within(SOURCES), chance.within(20..600)),
+                _ => (rng.within(SOURCES), rng.within(20..600)),
             };
-            let frames = frames(dialect, sources, excerpt, chance.within(1..12));
-            // Some come at once, most take their time.
-            let pace = if variant % 4 == 1 { 1 } else { chance.within(2..40) };
-            let script = Script::sse_steps(pieces(&frames, pace, chance)).with_fresh_ids();
+            let frames = frames(dialect, sources, excerpt, rng.within(1..12));
+            // Some are sent at once, most take time.
+            let pace = if variant % 4 == 1 { 1 } else { rng.within(2..40) };
+            let script = Script::sse_steps(pieces(&frames, pace, rng)).with_fresh_ids();
             all.push(Scripted::new(format!("/{dialect}/{variant:02}"), script));
         }
     }
     all
 }
 
-fn pieces(frames: &[String], pace: usize, chance: &mut Chance) -> Vec<Step> {
+fn pieces(frames: &[String], pace: usize, rng: &mut Rng) -> Vec<Step> {
     let mut steps = Vec::new();
     for frame in frames {
         let bytes = Bytes::from(frame.clone());
-        let cut = chance.within(0..bytes.len());
+        let cut = rng.within(0..bytes.len());
         for piece in [bytes.slice(..cut), bytes.slice(cut..)] {
-            steps.extend([Step::Send(piece), Step::Pause(chance.millis(0..pace))]);
+            steps.extend([Step::Send(piece), Step::Pause(rng.millis(0..pace))]);
         }
     }
     steps
 }
 
-/// One source of message `id`: where it is, what it is called, what it says.
+/// One source of message `id`: URL, title and snippet.
 struct Source {
     url: String,
     title: String,
@@ -64,17 +64,17 @@ fn sources(id: &str, count: usize, excerpt: usize) -> Vec<Source> {
     (1..=count).map(of).collect()
 }
 
-/// What a record looks like from outside.
+/// The state of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
+pub enum RecordState {
     Whole,
-    /// Sources of its message, but not all of them, or not as they were.
+    /// Sources of its message, but incomplete or altered.
     Torn,
     /// A source of another message.
     Foreign,
 }
 
-pub fn look(record: &Record) -> Look {
+pub fn look(record: &Record) -> RecordState {
     let (id, count) = (&record.message_id, record.citations.len());
     let its_own = |text: &Option<String>| text.as_ref().is_some_and(|text| text.contains(id));
     let own = |citation: &Citation| its_own(&citation.url) && its_own(&citation.title) && its_own(&citation.content);
@@ -84,11 +84,11 @@ pub fn look(record: &Record) -> Look {
             && citation.content.as_ref().is_some_and(|text| text.starts_with(&wanted.excerpt))
     };
     if !record.citations.iter().all(own) {
-        Look::Foreign
+        RecordState::Foreign
     } else if count > 0 && record.citations.iter().zip(sources(id, count, 0)).all(is) {
-        Look::Whole
+        RecordState::Whole
     } else {
-        Look::Torn
+        RecordState::Torn
     }
 }
 
@@ -126,7 +126,7 @@ fn frames(dialect: &str, count: usize, excerpt: usize, texts: usize) -> Vec<Stri
         "samantha" => {
             let id = "3570760189948";
             let event = |kind: u32, content: Value| {
-                // The second name of the id is what makes it anew for each request.
+                // The second occurrence of the id is what the script replaces per request.
                 let data = json!({"conversation_id": "29101899", "message_id": id,
                                   "message": {"id": id, "content_type": kind, "content": content.to_string()},
                                   "is_delta": true, "is_finish": false});

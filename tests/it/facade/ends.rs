@@ -1,4 +1,4 @@
-//! Answers that do not get to their end, and clients that do not wait for it.
+//! Responses of the facade that are cut, and clients that disconnect.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ async fn outcome(proxy: &Proxy, outcome: &str) {
 }
 
 #[tokio::test]
-async fn a_cut_upstream_is_502_for_a_document_and_an_abort_for_a_stream() {
+async fn cut_upstream_is_502_or_aborts_the_stream() {
     let (_upstream, proxy) = facade(vec![(LEXIANG, begun([Step::Abort]))], "").await;
     let answer = chat(&proxy, asking("lexiang", false)).await;
     assert!(answer.header("x-citetap-request").is_some());
@@ -47,7 +47,7 @@ async fn a_cut_upstream_is_502_for_a_document_and_an_abort_for_a_stream() {
 }
 
 #[tokio::test]
-async fn a_document_of_an_openai_upstream_that_is_cut_is_502() {
+async fn cut_document_of_an_openai_upstream_is_502() {
     let cut = Script::json(&br#"{"id":"c-1","choices":[{"message":{"content":"x"}}]}"#[..]).cut_after(20);
     let (_upstream, proxy) = facade(vec![("/v1", cut)], "").await;
     failed(chat(&proxy, asking("plain", false)).await, 502, "upstream_ended").await;
@@ -55,7 +55,7 @@ async fn a_document_of_an_openai_upstream_that_is_cut_is_502() {
 }
 
 #[tokio::test]
-async fn an_end_without_a_finish_is_502_for_a_document_and_an_error_in_a_stream() {
+async fn end_without_finish_is_502_or_an_error_in_the_stream() {
     let (_upstream, proxy) = facade(vec![(LEXIANG, begun([]))], "").await;
     let answer = chat(&proxy, asking("lexiang", false)).await;
     assert_eq!(answer.status, 502);
@@ -66,7 +66,7 @@ async fn an_end_without_a_finish_is_502_for_a_document_and_an_error_in_a_stream(
 }
 
 #[tokio::test]
-async fn an_error_in_the_midst_is_502_for_a_document() {
+async fn error_frame_in_a_collected_stream_is_502() {
     let error = "data:{\"code\":7,\"message\":\"out of quota\"}\n\n";
     let (_upstream, proxy) = facade(vec![(LEXIANG, begun([Step::Send(error.into())]))], "").await;
     let error = failed(chat(&proxy, asking("lexiang", false)).await, 502, "7").await;
@@ -76,7 +76,7 @@ async fn an_error_in_the_midst_is_502_for_a_document() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_falls_silent_is_504_for_a_document() {
+async fn silent_upstream_is_504_for_a_document() {
     for (timeouts, what) in [("upstream_idle = \"300ms\"", "upstream_idle"), ("total = \"400ms\"", "total_timeout")] {
         let script = begun([Step::Pause(Duration::from_secs(60))]);
         let (upstream, proxy) =
@@ -89,7 +89,7 @@ async fn an_upstream_that_falls_silent_is_504_for_a_document() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_cancels_the_upstream_and_what_was_seen_is_kept() {
+async fn client_disconnect_cancels_upstream_and_stores_record() {
     for (h2, stream) in [(false, false), (true, false), (false, true), (true, true)] {
         let script = begun([Step::Pause(Duration::from_secs(60))]);
         let (upstream, proxy) = facade(vec![(LEXIANG, script)], "").await;
@@ -102,7 +102,7 @@ async fn a_client_that_leaves_cancels_the_upstream_and_what_was_seen_is_kept() {
         let sent =
             |upstream: &citetap::replay::Upstream| upstream.requests().first().is_some_and(|seen| seen.bytes_out > 0);
         assert!(upstream.until(LIMIT, sent).await);
-        // For what was sent to have come through.
+        // Wait until the bytes have arrived.
         tokio::time::sleep(Duration::from_millis(200)).await;
         asking.abort();
         let left = Instant::now();
@@ -114,7 +114,7 @@ async fn a_client_that_leaves_cancels_the_upstream_and_what_was_seen_is_kept() {
 }
 
 #[tokio::test]
-async fn a_drain_lets_documents_and_streams_finish() {
+async fn drain_lets_documents_and_streams_finish() {
     let script = begun([Step::Pause(Duration::from_millis(500)), Step::Send(tencent::finish("m").into())]);
     let (upstream, mut proxy) =
         facade(vec![(LEXIANG, script)], "[timeouts]\ncommit = \"10s\"\ndrain = \"15s\"\n").await;
@@ -132,7 +132,7 @@ async fn a_drain_lets_documents_and_streams_finish() {
 }
 
 #[tokio::test]
-async fn beyond_the_grace_a_document_is_503_and_a_stream_an_abort() {
+async fn after_the_grace_document_is_503_and_stream_aborts() {
     let script = begun([Step::Pause(Duration::from_secs(60))]);
     let (upstream, mut proxy) =
         facade(vec![(LEXIANG, script)], "[timeouts]\ncommit = \"10s\"\ndrain = \"300ms\"\n").await;
@@ -149,9 +149,9 @@ async fn beyond_the_grace_a_document_is_503_and_a_stream_an_abort() {
     proxy.ended().await;
 }
 
-/// A client that reads nothing of a stream holds its upstream up; one that waits for a document has nothing to read.
+/// A client that does not read a stream stalls its upstream. A client that waits for a document has nothing to read.
 #[tokio::test]
-async fn a_slow_document_is_no_stalled_client() {
+async fn slow_document_is_not_a_stalled_client() {
     let script = begun([Step::Pause(Duration::from_millis(900)), Step::Send(tencent::finish("m").into())]);
     let (_upstream, proxy) =
         facade(vec![(LEXIANG, script)], "[timeouts]\ncommit = \"10s\"\nclient_stall = \"300ms\"\n").await;

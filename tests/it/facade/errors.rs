@@ -1,4 +1,4 @@
-//! What goes wrong, in OpenAI's words.
+//! Errors in OpenAI's format.
 
 use citetap::replay::{Script, Step};
 use http::{HeaderValue, Method, StatusCode, header};
@@ -8,7 +8,7 @@ use super::{LEXIANG, asking, chat, chat_with, facade, failed, padded};
 use crate::net::{Client, Proxy, request, route, tencent};
 
 #[tokio::test]
-async fn a_request_that_cannot_be_understood_goes_nowhere() {
+async fn invalid_request_is_refused_before_the_upstream() {
     let (upstream, proxy) = facade(vec![("/", Script::echo())], "").await;
     let turns = r#"[{"role":"user","content":"x"}]"#;
     for (body, param, said) in [
@@ -35,7 +35,7 @@ async fn a_request_that_cannot_be_understood_goes_nowhere() {
 }
 
 #[tokio::test]
-async fn an_unknown_model_is_told_those_that_there_are() {
+async fn unknown_model_error_lists_the_models() {
     let (upstream, proxy) = facade(vec![], "").await;
     let error = failed(chat(&proxy, asking("gpt-\"9", true)).await, 404, "model_not_found").await;
     assert_eq!((&error["type"], &error["param"]), (&json!("invalid_request_error"), &json!("model")));
@@ -87,7 +87,7 @@ async fn other_methods_are_refused() {
 }
 
 #[tokio::test]
-async fn a_body_is_taken_at_its_limit_and_refused_over_it() {
+async fn body_at_the_limit_passes_and_over_it_is_413() {
     let (upstream, proxy) = facade(vec![("/", Script::json(&b"{}"[..]))], "[limits]\nrequest_body = \"4KiB\"").await;
     for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
         let at = client.send(crate::net::post("/v1/chat/completions", padded("plain", 4096))).await.whole().await;
@@ -103,7 +103,7 @@ async fn a_body_is_taken_at_its_limit_and_refused_over_it() {
 }
 
 #[tokio::test]
-async fn what_all_requests_hold_together_is_bounded() {
+async fn memory_of_all_request_bodies_is_bounded() {
     let limits = "[limits]\nframe = \"16KiB\"\nheld_total = \"16KiB\"";
     let (upstream, proxy) = facade(vec![("/", Script::json(&b"{}"[..]))], limits).await;
     assert_eq!(chat(&proxy, padded("plain", 16 * 1024)).await.status, 200);
@@ -111,14 +111,14 @@ async fn what_all_requests_hold_together_is_bounded() {
     assert_eq!(refused.header("retry-after"), Some("1"));
     let error = failed(refused, 503, "busy").await;
     assert_eq!(error["type"], "server_error");
-    // Mapped, the bytes are there twice for a moment.
+    // While it is mapped, the body is in memory twice.
     failed(chat(&proxy, padded("named", 16 * 1024)).await, 503, "busy").await;
     assert_eq!(chat(&proxy, padded("plain", 16 * 1024)).await.status, 200, "given back");
     assert_eq!(upstream.request_count(), 2);
 }
 
 #[tokio::test]
-async fn beyond_the_cap_on_streams_is_503_with_retry_after() {
+async fn over_the_stream_cap_is_503_with_retry_after() {
     let steps = [Step::Send(tencent::references("m", &[1]).into()), Step::Pause(crate::net::LIMIT)];
     let (upstream, proxy) = facade(vec![(LEXIANG, Script::sse_steps(steps))], "[limits]\nstreams = 1").await;
     let _open = chat(&proxy, asking("lexiang", true)).await;
@@ -131,7 +131,7 @@ async fn beyond_the_cap_on_streams_is_503_with_retry_after() {
 }
 
 #[tokio::test]
-async fn an_upstreams_refusal_keeps_its_status_and_words() {
+async fn upstream_error_keeps_status_and_message() {
     let limited = Script::json(&br#"{"code":710022004,"msg":"rate limited"}"#[..])
         .status(StatusCode::TOO_MANY_REQUESTS)
         .header(header::RETRY_AFTER, HeaderValue::from_static("7"));
@@ -145,9 +145,9 @@ async fn an_upstreams_refusal_keeps_its_status_and_words() {
     }
 }
 
-/// Lexiang says 200 and means it not.
+/// Lexiang sends errors with status 200.
 #[tokio::test]
-async fn an_error_that_comes_as_a_success_is_502() {
+async fn error_with_status_200_is_502() {
     let wrong = Script::json(&br#"{"code":40001,"message":"query is too long","request_id":"r"}"#[..]);
     let (_upstream, proxy) = facade(vec![(LEXIANG, wrong)], "").await;
     for stream in [true, false] {
@@ -159,7 +159,7 @@ async fn an_error_that_comes_as_a_success_is_502() {
 }
 
 #[tokio::test]
-async fn what_is_no_answer_is_502() {
+async fn response_that_is_no_answer_is_502() {
     let html = || {
         Script::new([Step::Send("<html>sign in".into())])
             .header(header::CONTENT_TYPE, HeaderValue::from_static("text/html"))
@@ -195,7 +195,7 @@ async fn json_that_is_no_answer_is_502() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_is_not_there_or_says_nothing() {
+async fn unreachable_or_silent_upstream_is_502_or_504() {
     let upstream = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let toml = format!(
         "[timeouts]\nfirst_byte = \"200ms\"\n{}[routes.openai]\nmodels = [\"silent\"]\n{}[routes.openai]\nmodels = [\"gone\"]\n",

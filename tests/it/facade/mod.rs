@@ -1,11 +1,11 @@
-//! OpenAI's API in front of routes that name models.
+//! The OpenAI facade in front of routes with models.
 
-mod answers;
 mod ends;
 mod errors;
 mod openai;
 mod paths;
 mod requests;
+mod responses;
 mod tenants;
 
 use citetap::replay::{Script, Scripted, Upstream};
@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use crate::net::{Answer, Client, Proxy, Whole, frames, request};
 
-/// The models `lexiang`, `plain` and `named` (of OpenAI-like upstreams) and `filled` (of a template), each on the path
-/// of its kind; `toml` comes before the routes. What no script is for is a 404.
+/// A proxy with the models `lexiang`, `plain` and `named` (OpenAI-like upstreams) and `filled` (a template), each on
+/// its own path. `toml` precedes the routes. Paths without a script are 404.
 async fn facade(scripts: Vec<(&str, Script)>, toml: &str) -> (Upstream, Proxy) {
     let scripts = scripts.into_iter().map(|(path, script)| Scripted::new(path, script)).collect();
     let upstream = Upstream::bind(scripts).await.unwrap();
@@ -42,12 +42,12 @@ fn routes(url: &str) -> String {
 
 const LEXIANG: &str = "/cgi-bin/v1/ai/qa";
 
-/// A request of one question.
+/// A request with one question.
 fn asking(model: &str, stream: bool) -> String {
     json!({"model": model, "stream": stream, "messages": [{"role": "user", "content": "何为热泵？"}]}).to_string()
 }
 
-/// The same, filled up with blanks to so many bytes.
+/// The same request, padded with spaces to this size.
 fn padded(model: &str, len: usize) -> String {
     let body = asking(model, false);
     format!("{body}{}", " ".repeat(len - body.len()))
@@ -63,7 +63,7 @@ async fn chat_with(proxy: &Proxy, headers: &[(&str, &str)], body: impl Into<byte
     client.send(request(Method::POST, "/v1/chat/completions", &headers, body)).await
 }
 
-/// The answer is an error of OpenAI's shape; gives its `error`.
+/// Checks that the response is an OpenAI error and returns its `error`.
 pub async fn failed(answer: Answer, status: u16, code: &str) -> Value {
     assert_eq!(answer.status, status);
     assert_eq!(answer.header("content-type"), Some("application/json"));
@@ -75,7 +75,7 @@ pub async fn failed(answer: Answer, status: u16, code: &str) -> Value {
     error
 }
 
-/// The chunks of a stream, which ends with `[DONE]`.
+/// The chunks of a stream, which must end with `[DONE]`.
 fn chunks(whole: &Whole) -> Vec<Value> {
     assert_eq!((whole.status.as_u16(), &whole.error), (200, &None));
     assert_eq!(whole.header("content-type"), Some("text/event-stream; charset=utf-8"));
@@ -87,7 +87,7 @@ fn chunks(whole: &Whole) -> Vec<Value> {
     datas.iter().map(|data| serde_json::from_str(data).unwrap()).collect()
 }
 
-/// The text of the deltas.
+/// The concatenated deltas.
 fn text(chunks: &[Value]) -> String {
     chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str()).collect()
 }

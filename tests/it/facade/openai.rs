@@ -1,4 +1,4 @@
-//! Upstreams that speak OpenAI's dialect themselves: their words pass, our sources join them.
+//! OpenAI-compatible upstreams: their chunks pass unchanged and our sources are added.
 
 use citetap::{citation::Record, replay::Script};
 use http::{HeaderName, HeaderValue};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{asking, chat, chat_with, facade};
 use crate::net::tencent;
 
-/// As an Ark bot answers: its sources where no other client looks, and things that we know nothing of.
+/// A response of an Ark bot: sources in its own field, and unknown fields.
 const STREAM: &str = "data: {\"id\":\"c-1\",\"object\":\"chat.completion.chunk\",\"created\":7,\"model\":\"bot\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"热泵[1]\"},\"logprobs\":{\"x\":1.50}}],\"references\":[{\"title\":\"T\",\"url\":\"https://a.example.com/\"}]}\n\n\
                       data: {\"id\":\"c-1\",\"object\":\"chat.completion.chunk\",\"created\":7,\"model\":\"bot\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":4,\"total_tokens\":7}}\n\n\
                       data: [DONE]\n\n";
@@ -21,7 +21,7 @@ fn document() -> Value {
 }
 
 #[tokio::test]
-async fn a_stream_passes_with_its_sources_before_the_finish() {
+async fn stream_passes_with_sources_before_the_finish() {
     let (_upstream, proxy) = facade(vec![("/v1", Script::sse(STREAM))], "").await;
     let whole = chat(&proxy, asking("plain", true)).await.whole().await;
     let (theirs, ours) = whole.split();
@@ -35,7 +35,7 @@ async fn a_stream_passes_with_its_sources_before_the_finish() {
 }
 
 #[tokio::test]
-async fn a_document_passes_with_its_sources_in_it() {
+async fn document_passes_with_sources_added() {
     let (_upstream, proxy) = facade(vec![("/v1", Script::json(document().to_string()))], "").await;
     for stream in [false, true] {
         let answer = chat(&proxy, asking("plain", stream)).await;
@@ -58,7 +58,7 @@ async fn a_document_passes_with_its_sources_in_it() {
 }
 
 #[tokio::test]
-async fn a_stream_that_nobody_asked_for_is_collected() {
+async fn unrequested_stream_is_collected() {
     let (_upstream, proxy) = facade(vec![("/v1", Script::sse(STREAM))], "").await;
     let said = chat(&proxy, asking("plain", false)).await.json().await;
     assert_eq!(
@@ -70,9 +70,9 @@ async fn a_stream_that_nobody_asked_for_is_collected() {
     assert_eq!(said["usage"], json!({"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}));
 }
 
-/// What cannot be read passes as it is: the client asked for it in its upstream's own dialect.
+/// An unreadable response passes unchanged, because the client requested the upstream's own dialect.
 #[tokio::test]
-async fn what_cannot_be_tapped_passes() {
+async fn untappable_response_passes_unchanged() {
     let gzip = (HeaderName::from_static("content-encoding"), HeaderValue::from_static("gzip"));
     let scripts = vec![("/v1", Script::sse("\u{1f}\u{8b}").header(gzip.0, gzip.1))];
     let (_upstream, proxy) = facade(scripts, "").await;
@@ -82,7 +82,7 @@ async fn what_cannot_be_tapped_passes() {
 }
 
 #[tokio::test]
-async fn a_task_is_noted_and_stays_here() {
+async fn task_header_is_recorded_and_not_relayed() {
     let scripts = vec![("/v1", Script::sse(STREAM)), (super::LEXIANG, Script::sse(tencent::answer("m")))];
     let (upstream, proxy) = facade(scripts, "").await;
     for (model, id) in [("plain", "c-1"), ("lexiang", "m")] {

@@ -1,4 +1,4 @@
-//! Whose path `/v1` is.
+//! Which requests below `/v1` the facade answers and which are relayed.
 
 use citetap::replay::{Script, Scripted, Upstream};
 
@@ -18,7 +18,7 @@ fn mapped(url: &str) -> String {
 }
 
 #[tokio::test]
-async fn without_models_it_is_a_path_like_any_other() {
+async fn without_models_v1_is_an_ordinary_path() {
     let upstream = echo().await;
     let proxy = Proxy::start(&at_root(&upstream.url())).await;
     for path in ["/v1/chat/completions?x=1", "/v1/models", "/v1/models/a", "/v1/embeddings", "/v1", "/v1beta/x"] {
@@ -28,7 +28,7 @@ async fn without_models_it_is_a_path_like_any_other() {
 }
 
 #[tokio::test]
-async fn without_models_and_a_route_for_it_how_to_get_them_is_told() {
+async fn without_models_and_route_error_explains_models() {
     let proxy = Proxy::start(&route("kb", "http://127.0.0.1:1")).await;
     for path in ["/v1/chat/completions", "/v1/models", "/v1"] {
         let error = failed(proxy.post(path, "{}").await, 404, "no_models").await;
@@ -38,7 +38,7 @@ async fn without_models_and_a_route_for_it_how_to_get_them_is_told() {
 }
 
 #[tokio::test]
-async fn with_models_only_what_we_answer_is_ours() {
+async fn with_models_other_v1_paths_are_relayed() {
     let upstream = echo().await;
     let proxy = Proxy::start(&(at_root(&upstream.url()) + &mapped(&upstream.url()))).await;
     proxy.post("/v1/chat/completions", asking("m", false)).await.whole().await;
@@ -51,7 +51,7 @@ async fn with_models_only_what_we_answer_is_ours() {
 }
 
 #[tokio::test]
-async fn with_models_and_no_route_for_the_rest_that_is_told() {
+async fn with_models_unrouted_v1_paths_are_404() {
     let proxy = Proxy::start(&mapped("http://127.0.0.1:1")).await;
     for path in ["/v1/embeddings", "/v1/responses", "/v1"] {
         let error = failed(proxy.post(path, "{}").await, 404, "no_such_endpoint").await;
@@ -60,7 +60,7 @@ async fn with_models_and_no_route_for_the_rest_that_is_told() {
 }
 
 #[tokio::test]
-async fn new_routes_bring_new_models() {
+async fn reloaded_routes_update_the_models() {
     let upstream = echo().await;
     let proxy = Proxy::start(&mapped(&upstream.url())).await;
     let mut client = crate::net::Client::h1(proxy.addr).await;

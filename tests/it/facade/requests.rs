@@ -1,4 +1,4 @@
-//! What upstreams are asked.
+//! Upstream requests built by the facade.
 
 use citetap::replay::{RecordedRequest, Script, Upstream};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ fn header<'s>(seen: &'s RecordedRequest, name: &str) -> Option<&'s str> {
 }
 
 #[tokio::test]
-async fn lexiang_is_asked_its_own_way_and_always_to_stream() {
+async fn lexiang_request_is_mapped_and_always_streams() {
     let (upstream, proxy) = facade(vec![(LEXIANG, Script::sse(tencent::answer("m")))], "").await;
     for stream in [true, false] {
         let headers = [
@@ -46,7 +46,7 @@ async fn lexiang_is_asked_its_own_way_and_always_to_stream() {
 }
 
 #[tokio::test]
-async fn an_openai_upstream_is_asked_as_the_client_asks() {
+async fn openai_request_is_relayed_unchanged() {
     let (upstream, proxy) = facade(vec![("/", Script::json(&b"{}"[..]))], "").await;
     let body = "{ \"temperature\": 0.70, \"model\": \"plain\", \"messages\": [{\"role\":\"user\",\"content\":\"\\u4f60\"}],\
                 \"tools\":[], \"stream\":true, \"stream_options\":{\"include_usage\":true} }";
@@ -64,7 +64,7 @@ async fn an_openai_upstream_is_asked_as_the_client_asks() {
 }
 
 #[tokio::test]
-async fn the_query_goes_on_to_an_openai_upstream_unless_its_path_has_one() {
+async fn query_string_is_relayed_unless_the_path_has_one() {
     let (upstream, proxy) = facade(vec![("/", Script::sse(tencent::answer("m")))], "").await;
     for (model, path) in [
         ("plain", "/v1/chat/completions?api-version=1"),
@@ -78,7 +78,7 @@ async fn the_query_goes_on_to_an_openai_upstream_unless_its_path_has_one() {
 }
 
 #[tokio::test]
-async fn a_template_is_filled() {
+async fn template_placeholders_are_filled() {
     let (upstream, proxy) = facade(vec![("/ask", Script::sse(tencent::answer("m")))], "").await;
     chat(&proxy, asking("org/filled:2", false)).await.whole().await;
     let asked = |body: &Value| json!({"q": body["q"], "as": body["as"], "stream": body["stream"]});
@@ -93,7 +93,7 @@ async fn a_template_is_filled() {
 }
 
 #[tokio::test]
-async fn rules_of_the_route_have_the_last_word() {
+async fn header_rules_apply_after_the_mapping() {
     let upstream =
         Upstream::bind(vec![citetap::replay::Scripted::new("/", Script::sse(tencent::answer("m")))]).await.unwrap();
     let rules = "[routes.request_headers]\nremove = [\"x-stainless-os\"]\nset = { authorization = \"Bearer of-the-route\", accept = \"text/event-stream\" }";
@@ -111,7 +111,7 @@ async fn rules_of_the_route_have_the_last_word() {
 }
 
 #[tokio::test]
-async fn a_long_history_arrives_whole() {
+async fn long_history_arrives_complete() {
     let (upstream, proxy) = facade(vec![("/", Script::json(&b"{}"[..]))], "").await;
     let long = "长".repeat(300_000);
     let body = json!({"model": "plain", "messages": [{"role": "user", "content": long}]}).to_string();

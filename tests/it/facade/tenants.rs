@@ -1,4 +1,4 @@
-//! Whose request it is: OpenAI clients send their key as `Authorization: Bearer`.
+//! Tenants of facade requests: OpenAI clients send their key as `Authorization: Bearer`.
 
 use citetap::replay::Script;
 use http::Method;
@@ -10,7 +10,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn without_a_key_nothing_is_told() {
+async fn request_without_key_reveals_nothing() {
     let (upstream, proxy) = facade(vec![(LEXIANG, Script::sse(tencent::answer("m")))], &keys()).await;
     for headers in [&[][..], &[("authorization", "Bearer sk-upstream")], &[("x-citetap-key", "wrong")]] {
         for (method, path) in [
@@ -31,7 +31,7 @@ async fn without_a_key_nothing_is_told() {
 }
 
 #[tokio::test]
-async fn a_key_of_ours_ends_here_and_the_record_is_its_tenants() {
+async fn tenant_key_is_stripped_and_record_belongs_to_tenant() {
     let (upstream, proxy) = facade(vec![(LEXIANG, Script::sse(tencent::answer("m")))], &keys()).await;
     for (headers, passed) in [
         (&[("authorization", "Bearer alpha-key")][..], None),

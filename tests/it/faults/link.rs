@@ -1,4 +1,4 @@
-//! A TCP relay that breaks at a chosen byte: what lies before it passes as it came, what follows is the fault's.
+//! A TCP relay with a fault at a chosen byte. Bytes before it pass unchanged.
 
 use std::{
     net::SocketAddr,
@@ -20,48 +20,48 @@ use tokio::{
     time::sleep,
 };
 
-/// What happens from the chosen byte on.
+/// The fault that begins at the chosen byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Every piece comes later by this, give or take the second.
+    /// Delays every piece by this, in turn a little more or less.
     Latency(Duration, Duration),
-    /// The connection closes and nobody listens any more. From the first byte on means: nobody ever did.
+    /// Closes the connection and the listener. From the first byte on: nobody ever listened.
     Down,
-    /// So many bytes a second.
+    /// Limits the rate to this number of bytes per second.
     Bandwidth(usize),
-    /// The link ends, and both sides hear of it so much later.
+    /// Ends the link, and both sides learn it after this delay.
     SlowClose(Duration),
-    /// Nothing is read or passed any more, and the connection stays.
+    /// Stops reading and writing, but keeps the connection open.
     Timeout,
-    /// Both sides get a reset instead of an end.
+    /// Resets both sides.
     Reset,
-    /// Pieces of so many bytes, with moments between them.
+    /// Passes pieces of this size with pauses between them.
     Slicer(usize),
-    /// So many bytes more, then both sides get an end.
+    /// Passes this number of bytes, then closes both sides.
     Limit(usize),
 }
 
-/// The direction that breaks. The other one passes everything.
+/// The direction with the fault. The other one passes everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     Request,
     Answer,
 }
 
-/// The relay. It breaks the connections made before [`Link::heal`], each once. Dropping it ends them.
+/// The relay. It breaks each connection made before [`Link::heal`] once. Dropping it ends them.
 pub struct Link {
     pub addr: SocketAddr,
     inner: Arc<Inner>,
     accepting: Mutex<Option<JoinHandle<()>>>,
-    /// Bound to the same port without listening: nobody else gets it while the link is down.
+    /// Bound to the same port without listening, so that no other process gets the port while the link is down.
     spare: Mutex<Option<TcpSocket>>,
 }
 
 struct Inner {
     to: SocketAddr,
-    way: Way,
+    way: Direction,
     fault: Fault,
-    /// The fault begins behind the first place where this was seen; if empty, before the first byte.
+    /// The fault begins after the first occurrence of this text; if empty, before the first byte.
     after: Vec<u8>,
     healed: AtomicBool,
     struck: Mutex<Option<Instant>>,
@@ -71,16 +71,16 @@ struct Inner {
 
 /// How one direction ended.
 enum End {
-    /// As its sender did.
+    /// Like its sender.
     Fin,
-    /// The fault ends the connection.
+    /// By the fault.
     Close,
     Reset,
     Down,
 }
 
 impl Link {
-    pub fn new(to: SocketAddr, way: Way, fault: Fault, after: &[u8]) -> Self {
+    pub fn new(to: SocketAddr, way: Direction, fault: Fault, after: &[u8]) -> Self {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         // Two sockets may share a port while neither listens.
         let first = reusable(any);
@@ -114,7 +114,7 @@ impl Link {
         *self.inner.struck.lock().unwrap()
     }
 
-    /// When the two sides heard of it by an end or a reset, if they did.
+    /// When both sides learned of it by an end or a reset, if they did.
     pub fn told(&self) -> Option<Instant> {
         *self.inner.told.lock().unwrap()
     }
@@ -149,7 +149,7 @@ fn reusable(addr: SocketAddr) -> TcpSocket {
     socket
 }
 
-/// Until the link goes down, which takes the listener along.
+/// Accepts connections until the link goes down, which closes the listener.
 async fn accept(listener: TcpListener, inner: Arc<Inner>) {
     let (down, mut fell) = tokio::sync::mpsc::channel::<()>(1);
     loop {
@@ -178,9 +178,9 @@ impl Inner {
         !self.healed.load(Relaxed)
     }
 
-    /// Carries one connection to its end; says whether the whole link went down with it.
+    /// Relays one connection to its end. Returns true if the whole link went down with it.
     async fn carry(&self, from: TcpStream) -> bool {
-        // A small window, so that a link that stands still is felt soon.
+        // A small window, so that backpressure of a stalled link is felt soon.
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(16 * 1024).unwrap();
         let Ok(to) = socket.connect(self.to).await else { return false };
@@ -189,8 +189,8 @@ impl Inner {
         let (mut from_client, mut to_client) = from.into_split();
         let (mut from_server, mut to_server) = to.into_split();
         let ending = {
-            let request = self.pump(&mut from_client, &mut to_server, self.way == Way::Request);
-            let answer = self.pump(&mut from_server, &mut to_client, self.way == Way::Answer);
+            let request = self.pump(&mut from_client, &mut to_server, self.way == Direction::Request);
+            let answer = self.pump(&mut from_server, &mut to_client, self.way == Direction::Answer);
             tokio::pin!(request, answer);
             let (mut asked, mut answered) = (false, false);
             loop {
@@ -205,7 +205,7 @@ impl Inner {
                 }
             }
         };
-        // Whole again: a half that is dropped would send an end before the reset.
+        // Rejoin both halves: dropping one would send an end before the reset.
         let sides = [from_client.reunite(to_client).unwrap(), from_server.reunite(to_server).unwrap()];
         if matches!(ending, End::Reset) {
             sides.iter().for_each(|side| side.set_zero_linger().unwrap());
@@ -237,7 +237,7 @@ impl Inner {
                     }
                     rest = after;
                     self.strike();
-                    struck = Some(Strike::new(self.fault));
+                    struck = Some(ActiveFault::new(self.fault));
                 }
             }
             let passed = match &mut struck {
@@ -256,22 +256,22 @@ impl Inner {
     }
 }
 
-/// A fault at work on one connection.
-struct Strike {
+/// A fault on one connection.
+struct ActiveFault {
     fault: Fault,
     pieces: u32,
 }
 
-impl Strike {
+impl ActiveFault {
     fn new(fault: Fault) -> Self {
         Self { fault, pieces: 0 }
     }
 
-    /// Passes these bytes as the fault lets it; `false` when the receiver is gone.
+    /// Passes these bytes under the fault. Returns false if the receiver is gone.
     async fn act(&mut self, bytes: &[u8], to: &mut OwnedWriteHalf) -> Result<bool, End> {
         match self.fault {
             Fault::Latency(delay, jitter) => {
-                // Sooner, later, as said: in turn, so that two runs differ in nothing but the clock.
+                // Shorter, longer, exact: in turn, so that two runs differ only in timing.
                 let late = [delay.saturating_sub(jitter), delay + jitter, delay][self.pieces as usize % 3];
                 self.pieces += 1;
                 sleep(late).await;
@@ -291,7 +291,7 @@ impl Strike {
                     if to.write_all(piece).await.is_err() {
                         return Ok(false);
                     }
-                    // A busy machine makes much of many sleeps.
+                    // On a busy machine many short sleeps take long.
                     if n % 4 == 0 { sleep(Duration::from_millis(1)).await } else { tokio::task::yield_now().await }
                 }
                 Ok(true)
@@ -307,7 +307,7 @@ impl Strike {
                 Err(End::Close)
             }
             Fault::Timeout => std::future::pending().await,
-            // A moment for what came before: a reset may overtake it.
+            // Let earlier bytes arrive first, because a reset may overtake them.
             Fault::Reset => {
                 sleep(Duration::from_millis(30)).await;
                 Err(End::Reset)

@@ -1,4 +1,4 @@
-//! Drives every line of the table: the real binary, a store on disk, and a link that breaks.
+//! Runs every line of the table with the real binary, a store on disk, and a faulty link.
 
 use std::{
     fmt,
@@ -13,7 +13,7 @@ use citetap::{
 use tokio::net::TcpStream;
 
 use super::{
-    link::{self, Fault, Way},
+    link::{self, Direction, Fault},
     table::{Cell, Event, Link, Moment, PATIENCE, Record, Sees, TABLE, Upstream as Ends},
 };
 use crate::{
@@ -21,10 +21,10 @@ use crate::{
     process::{Running, as_sent},
 };
 
-/// The promise is a second; a busy machine gets another.
+/// The promise is one second; a busy machine gets another.
 const CANCELLED_WITHIN: Duration = Duration::from_secs(2);
 
-/// One line, over one of the protocols that clients speak.
+/// One line over one client protocol.
 struct Run {
     cell: &'static Cell,
     h2: bool,
@@ -39,7 +39,7 @@ impl fmt::Display for Run {
 }
 
 impl Moment {
-    /// What lies just before it: the text is cut within a character.
+    /// The text just before the fault: it cuts within a character.
     fn after(self) -> &'static [u8] {
         match self {
             Self::FirstByte => b"",
@@ -48,7 +48,7 @@ impl Moment {
         }
     }
 
-    /// The frames of an answer up to the one that it lies in, and the others.
+    /// The frames of an answer up to the one with the fault, and the remaining ones.
     fn frames(self, id: &str) -> (String, String) {
         let text = tencent::text(id, "今天北京多云[1]，明天晴。");
         let all = [tencent::references(id, &[1, 2]), text, tencent::finish(id)];
@@ -68,9 +68,9 @@ impl Run {
         let mut steps = vec![Step::Send(begun.into())];
         steps.push(match (cell.upstream, cell.link, cell.fault) {
             (Ends::Ended, ..) => Step::Send(rest.into()),
-            // A client that takes nothing is told only where there is more than the sockets hold.
+            // A stalled client is noticed only if there is more data than the sockets buffer.
             (_, Link::Client, Fault::Timeout) => Step::Bulk { len: 1 << 40, chunk: 16 * 1024 },
-            // It has more to say, later.
+            // The upstream has more data, later.
             _ => Step::Pause(Duration::from_secs(60)),
         });
         let next = Script::sse(tencent::answer(&format!("{name}-next")));
@@ -78,7 +78,7 @@ impl Run {
         Self { cell, h2, upstream: Upstream::bind(scripts).await.unwrap() }
     }
 
-    /// Of its route and its message.
+    /// Path and message id of the line.
     fn name(cell: &Cell, h2: bool) -> String {
         let fault = format!("{:?}", cell.fault).to_lowercase();
         let fault = fault.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap();
@@ -86,10 +86,10 @@ impl Run {
     }
 
     fn break_at(&self, to: std::net::SocketAddr) -> link::Link {
-        link::Link::new(to, Way::Answer, self.cell.fault, self.cell.moment.after())
+        link::Link::new(to, Direction::Answer, self.cell.fault, self.cell.moment.after())
     }
 
-    /// What the upstream sends, as far as the client can get it.
+    /// The upstream's bytes, as far as the client can receive them.
     fn expected(&self) -> Vec<u8> {
         let (begun, rest) = self.cell.moment.frames(&Self::name(self.cell, self.h2));
         let all = (begun + &rest).into_bytes();
@@ -129,7 +129,7 @@ impl Run {
         self.check_told(citetap, &name).await;
         let kept = self.check_record(citetap, &name).await;
 
-        // The link is whole again.
+        // The link works again.
         link.heal().await;
         let next = self.client(addr).await.send(post(&format!("{path}/next"), "{}")).await.whole().await;
         let (theirs, ours) = next.split();
@@ -139,30 +139,30 @@ impl Run {
         assert_eq!(self.check_record(citetap, &name).await, kept, "the record stays as it was");
     }
 
-    async fn ask(&self, client: &mut Client, path: &str) -> Came {
+    async fn ask(&self, client: &mut Client, path: &str) -> Received {
         let answer = tokio::select! {
             answer = client.try_send(post(path, "{}")) => answer,
-            () = self.left_alone() => return Came::Silence(Vec::new()),
+            () = self.left_alone() => return Received::Silence(Vec::new()),
         };
-        let Ok(mut answer) = answer else { return Came::Nothing };
+        let Ok(mut answer) = answer else { return Received::Nothing };
         if answer.status != 200 {
-            return Came::Answer(answer);
+            return Received::Answer(answer);
         }
         let mut bytes = Vec::new();
         loop {
             let piece = tokio::select! {
                 piece = answer.piece() => piece,
-                () = self.left_alone() => return Came::Silence(bytes),
+                () = self.left_alone() => return Received::Silence(bytes),
             };
             match piece {
                 Some(Ok(piece)) => bytes.extend_from_slice(&piece),
-                Some(Err(error)) => return Came::Stream(bytes, Some(format!("{error:?}"))),
-                None => return Came::Stream(bytes, None),
+                Some(Err(error)) => return Received::Stream(bytes, Some(format!("{error:?}"))),
+                None => return Received::Stream(bytes, None),
             }
         }
     }
 
-    /// Where silence is expected: the proxy has given the client up, and nothing came of it.
+    /// If silence is expected: the proxy has dropped the client without any further bytes.
     async fn left_alone(&self) {
         if self.cell.sees != Sees::Silence {
             std::future::pending().await
@@ -171,17 +171,17 @@ impl Run {
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
 
-    /// What came is what the line says.
-    async fn check(&self, came: Came, citetap: &Running) {
+    /// Compares the response with the line.
+    async fn check(&self, came: Received, citetap: &Running) {
         let bytes = match (self.cell.sees, came) {
-            (Sees::Problem(status, kind), Came::Answer(answer)) => {
+            (Sees::Problem(status, kind), Received::Answer(answer)) => {
                 answer.is_problem(status, kind).await;
                 return;
             }
-            (Sees::Nothing, Came::Nothing) => return,
-            (Sees::All, Came::Stream(bytes, None))
-            | (Sees::Cut, Came::Stream(bytes, Some(_)))
-            | (Sees::Silence, Came::Silence(bytes)) => bytes,
+            (Sees::Nothing, Received::Nothing) => return,
+            (Sees::All, Received::Stream(bytes, None))
+            | (Sees::Cut, Received::Stream(bytes, Some(_)))
+            | (Sees::Silence, Received::Silence(bytes)) => bytes,
             (_, came) => panic!("it was {came:?}"),
         };
         let (theirs, ours) = split(&bytes);
@@ -191,7 +191,7 @@ impl Run {
             return;
         }
         let expected = self.expected();
-        // A reset may overtake what was sent before it, and an h2 client shows no part of a DATA frame.
+        // A reset may overtake earlier bytes, and an h2 client shows no partial DATA frame.
         let less = self.cell.fault == Fault::Reset || (self.h2 && self.cell.link == Link::Client);
         let less = less && self.cell.sees != Sees::All;
         let identical = if less { expected.starts_with(&theirs) } else { theirs == expected };
@@ -211,7 +211,7 @@ impl Run {
         assert_eq!(as_sent(kept), as_sent(one), "what was told is what is kept");
     }
 
-    /// A client that goes cancels its upstream.
+    /// A client that disconnects cancels its upstream.
     async fn is_cancelled_in_time(&self, link: &link::Link) {
         if (self.cell.link, self.cell.upstream) != (Link::Client, Ends::Cancelled) {
             return;
@@ -231,7 +231,7 @@ impl Run {
         assert!(self.upstream.until(LIMIT, ended).await, "the upstream: {:?}", self.upstream.requests());
     }
 
-    /// Nor is it told as another end than it was.
+    /// The end is also reported as expected.
     async fn check_told(&self, citetap: &Running, name: &str) {
         let of_route = format!("citetap_streams_ended_total{{route=\"{name}\",outcome=\"");
         let told = eventually(|| async {
@@ -258,11 +258,11 @@ impl Run {
     }
 }
 
-/// What a client got.
-enum Came {
-    /// No answer.
+/// The response that a client received.
+enum Received {
+    /// No response.
     Nothing,
-    /// Another one than a stream.
+    /// A response that is not a stream.
     Answer(Answer),
     /// Bytes and an abort, or a clean end.
     Stream(Vec<u8>, Option<String>),
@@ -270,7 +270,7 @@ enum Came {
     Silence(Vec<u8>),
 }
 
-impl fmt::Debug for Came {
+impl fmt::Debug for Received {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nothing => write!(f, "nothing"),
@@ -296,13 +296,13 @@ pub async fn serve(dir: &Path, routes: &str) -> Running {
     Running::serve(dir, &toml).await
 }
 
-/// Every fault on this link at this moment, side by side behind one citetap.
+/// Runs every fault of this link and moment in parallel behind one citetap.
 async fn all(link: Link, moment: Moment) {
     let cells = TABLE.iter().filter(|cell| cell.link == link && cell.moment == moment);
     let mut runs = Vec::new();
     for cell in cells {
         runs.push(Run::new(cell, false).await);
-        // Before its first answer an h2 connection says other things, so that byte is not to be told there.
+        // An h2 connection exchanges other frames before its first response, so that byte cannot be recognized there.
         if (link, moment) != (Link::Client, Moment::FirstByte) {
             runs.push(Run::new(cell, true).await);
         }
@@ -335,7 +335,7 @@ async fn all(link: Link, moment: Moment) {
     unharmed(&citetap).await;
 }
 
-/// No stream is left open, and nothing panicked.
+/// No stream is open and nothing panicked.
 pub async fn unharmed(citetap: &Running) {
     let idle = eventually(|| async {
         let metrics = citetap.get("/metrics").await.whole().await.text();
@@ -378,7 +378,7 @@ async fn upstream_link_at_the_finish() {
 }
 
 #[test]
-fn the_table_has_every_cell_once() {
+fn table_has_every_cell_once() {
     let places = TABLE.iter().map(|cell| {
         let fault = std::mem::discriminant(&cell.fault);
         (cell.link as u8, cell.moment as u8, fault)

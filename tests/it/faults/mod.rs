@@ -1,12 +1,12 @@
-//! What breaks around a proxy: its links, its store, its neighbours.
+//! Faults around a proxy: links, store, other clients.
 //!
-//! `table` says what holds for every fault of a link; `matrix` and `requests` drive each of its lines with the real
-//! binary, and `link` is the relay that breaks. `store` does the same for the file that records are kept in, `neighbours`
-//! for a client among others that takes nothing.
+//! `table` lists the expectations for every link fault; `matrix` and `requests` run each of its lines with the real
+//! binary, and `link` is the faulty relay. `store` does the same for the database file, `isolation` for one stalled
+//! client among others.
 
+mod isolation;
 mod link;
 mod matrix;
-mod neighbours;
 mod requests;
 mod store;
 mod table;

@@ -1,11 +1,11 @@
-//! Requests that break on their way: the upstream gets all of one, or sees that it was cut.
+//! Requests that are cut: the upstream receives the whole request or sees that it was cut.
 
 use std::sync::Arc;
 
 use citetap::replay::{Script, Scripted, Upstream};
 
 use super::{
-    link::{self, Fault, Way},
+    link::{self, Direction, Fault},
     matrix::{serve, unharmed},
     table::{Link, REQUESTS, Sees},
 };
@@ -14,7 +14,7 @@ use crate::{
     process::Running,
 };
 
-/// The link breaks behind this.
+/// The link breaks after this text.
 const AFTER: &str = "今天";
 
 fn body() -> String {
@@ -38,7 +38,7 @@ async fn drive(citetap: &Running, upstream: &Upstream, link: &link::Link, (on, f
         (_, asked) => panic!("it was {:?}", asked.map(|answer| answer.status)),
     }
     if sees != Sees::All {
-        // It may not have come to the upstream at all, or not beyond its head.
+        // It may not have reached the upstream at all, or only its headers.
         let cut = |upstream: &Upstream| upstream.requests().iter().all(|seen| seen.body_len < body().len() as u64);
         assert!(upstream.until(LIMIT, cut).await, "{:?}", upstream.requests());
         assert_eq!(citetap.get(&format!("/citations/{id}")).await.status, 404);
@@ -55,13 +55,13 @@ fn name(on: Link, fault: Fault) -> String {
 }
 
 #[tokio::test]
-async fn a_request_that_breaks_on_its_way_is_whole_or_cut() {
+async fn broken_request_arrives_whole_or_is_seen_as_cut() {
     let (mut routes, mut upstreams, mut links) = (String::new(), Vec::new(), Vec::new());
     for (on, fault, _) in REQUESTS {
         let id = name(on, fault);
         let scripts = vec![Scripted::new("/", Script::sse(tencent::answer(&id)))];
         let upstream = Upstream::bind(scripts).await.unwrap();
-        let broken = |to| link::Link::new(to, Way::Request, fault, AFTER.as_bytes());
+        let broken = |to| link::Link::new(to, Direction::Request, fault, AFTER.as_bytes());
         let link = (on == Link::Upstream).then(|| broken(upstream.addr()));
         let url = link.as_ref().map_or_else(|| upstream.url(), link::Link::url);
         routes += &format!("{}provider = \"tencent\"\n", route(&id, &url));
@@ -73,7 +73,7 @@ async fn a_request_that_breaks_on_its_way_is_whole_or_cut() {
     let mut driving = Vec::new();
     for ((cell, upstream), link) in REQUESTS.into_iter().zip(upstreams).zip(links) {
         let citetap = Arc::clone(&citetap);
-        let link = link.unwrap_or_else(|| link::Link::new(citetap.addr, Way::Request, cell.1, AFTER.as_bytes()));
+        let link = link.unwrap_or_else(|| link::Link::new(citetap.addr, Direction::Request, cell.1, AFTER.as_bytes()));
         let drive = tokio::spawn(async move { drive(&citetap, &upstream, &link, cell).await });
         driving.push((cell, drive));
     }

@@ -1,5 +1,5 @@
-//! A store that does not take what it is given, and the same for each way of it: chats are unharmed, their events say
-//! `stored: false`, `/readyz` tells and why, and when it is over all is stored, without a restart.
+//! A store that rejects writes, in several ways. Chats are unaffected, their events have `stored: false`, `/readyz`
+//! reports the reason, and afterwards everything is stored without a restart.
 
 use std::{
     fs::{self, Permissions},
@@ -20,13 +20,13 @@ use crate::{
     process::{COMMIT, Running, as_sent, citetap, confined},
 };
 
-/// How long an event waits, and what a busy machine may add to a chat beyond it.
+/// The commit wait, and the time that a busy machine may add to it.
 const WAIT: Duration = Duration::from_millis(250);
 const MARGIN: Duration = Duration::from_secs(3);
 
 const DURING: [&str; 3] = ["during-1", "during-2", "during-3"];
 
-/// citetap on a file, and an upstream that has every message.
+/// citetap on a database file, and an upstream with every message.
 struct Rig {
     citetap: Running,
     dir: PathBuf,
@@ -35,7 +35,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// `around` makes the command that is run, from the plain one and the folder of its file.
+    /// `around` wraps the command. It gets the plain command and the folder of the file.
     async fn new(around: impl FnOnce(Command, &Path) -> Command) -> Self {
         let ids = ["before", "after", "later"].into_iter().chain(DURING);
         let scripts = ids.map(|id| Scripted::new(format!("/{id}"), Script::sse(tencent::answer(id)))).collect();
@@ -62,7 +62,7 @@ impl Rig {
         SqliteConnectOptions::new().filename(self.file()).connect().await.unwrap()
     }
 
-    /// Every byte, and its event in time, whatever the store does.
+    /// A chat receives every byte, and its event in time, whatever the store does.
     async fn chat(&self, id: &str) -> Record {
         let began = Instant::now();
         let whole = self.citetap.post(&format!("/chat/{id}")).await.whole().await;
@@ -77,7 +77,7 @@ impl Rig {
         event
     }
 
-    /// A chat whose event says that it is stored; a busy disk may need a second one.
+    /// A chat whose event has `stored: true`. On a busy disk it may need a second attempt.
     async fn stores(&self, id: &str) {
         let stored = eventually(|| async { Some(self.chat(id).await).filter(|event| event.stored) }).await;
         let event = stored.expect("it is stored");
@@ -89,7 +89,7 @@ impl Rig {
         if answer.status == 200 { Some(serde_json::from_value(answer.json().await).unwrap()) } else { None }
     }
 
-    /// Waits for `/readyz` to say no; returns why.
+    /// Waits until `/readyz` fails. Returns the reason.
     async fn unready(&self) -> String {
         let refusal = eventually(|| async {
             let answer = self.citetap.get("/readyz").await;
@@ -103,7 +103,7 @@ impl Rig {
         assert!(ready.await.is_some(), "readiness tells that it is over");
     }
 
-    /// As an operator does it: the file and what belongs to it.
+    /// Moves the file and its side files, as an operator does.
     async fn moves_away(&self) -> PathBuf {
         let away = tempfile::tempdir_in(self._temp.path()).unwrap().keep();
         for entry in fs::read_dir(&self.dir).unwrap() {
@@ -113,7 +113,7 @@ impl Rig {
         away
     }
 
-    /// While the store takes nothing.
+    /// Expectations while the store rejects writes.
     async fn goes_on(&self, why: &[&str]) {
         for id in DURING {
             let event = self.chat(id).await;
@@ -127,7 +127,7 @@ impl Rig {
         assert!(!self.chat(DURING[0]).await.stored);
     }
 
-    /// After it, in the same process.
+    /// Expectations afterwards, in the same process.
     async fn recovers(&self) {
         self.ready().await;
         for id in DURING {
@@ -141,9 +141,9 @@ impl Rig {
     }
 }
 
-/// Another process has the lock, for as long as it likes.
+/// Another process holds the lock for any time.
 #[tokio::test]
-async fn locked() {
+async fn locked_file_delays_no_chat() {
     let rig = Rig::new(|plain, _| plain).await;
     let mut other = rig.other().await;
     let began = Instant::now();
@@ -157,9 +157,9 @@ async fn locked() {
     rig.recovers().await;
 }
 
-/// Another process has it for a moment: too long for the event, too short to call the store unwell.
+/// Another process holds the lock for a moment: too long for the event, too short to report the store as failing.
 #[tokio::test]
-async fn slow() {
+async fn slow_file_delays_no_chat_beyond_the_wait() {
     const HELD: Duration = Duration::from_secs(1);
     let rig = Rig::new(|plain, _| plain).await;
     let mut other = rig.other().await;
@@ -168,7 +168,7 @@ async fn slow() {
     let (event, ()) = tokio::join!(rig.chat("after"), async {
         tokio::time::sleep(HELD).await;
         let status = rig.citetap.get("/readyz").await.status;
-        // Unless this machine took a second for that.
+        // Unless this machine took a second for it.
         assert!(status == 200 || began.elapsed() > HELD * 2, "it is slow, not out of order");
         sqlx::raw_sql("ROLLBACK").execute(&mut other).await.unwrap();
     });
@@ -178,10 +178,10 @@ async fn slow() {
     rig.stores("later").await;
 }
 
-/// No space, and then some. A file system of its own where the tests may mount one, as root or as a user who may have
-/// namespaces; elsewhere a limit on the size of files does what a full disk does.
+/// A full disk. It is a file system of its own if the tests may mount one, as root or in a user namespace; otherwise a
+/// limit on the size of files has the same effect.
 #[tokio::test]
-async fn full_disk() {
+async fn full_disk_affects_no_chat_and_recovers() {
     let namespace = [&["--mount"][..], &["--mount", "--map-root-user"]].into_iter().find(|namespace| {
         let tried = Command::new("unshare").args(*namespace).args(["sh", "-c", "mount -t tmpfs tmpfs /mnt"]).output();
         tried.is_ok_and(|tried| tried.status.success())
@@ -196,7 +196,7 @@ async fn full_disk() {
         None => confined(&plain, "trap '' XFSZ"),
     })
     .await;
-    // The mount is to be seen from inside alone.
+    // The mount is visible only inside the namespace.
     let inside = PathBuf::from(format!("/proc/{}/root{}", rig.citetap.id(), rig.dir.display()));
     let filler = inside.join("filler");
     if namespace.is_some() {
@@ -216,10 +216,10 @@ async fn full_disk() {
     rig.recovers().await;
 }
 
-/// The file and its folder may not be written. Root may all the same, so it is run without that right. A file that is
-/// open stays writable, as Unix has it: a write that fails for another reason makes citetap open it anew.
+/// The file and its folder are read-only. Root could write anyway, so citetap runs without that capability. On Unix an
+/// open file stays writable, so another failed write makes citetap reopen it.
 #[tokio::test]
-async fn read_only() {
+async fn read_only_file_affects_no_chat_and_recovers() {
     let rig = Rig::new(|plain, _| {
         let root = fs::metadata("/proc/self").unwrap();
         let root = std::os::unix::fs::MetadataExt::uid(&root) == 0;
@@ -249,17 +249,17 @@ async fn read_only() {
     rig.recovers().await;
 }
 
-/// Pages of the file are overwritten under the running process, or its log is. What cannot be read is not served, and
-/// chats go on. Nothing brings the file back: an operator moves it away, and a new one is begun, which gets what waited.
+/// Pages of the file or its log are overwritten while citetap runs. Unreadable records are not served and chats
+/// continue. After an operator moves the file away, citetap creates a new one and writes the queued records to it.
 #[tokio::test]
-async fn damaged() {
+async fn damaged_file_affects_no_chat() {
     for harm in [Harm::Pages, Harm::Log, Harm::TornLog] {
         let rig = Rig::new(|plain, _| plain).await;
         rig.stores("later").await;
         let mut told = vec![rig.record("before").await.unwrap(), rig.record("later").await.unwrap()];
         harm.to(&rig).await;
         for id in DURING {
-            // Of what SQLite has in memory some can still be written: a damaged log does not stop it.
+            // SQLite can still write pages from its cache, so a damaged log alone does not stop it.
             let event = rig.chat(id).await;
             assert!(!event.stored || !matches!(harm, Harm::Pages), "{harm:?}: {id} was told as stored");
             told.push(event);
@@ -291,9 +291,9 @@ async fn damaged() {
     }
 }
 
-/// A file that is moved away, removed or replaced is not written any more: what would be stored there is lost.
+/// A file that was moved, removed or replaced is not written any more, because such writes would be lost.
 #[tokio::test]
-async fn moved_away() {
+async fn moved_file_is_not_written() {
     let rig = Rig::new(|plain, _| plain).await;
     let first = rig.moves_away().await;
     rig.stores("after").await;
@@ -301,7 +301,7 @@ async fn moved_away() {
     let second = rig.moves_away().await;
     rig.stores("later").await;
     assert_eq!(rig.record("after").await, None);
-    // And back, as a restored backup.
+    // Moved back, as a restored backup.
     rig.moves_away().await;
     for (file, name) in
         fs::read_dir(&first).unwrap().map(|file| file.unwrap()).map(|file| (file.path(), file.file_name()))
@@ -310,7 +310,7 @@ async fn moved_away() {
     }
     rig.stores("during-1").await;
     assert!(rig.record("before").await.is_some() && rig.record("later").await.is_none());
-    // What is not ours is not touched, and told.
+    // A file of another program is reported and not changed.
     rig.moves_away().await;
     fs::write(rig.file(), "dear diary, ".repeat(1000)).unwrap();
     assert!(!rig.chat("during-2").await.stored);
@@ -350,7 +350,7 @@ impl Harm {
     }
 }
 
-/// Every page of the file behind `from`.
+/// Overwrites every page of the file after `from`.
 fn overwrite(file: &Path, from: u64) {
     use std::os::unix::fs::FileExt as _;
     let open = fs::OpenOptions::new().write(true).open(file).unwrap();

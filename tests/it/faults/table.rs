@@ -1,14 +1,14 @@
-//! What holds when a link breaks, one line for every fault, link and moment.
+//! Expectations for a broken link, one line per fault, link and moment.
 //!
-//! Whatever the line says, these hold too: what the client got, without our event, is the beginning of what the upstream
-//! sent, or all of it; there is one event at most, on a boundary, before the finish; an end that is not the upstream's is
-//! never a clean one; nothing panics; no stream stays open; and when the link is whole again, the next request is served.
+//! For every line: the client's bytes without our event are a prefix of the upstream's bytes or all of them; there is
+//! at most one event, on a boundary and before the finish; an end that is not the upstream's is never clean; nothing
+//! panics; no stream stays open; after the link works again the next request is served.
 
 use std::time::Duration;
 
 use super::link::Fault;
 
-/// Which link breaks. Its answers do; what goes the other way passes.
+/// The broken link. Responses break; the other direction passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Link {
     /// Between the client and citetap.
@@ -19,58 +19,58 @@ pub enum Link {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
-    /// Before the first byte of the answer's head.
+    /// Before the first byte of the response.
     FirstByte,
     /// In the text's frame, within a character.
     MidFrame,
-    /// In the finish's frame, before its last byte.
+    /// In the finish frame, before its last byte.
     Finish,
 }
 
-/// What the client gets.
+/// What the client receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sees {
     /// Everything and a clean end.
     All,
-    /// What was sent before the fault, and then an abort.
+    /// Everything before the fault, and then an abort.
     Cut,
-    /// What was sent before the fault, and then neither more nor an end.
+    /// Everything before the fault, and then neither more nor an end.
     Silence,
-    /// An abort instead of an answer.
+    /// An abort instead of a response.
     Nothing,
     /// No connection.
     Refused,
-    /// A problem document: its status and type.
+    /// A problem document: status and type.
     Problem(u16, &'static str),
 }
 
-/// The citation event that the client gets. Each says `stored: true`, and `/citations` has the same.
+/// The citation event that the client receives. Each has `stored: true`, and `/citations` returns the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     None,
-    /// `complete: false`, before the frame that was cut.
+    /// `complete: false`, before the cut frame.
     Partial,
     /// `complete: true`, before the finish.
     Final,
 }
 
-/// What `/citations` has afterwards.
+/// What `/citations` returns afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Record {
     None,
-    /// What was seen, with `complete: false`.
+    /// The citations so far, with `complete: false`.
     Partial,
     Complete,
 }
 
-/// How the upstream's own answer ends.
+/// How the upstream's response ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Upstream {
-    /// All was taken.
+    /// citetap read everything.
     Ended,
-    /// Its connection ended while it had more to say. On the client's link that is citetap's doing, within a second.
+    /// The connection ended early. For a fault of the client's link: citetap closed it within a second.
     Cancelled,
-    /// It was never asked.
+    /// It received no request.
     NotAsked,
 }
 
@@ -83,14 +83,14 @@ pub struct Cell {
     pub event: Event,
     pub record: Record,
     pub upstream: Upstream,
-    /// The outcome in the metrics and the log; empty where there was no stream.
+    /// The outcome in metrics and log. Empty if there was no stream.
     pub told: &'static str,
-    /// For the client to see its end: at least and at most. The most is what the fault itself takes and what a busy
+    /// Minimum and maximum time until the client sees the end. The maximum is the fault's own time plus what a busy
     /// machine adds.
     pub took: (Duration, Duration),
 }
 
-/// The times that citetap is given: for the upstream's first byte, its silence, and a client that takes nothing.
+/// citetap's timeouts: first upstream byte, upstream idle, stalled client.
 pub const PATIENCE: Duration = Duration::from_millis(2500);
 
 const LATENCY: Fault = Fault::Latency(Duration::from_millis(150), Duration::from_millis(50));
@@ -113,7 +113,7 @@ use super::link::Fault::{Down, Reset, Timeout};
 
 #[rustfmt::skip]
 pub const TABLE: [Cell; 48] = [
-    //   link    moment     fault       client sees  event    record    upstream   told as          milliseconds
+    //   link    moment     fault       client sees  event    record    upstream   outcome          milliseconds
     cell(Client, FirstByte, LATENCY,    All,         Final,   Complete, Ended,     "complete",      ( 100,10000)),
     cell(Client, FirstByte, Down,       Refused,     NoEvent, NoRecord, NotAsked,  "",              (   0,10000)),
     cell(Client, FirstByte, BANDWIDTH,  All,         Final,   Complete, Ended,     "complete",      ( 200,10000)),
@@ -169,8 +169,8 @@ pub const TABLE: [Cell; 48] = [
     cell(Up,     Finish,    LIMIT,      Cut,         Partial, Begun,    Cancelled, "upstream_cut",  (   0,10000)),
 ];
 
-/// The same for a request that breaks on its way, within its body. What is cut is not answered as if it were whole, and
-/// leaves no record.
+/// The same for a request that breaks within its body. A cut request is not answered as if it were complete, and leaves
+/// no record.
 #[rustfmt::skip]
 pub const REQUESTS: [(Link, Fault, Sees); 16] = [
     // link  fault       client sees

@@ -1,16 +1,15 @@
-//! Inputs that a proxy meets sooner or later, each a test that begins with its number. Over all of them stand three
-//! rules: what is relayed is what the upstream sent and at most our one frame; nothing panics or grows without bound,
-//! and the next event and the next client are unharmed; in doubt it is relayed untapped, and counted.
+//! Inputs that a proxy meets sooner or later. The name of each test starts with its number. Three rules hold for all:
+//! the client receives the upstream's bytes and at most our one frame; nothing panics or grows without bound, and the
+//! next event and the next client are unaffected; input that cannot be parsed is relayed untapped and counted.
 //!
-//! Where a number of the real world is too large for a test, it is scaled down by a named constant, and growth is
-//! asserted rather than time.
+//! Sizes that are too large for a test are scaled down by a named constant, and tests assert growth instead of time.
 
 mod content;
 mod framing;
-pub mod hand;
 mod http;
 mod json;
 mod load;
+pub mod raw_upstream;
 mod store;
 
 use std::time::Duration;
@@ -23,7 +22,7 @@ use citetap::{
 
 use crate::net::{Client, Proxy, Whole, post, route};
 
-/// One proxy, of one dialect, in front of many streams: each is at its own path.
+/// One proxy of one dialect in front of many streams, each at its own path.
 struct Bench {
     _upstream: Upstream,
     proxy: Proxy,
@@ -32,12 +31,12 @@ struct Bench {
 }
 
 impl Bench {
-    /// Streams of a provider's dialect, each in the pieces that it comes in.
+    /// Streams of a provider's dialect, each as a list of pieces.
     async fn new(provider: &str, streams: Vec<Vec<Bytes>>) -> Self {
         Self::with(provider, streams, "").await
     }
 
-    /// The same with further configuration before the route.
+    /// The same with additional configuration before the route.
     async fn with(provider: &str, streams: Vec<Vec<Bytes>>, toml: &str) -> Self {
         let inputs = streams.iter().map(|pieces| pieces.concat()).collect();
         let script = |pieces: Vec<Bytes>| Script::sse_steps(pieces.into_iter().map(Step::Send).collect::<Vec<_>>());
@@ -50,7 +49,8 @@ impl Bench {
         Self { _upstream: upstream, proxy, client, inputs }
     }
 
-    /// Streams number `n` to its clean end. What came is what was sent, and the records are our events'.
+    /// Reads stream `n` to its clean end, checks that the bytes are the upstream's, and returns the records of our
+    /// events.
     async fn pass(&mut self, n: usize) -> Vec<Record> {
         let whole = self.stream(n).await;
         assert_eq!(whole.error, None, "stream {n}");
@@ -64,7 +64,7 @@ impl Bench {
         ours
     }
 
-    /// The same where there is one event.
+    /// The same for streams with one event.
     async fn one(&mut self, n: usize) -> Record {
         let mut ours = self.pass(n).await;
         assert_eq!(ours.len(), 1, "stream {n}: one event");
@@ -78,12 +78,12 @@ impl Bench {
     }
 }
 
-/// One stream of Tencent's dialect, in one piece: its one record.
+/// The only record of a one-piece stream in Tencent's dialect.
 async fn tapped(stream: impl Into<Bytes>) -> Record {
     Bench::new("tencent", vec![vec![stream.into()]]).await.one(0).await
 }
 
-/// What a metric adds up to, over all of its series that have these labels.
+/// The sum of a metric over all series with these labels.
 async fn metric(proxy: &Proxy, name: &str, labels: &[&str]) -> f64 {
     let text = proxy.get("/metrics").await.whole().await.text();
     let series = text.lines().filter(|line| {
@@ -93,14 +93,14 @@ async fn metric(proxy: &Proxy, name: &str, labels: &[&str]) -> f64 {
     series.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum()
 }
 
-/// Twice in two pieces at every byte.
+/// Splits the input into two pieces at every byte.
 fn cut_everywhere(stream: &[u8]) -> Vec<Vec<Bytes>> {
     let all = Bytes::copy_from_slice(stream);
     (1..stream.len()).map(|at| vec![all.slice(..at), all.slice(at..)]).collect()
 }
 
-/// Fails when four times the input takes far more than four times as long: what is quadratic takes sixteen times. The
-/// best of a few runs counts, as other work on the machine only ever adds.
+/// Fails if four times the input takes far more than four times as long; quadratic code takes sixteen times. The best
+/// of a few runs counts, because other load only adds time.
 fn is_linear(mut work: impl FnMut(usize), n: usize) {
     let mut best = |n: usize| {
         let run = |_| {
@@ -114,9 +114,9 @@ fn is_linear(mut work: impl FnMut(usize), n: usize) {
     assert!(large < small * 9, "{n} took {small:?}, four times as many {large:?}");
 }
 
-/// The time that this thread has run, whoever else does: the first number is in nanoseconds.
+/// CPU time of this thread: the first number, in nanoseconds.
 fn on_processor() -> Duration {
-    // The kernel adds it up when a thread leaves the processor.
+    // The kernel updates it when a thread leaves the CPU.
     std::thread::park_timeout(Duration::from_micros(1));
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(stat.split_whitespace().next().unwrap().parse().unwrap())
@@ -154,7 +154,7 @@ mod doubao {
     }
 }
 
-/// Chunks as OpenAI has them.
+/// OpenAI chunks.
 mod openai {
     use serde_json::{Value, json};
 
@@ -172,7 +172,7 @@ mod openai {
     }
 }
 
-/// Tencent's dialect: references as they are given, and a whole answer around them.
+/// Tencent's dialect: the given references in a complete answer.
 fn with_references(list: &serde_json::Value) -> String {
     let json = serde_json::json!({"completion_id": "m", "processes": {"stage": "finished_internal_searching"},
                                   "additional_content": {"reference_chunks": list}});

@@ -1,4 +1,4 @@
-//! A door of their own for the API and the operators.
+//! `admin_listen`: a second listener for the API and the operators.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -18,7 +18,7 @@ fn admin(running: &Running) -> SocketAddr {
 }
 
 #[tokio::test]
-async fn citetaps_own_paths_are_at_the_other_door() {
+async fn own_endpoints_are_on_the_admin_listener() {
     let dir = tempfile::tempdir().unwrap();
     let upstream = upstream().await;
     let toml = "listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"";
@@ -46,7 +46,7 @@ async fn citetaps_own_paths_are_at_the_other_door() {
     assert_eq!(record["messageId"], ID);
     streams_well(&mut Client::h1(admin).await).await;
 
-    // Both doors close; what came in through either may finish.
+    // Both listeners close. Requests in flight on either may finish.
     let mut open = Vec::new();
     for door in [running.addr, admin] {
         let mut answer = Client::h1(door).await.send(post("/chat/slow", "{}")).await;
@@ -70,7 +70,7 @@ async fn citetaps_own_paths_are_at_the_other_door() {
 }
 
 #[tokio::test]
-async fn health_asks_the_admin_door_where_the_other_has_no_address() {
+async fn health_uses_the_admin_listener_if_listen_is_systemd() {
     let dir = tempfile::tempdir().unwrap();
     let upstream = upstream().await;
     let toml = "listen = \"127.0.0.1:0\"\nadmin_listen = \"unix:a.sock\"";
@@ -81,9 +81,9 @@ async fn health_asks_the_admin_door_where_the_other_has_no_address() {
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
 }
 
-/// It used to end as if all were well.
+/// Regression: it used to exit with success.
 #[tokio::test]
-async fn a_worker_that_cannot_start_is_a_failure() {
+async fn worker_that_cannot_start_fails_startup() {
     let dir = tempfile::tempdir().unwrap();
     let upstream = upstream().await;
     let command = serve(dir.path(), "listen = \"127.0.0.1:0\"\nworkers = 64", &upstream);

@@ -1,8 +1,7 @@
-//! Where citetap listens: TLS, Unix sockets, sockets that were handed over, and a second door for operators. The real
-//! binary each time.
+//! Listeners of the real binary: TLS, Unix sockets, inherited sockets, and `admin_listen`.
 
 mod admin;
-mod handed;
+mod inherited;
 mod tls;
 mod unix;
 
@@ -16,7 +15,7 @@ use crate::{
     process::citetap,
 };
 
-/// What `/chat` answers, and `/chat/slow` with a pause in it.
+/// The answer of `/chat`, and `/chat/slow` with a pause in it.
 const ID: &str = "door-1";
 
 async fn upstream() -> Upstream {
@@ -38,7 +37,7 @@ async fn upstream() -> Upstream {
 
 const BULK: usize = 3 << 20;
 
-/// `serve` in `dir` with these lines above a route `/chat`.
+/// `serve` in `dir` with these lines before a route `/chat`.
 fn serve(dir: &Path, toml: &str, upstream: &Upstream) -> Command {
     let route = route("chat", &upstream.url());
     let toml = format!("store = \"memory:\"\n{toml}\n{route}provider = \"tencent\"\n");
@@ -46,7 +45,7 @@ fn serve(dir: &Path, toml: &str, upstream: &Upstream) -> Command {
     citetap(dir, &["serve"])
 }
 
-/// Two answers, one after the other, are the upstream's bytes and one event of ours in each.
+/// Reads two answers in turn: each is the upstream's bytes and one event of ours.
 async fn streams_well(client: &mut Client) {
     for _ in 0..2 {
         let whole = client.send(post("/chat", "{}")).await.whole().await;
@@ -58,7 +57,7 @@ async fn streams_well(client: &mut Client) {
     }
 }
 
-/// More than any buffer holds, to a client that is slow to take it.
+/// An answer larger than any buffer, read slowly.
 async fn carries_much(client: &mut Client) {
     let mut answer = client.send(post("/chat/bulk", "{}")).await;
     let mut seen = answer.until("reference_chunks").await.into_bytes();

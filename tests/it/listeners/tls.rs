@@ -1,4 +1,4 @@
-//! TLS towards clients.
+//! TLS on the listener.
 
 use std::{fs, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
@@ -75,7 +75,7 @@ async fn streams_over_tls_are_the_upstreams_bytes() {
 }
 
 #[tokio::test]
-async fn a_hangup_takes_a_new_certificate_and_a_bad_one_changes_nothing() {
+async fn sighup_reloads_a_valid_certificate_only() {
     let dir = tempfile::tempdir().unwrap();
     let upstream = upstream().await;
     let first = make(dir.path());
@@ -90,7 +90,7 @@ async fn a_hangup_takes_a_new_certificate_and_a_bad_one_changes_nothing() {
     streams_well(&mut h1(serve.addr, &second).await).await;
     assert!(connect(serve.addr, &first, &rustls::version::TLS13, &[]).await.is_err(), "it is shown no more");
 
-    // The key of another: half of a renewal.
+    // The key of another certificate, as in the middle of a renewal.
     let key = KeyPair::generate().unwrap().serialize_pem();
     fs::write(dir.path().join("site.key"), key).unwrap();
     serve.signal("HUP");
@@ -108,7 +108,7 @@ async fn a_hangup_takes_a_new_certificate_and_a_bad_one_changes_nothing() {
 }
 
 #[tokio::test]
-async fn who_does_not_shake_hands_is_let_go_and_a_drain_waits_for_streams() {
+async fn incomplete_handshake_times_out_and_drain_waits() {
     let dir = tempfile::tempdir().unwrap();
     let upstream = upstream().await;
     let cert = make(dir.path());
@@ -140,7 +140,7 @@ async fn who_does_not_shake_hands_is_let_go_and_a_drain_waits_for_streams() {
 }
 
 #[tokio::test]
-async fn health_asks_over_tls_whoever_the_certificate_is_for() {
+async fn health_accepts_a_certificate_of_another_name() {
     let dir = tempfile::tempdir().unwrap();
     let upstream = upstream().await;
     make(dir.path());
@@ -159,7 +159,7 @@ async fn health_asks_over_tls_whoever_the_certificate_is_for() {
 }
 
 #[tokio::test]
-async fn check_tells_what_is_wrong_with_a_certificate() {
+async fn check_reports_certificate_problems() {
     let dir = tempfile::tempdir().unwrap();
     let upstream = upstream().await;
     drop(serve(dir.path(), TLS, &upstream));
@@ -185,7 +185,7 @@ async fn check_tells_what_is_wrong_with_a_certificate() {
     assert!(ran.code == 1 && ran.err.contains("has expired: it was valid until 2001-01-01"), "{ran:?}");
     assert!(CertificateDer::from_pem_file(dir.path().join("site.crt")).is_ok());
 
-    // A clock that is wrong must not keep citetap from starting: it says so, and clients decide.
+    // A wrong clock must not prevent citetap from starting: it logs a warning, and clients decide.
     let running = Running::start(citetap(dir.path(), &["serve"])).await;
     assert!(running.log().iter().any(|line| line["level"] == "WARN" && line.to_string().contains("has expired")));
 }

@@ -1,4 +1,4 @@
-//! A Unix socket.
+//! Unix sockets.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
@@ -17,7 +17,7 @@ async fn client(path: &Path, http2: bool) -> Client {
 }
 
 #[tokio::test]
-async fn a_unix_socket_serves_and_goes_with_its_server() {
+async fn unix_socket_serves_and_is_removed_at_shutdown() {
     let dir = tempfile::tempdir().unwrap();
     let upstream = upstream().await;
     let path = dir.path().join("c.sock");
@@ -51,7 +51,7 @@ async fn a_unix_socket_serves_and_goes_with_its_server() {
 }
 
 #[tokio::test]
-async fn a_socket_of_a_killed_server_is_taken_over() {
+async fn socket_of_a_killed_server_is_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let upstream = upstream().await;
     let path = dir.path().join("c.sock");

@@ -1,8 +1,8 @@
-//! Traces and metrics over OTLP, from the real binary to a collector that decodes them.
+//! Traces and metrics over OTLP, from the real binary to a decoding collector.
 
-mod ends;
-mod harmless;
-mod received;
+mod collector;
+mod collector_faults;
+mod span_ends;
 
 use std::{path::Path, process::Command, time::SystemTime};
 
@@ -12,20 +12,20 @@ use http::{Method, Request};
 use http_body_util::Full;
 use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind};
 
-use self::received::{Collector, attributes, hex};
+use self::collector::{Collector, attributes, hex};
 use crate::{
     net::{Client, LIMIT, eventually, request, route},
     process::{Running, citetap},
     support::fixtures,
 };
 
-/// The client's own.
+/// The trace context of the client.
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00f067aa0ba902b7";
 const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const TRACESTATE: &str = "vendor=t61rcWkgMzE,other=1";
 
-/// Words that no span, metric or attribute may have.
+/// Words that must be in no span, metric or attribute.
 const PRIVATE: [&str; 6] =
     ["SECRET-PROMPT", "SECRET-KEY", "SECRET-QUERY", "SECRET-COOKIE", "SECRET-PATH", "San Francisco"];
 
@@ -46,7 +46,7 @@ fn perplexity() -> Bytes {
     std::fs::read(fixtures().join("openai/perplexity.sse")).unwrap().into()
 }
 
-/// `serve` in front of `upstream`, exporting to `collector` at once, unless `env` says otherwise.
+/// `serve` in front of `upstream`, exporting to `collector` immediately unless `env` overrides it.
 fn exporting(dir: &Path, toml: &str, collector: &str, env: &[(&str, &str)]) -> Command {
     std::fs::write(dir.join("citetap.toml"), format!("store = \"memory:\"\n{toml}")).unwrap();
     let mut command = citetap(dir, &["serve", "--listen", "127.0.0.1:0"]);
@@ -65,7 +65,7 @@ fn nanos(time: SystemTime) -> u64 {
 }
 
 #[tokio::test]
-async fn a_chat_is_a_client_span_that_ends_with_its_stream() {
+async fn chat_span_ends_with_its_stream() {
     let sse = perplexity();
     let (most, last) = (sse.slice(..sse.len() - 1500), sse.slice(sse.len() - 1500..));
     let pause = std::time::Duration::from_millis(300);

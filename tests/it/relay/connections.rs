@@ -1,4 +1,4 @@
-//! Several requests on one connection: answered in order, to the end that each asks for.
+//! Several requests on one connection: answered in order, each to its own end.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn steps(pause: Duration) -> Script {
     )
 }
 
-/// The answers on one connection, in order, each from its head on.
+/// The responses on one connection, in order, each starting with its headers.
 fn answers(said: &str) -> Vec<&str> {
     said.match_indices("HTTP/1.1 ")
         .map(|(at, _)| at)
@@ -39,7 +39,7 @@ fn is_stream(answer: &str) -> bool {
 }
 
 #[tokio::test]
-async fn requests_that_wait_behind_a_stream_are_answered_after_it() {
+async fn pipelined_requests_are_answered_after_a_stream() {
     let (_upstream, proxy) = chat(steps(Duration::from_millis(50)), "").await;
     let said = raw(proxy.addr, format!("{HEALTH}{ASK}{HEALTH}{ASK}{LAST_HEALTH}")).await;
     let answers = answers(&said);
@@ -49,12 +49,12 @@ async fn requests_that_wait_behind_a_stream_are_answered_after_it() {
 }
 
 #[tokio::test]
-async fn a_request_that_comes_during_a_stream_is_answered_after_it() {
+async fn request_sent_during_a_stream_is_answered_after_it() {
     let (_upstream, proxy) = chat(steps(Duration::from_millis(100)), "").await;
     let mut stream = TcpStream::connect(proxy.addr).await.unwrap();
     stream.write_all(ASK.as_bytes()).await.unwrap();
     let mut said = until(&mut stream, "一").await;
-    // In two pieces, the second long after.
+    // In two pieces, the second long after the first.
     stream.write_all(&LAST_HEALTH.as_bytes()[..20]).await.unwrap();
     said += &until(&mut stream, "0\r\n\r\n").await;
     stream.write_all(&LAST_HEALTH.as_bytes()[20..]).await.unwrap();
@@ -66,16 +66,16 @@ async fn a_request_that_comes_during_a_stream_is_answered_after_it() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_to_close_closes_after_its_stream() {
+async fn connection_close_closes_after_the_stream() {
     let (_upstream, proxy) = chat(steps(Duration::from_millis(20)), "").await;
     let last = ASK.replace("content-length", "connection: keep-alive, Close\r\ncontent-length");
     let said = raw(proxy.addr, format!("{last}{HEALTH}")).await;
     assert!(answers(&said).len() == 1 && is_stream(&said), "{said}");
 }
 
-/// HTTP/1.0 has no chunks: the end of the connection is the end of the answer.
+/// HTTP/1.0 has no chunked encoding: the end of the connection ends the response.
 #[tokio::test]
-async fn an_old_client_gets_no_chunks() {
+async fn http_1_0_client_gets_no_chunked_encoding() {
     let (_upstream, proxy) = chat(steps(Duration::from_millis(20)), "").await;
     let said = raw(proxy.addr, ASK.replace("HTTP/1.1", "HTTP/1.0")).await;
     let (head, body) = said.split_once("\r\n\r\n").unwrap();
@@ -83,9 +83,9 @@ async fn an_old_client_gets_no_chunks() {
     assert!(body.ends_with("\n\n"), "{said}");
 }
 
-/// More than is kept of it waits in the socket, and nothing is lost.
+/// Bytes beyond the buffer wait in the socket, and none are lost.
 #[tokio::test]
-async fn a_client_may_send_far_ahead() {
+async fn client_may_pipeline_many_requests() {
     let (_upstream, proxy) = chat(steps(Duration::from_millis(100)), "").await;
     let many = HEALTH.repeat(2000);
     let mut stream = TcpStream::connect(proxy.addr).await.unwrap();
@@ -112,7 +112,7 @@ async fn until(stream: &mut TcpStream, sign: &str) -> String {
 
 /// P6
 #[tokio::test]
-async fn a_client_that_goes_in_mid_stream_is_noticed_at_once() {
+async fn client_disconnect_in_mid_stream_is_noticed_at_once() {
     let (upstream, proxy): (_, Proxy) = chat(steps(Duration::from_secs(20)), "").await;
     let mut stream = TcpStream::connect(proxy.addr).await.unwrap();
     stream.write_all(ASK.as_bytes()).await.unwrap();

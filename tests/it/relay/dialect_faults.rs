@@ -1,4 +1,4 @@
-//! What goes wrong, told in another dialect than the upstream's; and answers that are no streams.
+//! Errors in a transcoded dialect, and responses that are not streams.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use super::dialects::{ask, asked};
 use crate::{
     client::client,
     net::{Client, Proxy, chat, chat_with, post, request, route, tencent},
-    spoken::PROFILES,
     support::fixtures,
+    transcoded::PROFILES,
 };
 
 const ID: &str = "c3f7bdf537c46724392c4428e47e04c1";
@@ -25,7 +25,7 @@ fn fixture(name: &str) -> Vec<u8> {
 
 /// P6: no finish, no `[DONE]`, no clean end.
 #[tokio::test]
-async fn a_cut_upstream_stays_a_cut() {
+async fn cut_upstream_aborts_the_transcoded_stream() {
     let script = || {
         Script::sse_steps([
             Step::Send((tencent::references("m", &[1, 2]) + &tencent::text("m", "一[")).into()),
@@ -49,9 +49,9 @@ async fn a_cut_upstream_stays_a_cut() {
     assert_eq!(upstream.requests()[0].outcome, Outcome::Aborted);
 }
 
-/// A cut after the finish: the answer is there, and yet the stream did not end.
+/// A cut after the finish: the answer is complete, but the stream did not end.
 #[tokio::test]
-async fn a_cut_after_the_finish_has_no_done() {
+async fn cut_after_the_finish_sends_no_done() {
     let script = Script::sse_steps([
         Step::Send(tencent::answer("m").into()),
         Step::Pause(Duration::from_millis(50)),
@@ -65,9 +65,9 @@ async fn a_cut_after_the_finish_has_no_done() {
     }
 }
 
-/// An end without a finish is clean in HTTP, and an error to whoever waits for the rest.
+/// An end without a finish is clean in HTTP, but an error for a client that waits for the finish.
 #[tokio::test]
-async fn an_end_without_a_finish_is_an_error_of_the_dialect() {
+async fn end_without_finish_is_an_error_of_the_dialect() {
     let (_upstream, proxy) = chat(Script::sse(tencent::references("m", &[1]) + &tencent::text("m", "一")), "").await;
     for profile in PROFILES {
         let whole = ask(&proxy, profile).await.whole().await;
@@ -79,7 +79,7 @@ async fn an_end_without_a_finish_is_an_error_of_the_dialect() {
 }
 
 #[tokio::test]
-async fn an_error_frame_is_an_error_of_the_dialect_in_the_upstreams_words() {
+async fn error_frame_becomes_an_error_of_the_dialect() {
     let upstream =
         Upstream::bind(vec![Scripted::new("/", Script::sse(fixture("doubao/stream-error.sse")))]).await.unwrap();
     let proxy = Proxy::start(&(route("chat", &upstream.url()) + "provider = \"doubao\"\n")).await;
@@ -93,7 +93,7 @@ async fn an_error_frame_is_an_error_of_the_dialect_in_the_upstreams_words() {
 }
 
 #[tokio::test]
-async fn an_error_status_stays_and_its_words_are_the_dialects() {
+async fn error_status_is_kept_and_its_body_transcoded() {
     for (status, body, kind, code, message) in [
         (401, r#"{"code":401001,"message":"bad token"}"#, "application/json", "401001", "bad token"),
         (429, r#"{"code":710022004,"msg":"rate limited"}"#, "text/plain", "710022004", "rate limited"),
@@ -127,9 +127,9 @@ async fn an_error_status_stays_and_its_words_are_the_dialects() {
     }
 }
 
-/// An error that OpenAI's clients know already stays as it is; one that breaks off, or is too long, has no words.
+/// An error in OpenAI's format is relayed. One that is cut or too long gets no message.
 #[tokio::test]
-async fn errors_are_read_within_limits() {
+async fn error_bodies_are_read_within_limits() {
     let own = r#"{"error":{"message":"no","type":"invalid_request_error","param":null,"code":null}}"#;
     let (_upstream, proxy) = chat(Script::json(own).status(StatusCode::BAD_REQUEST), "").await;
     assert_eq!(ask(&proxy, Profile::OpenAi).await.whole().await.text(), own);
@@ -149,7 +149,7 @@ async fn errors_are_read_within_limits() {
 }
 
 #[tokio::test]
-async fn a_whole_answer_is_a_document_and_is_kept() {
+async fn unstreamed_answer_becomes_a_document_and_is_stored() {
     let json = fixture("tencent/whole.json");
     for profile in [Profile::OpenAi, Profile::OpenWebUi] {
         for h2 in [false, true] {
@@ -174,9 +174,9 @@ async fn a_whole_answer_is_a_document_and_is_kept() {
     }
 }
 
-/// The AI SDK knows streams only.
+/// The AI SDK supports only streams.
 #[tokio::test]
-async fn a_whole_answer_becomes_a_stream_where_only_streams_are_known() {
+async fn unstreamed_answer_becomes_a_stream_for_ai_sdk() {
     let json = fixture("tencent/whole.json");
     let script = Script::json(json).delay(Duration::ZERO);
     let (_upstream, proxy) = chat(script, "").await;
@@ -191,9 +191,9 @@ async fn a_whole_answer_becomes_a_stream_where_only_streams_are_known() {
     assert_eq!(proxy.stored(ID).await.citations.len(), 2);
 }
 
-/// A 200 that is an error: clients go by the status.
+/// An error with status 200 gets an error status, because clients check the status.
 #[tokio::test]
-async fn an_error_that_comes_with_status_200_has_another() {
+async fn error_with_status_200_gets_an_error_status() {
     let upstream =
         Upstream::bind(vec![Scripted::new("/", Script::json(fixture("doubao/json-error.json")))]).await.unwrap();
     let proxy = Proxy::start(&(route("chat", &upstream.url()) + "provider = \"doubao\"\n")).await;
@@ -209,7 +209,7 @@ async fn an_error_that_comes_with_status_200_has_another() {
 }
 
 #[tokio::test]
-async fn a_document_that_breaks_off_is_a_502() {
+async fn cut_document_is_502() {
     let json = fixture("tencent/whole.json");
     let (_upstream, proxy) = chat(Script::json(json.clone()).cut_after(100), "").await;
     let answer = ask(&proxy, Profile::OpenAi).await;
@@ -223,9 +223,9 @@ async fn a_document_that_breaks_off_is_a_502() {
     assert!(metrics.contains("outcome=\"upstream_cut\"") && !metrics.contains("client_gone"), "{metrics}");
 }
 
-/// The upstream's other endpoints stand behind the same route.
+/// The upstream's other endpoints are behind the same route.
 #[tokio::test]
-async fn what_is_no_answer_passes_as_it_is() {
+async fn response_that_is_no_answer_passes_unchanged() {
     let large = format!("{{\"list\":\"{}\"}}", "x".repeat(70_000));
     for (kind, body) in [
         ("application/json", r#"{"models":[{"id":"a"}]}"#),
@@ -244,9 +244,9 @@ async fn what_is_no_answer_passes_as_it_is() {
     }
 }
 
-/// A client that leaves while a document is awaited.
+/// A client that disconnects while it waits for a document.
 #[tokio::test]
-async fn a_client_that_leaves_before_the_document_cancels_the_upstream() {
+async fn client_disconnect_before_the_document_cancels_upstream() {
     let script = Script::new([Step::Send("{\"code\":0,".into()), Step::Pause(Duration::from_secs(60))])
         .header(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let (upstream, proxy) = chat_with(script, "", "profile = \"openai\"").await;
@@ -258,9 +258,9 @@ async fn a_client_that_leaves_before_the_document_cancels_the_upstream() {
     assert!(upstream.until(crate::net::LIMIT, |upstream| upstream.cancelled() == 1).await);
 }
 
-/// What citetap itself refuses is a problem document, in every dialect.
+/// citetap's own errors are problem documents in every dialect.
 #[tokio::test]
-async fn our_own_errors_are_problems() {
+async fn own_errors_are_problem_documents() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let dead = listener.local_addr().unwrap();
     drop(listener);

@@ -1,4 +1,4 @@
-//! A client of another dialect than the upstream's: what it asks for, and what it gets.
+//! Clients of another dialect than the upstream's: how they request it, and what they receive.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use http::{HeaderName, HeaderValue, Method, header};
 use crate::{
     client::{Got, client},
     net::{Answer, Client, LIMIT, Proxy, Whole, chat, chat_with, post, request, tencent},
-    spoken::PROFILES,
+    transcoded::PROFILES,
 };
 
 pub async fn ask(proxy: &Proxy, profile: Profile) -> Answer {
@@ -26,7 +26,7 @@ fn got(profile: Profile, whole: &Whole) -> Got {
     client(profile, &whole.bytes())
 }
 
-/// The answer of [`tencent::answer`], whatever the dialect.
+/// The answer of [`tencent::answer`] in any dialect.
 fn is_the_answer(got: &Got, whole: &Whole) {
     assert_eq!(whole.error, None);
     assert_eq!(got.text, "第一句[1]。");
@@ -38,7 +38,7 @@ fn is_the_answer(got: &Got, whole: &Whole) {
 }
 
 #[tokio::test]
-async fn a_request_names_its_dialect() {
+async fn request_header_selects_the_dialect() {
     let body = tencent::answer("m");
     let script = Script::sse(body.clone())
         .header(header::CONTENT_LENGTH, HeaderValue::from(body.len()))
@@ -66,7 +66,7 @@ async fn a_request_names_its_dialect() {
 }
 
 #[tokio::test]
-async fn a_route_names_it_and_a_request_says_otherwise() {
+async fn request_header_overrides_the_routes_dialect() {
     for profile in PROFILES {
         let of_route = format!("profile = \"{}\"", profile.as_str());
         let (_upstream, proxy) = chat_with(Script::sse(tencent::answer("m")), "", &of_route).await;
@@ -83,7 +83,7 @@ async fn a_route_names_it_and_a_request_says_otherwise() {
 }
 
 #[tokio::test]
-async fn an_unknown_dialect_or_style_is_refused_before_the_upstream() {
+async fn unknown_dialect_or_style_is_refused_before_the_upstream() {
     let (upstream, proxy) = chat(Script::sse(tencent::answer("m")), "").await;
     for (name, values, known) in [
         ("x-citetap-profile", ["OpenAI", "ai_sdk", ""], "native, openai, ai-sdk or open-webui"),
@@ -97,9 +97,9 @@ async fn an_unknown_dialect_or_style_is_refused_before_the_upstream() {
     assert_eq!(upstream.request_count(), 0);
 }
 
-/// The answer is told as it comes: a piece of text is there before the next one is sent.
+/// Text is sent as it arrives: a delta is received before the upstream sends the next one.
 #[tokio::test]
-async fn text_is_told_as_it_comes() {
+async fn text_is_transcoded_as_it_arrives() {
     let script = Script::sse_steps([
         Step::Send((tencent::references("m", &[1]) + &tencent::text("m", "第一")).into()),
         Step::Pause(Duration::from_secs(60)),
@@ -114,7 +114,7 @@ async fn text_is_told_as_it_comes() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_cancels_the_upstream_and_what_was_seen_is_stored() {
+async fn client_disconnect_cancels_upstream_and_stores_record() {
     for profile in PROFILES {
         let script = Script::sse_steps([
             Step::Send((tencent::references("m", &[1, 2]) + &tencent::text("m", "一")).into()),
@@ -133,7 +133,7 @@ async fn a_client_that_leaves_cancels_the_upstream_and_what_was_seen_is_stored()
 }
 
 #[tokio::test]
-async fn inject_is_off_or_live_in_every_dialect() {
+async fn inject_off_and_live_work_in_every_dialect() {
     let growing = tencent::references("m", &[1])
         + &tencent::text("m", "一")
         + &tencent::references("m", &[1, 2])
@@ -154,7 +154,7 @@ async fn inject_is_off_or_live_in_every_dialect() {
 }
 
 #[tokio::test]
-async fn a_silence_is_filled_with_comments_from_the_start_to_the_end() {
+async fn quiet_stream_has_heartbeats_from_start_to_end() {
     let silence = || Step::Pause(Duration::from_millis(1200));
     let script = Script::sse_steps([
         silence(),
@@ -168,15 +168,15 @@ async fn a_silence_is_filled_with_comments_from_the_start_to_the_end() {
         is_the_answer(&got(profile, &whole), &whole);
         let text = whole.text();
         let (before, after) = text.split_once("data:").unwrap();
-        // The upstream's ids are not ours: ours may stand beside them.
+        // The upstream's ids are not ours, so heartbeats may be sent next to them.
         assert!(before.matches(": citetap\n\n").count() >= 2, "{text}");
         assert!(after.matches(": citetap\n\n").count() >= 2, "{text}");
     }
 }
 
-/// No body, and the head of the answer that would come.
+/// No body, and the headers of the response to a GET.
 #[tokio::test]
-async fn head_has_the_dialects_head() {
+async fn head_request_gets_the_dialects_headers() {
     let script = Script::sse(tencent::answer("m")).header(header::CONTENT_LENGTH, HeaderValue::from_static("9"));
     let (_upstream, proxy) = chat(script, "").await;
     for profile in PROFILES {
@@ -192,9 +192,9 @@ async fn head_has_the_dialects_head() {
     assert!(metrics.contains("outcome=\"complete\"") && !metrics.contains("client_gone"), "{metrics}");
 }
 
-/// An upstream that is shut down in mid-answer, by us: a boundary, the sources, and an abort.
+/// A drain in the middle of an answer: a boundary, the sources, and an abort.
 #[tokio::test]
-async fn a_drain_cuts_between_frames_with_the_sources_and_no_end() {
+async fn drain_cuts_at_a_boundary_with_sources_and_no_end() {
     let script = Script::sse_steps([
         Step::Send((tencent::references("m", &[1, 2]) + &tencent::text("m", "一")).into()),
         Step::Send("data:{\"half".into()),
@@ -218,9 +218,9 @@ async fn a_drain_cuts_between_frames_with_the_sources_and_no_end() {
     proxy.ended().await;
 }
 
-/// Without a route's word the stream tells whose it is.
+/// Without a provider in the route, the stream determines it.
 #[tokio::test]
-async fn auto_tells_the_upstream_by_its_frames() {
+async fn auto_detects_the_provider_from_frames() {
     let upstream = citetap::replay::Upstream::bind(vec![
         citetap::replay::Scripted::new("/t", Script::sse(tencent::answer("m"))),
         citetap::replay::Scripted::new("/x", Script::sse("data: {\"hello\":1}\n\n")),

@@ -1,4 +1,4 @@
-//! The end of the server, and new routes, with streams open.
+//! Shutdown and reload with open streams.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ fn ends_after(wait: Duration) -> Script {
 }
 
 #[tokio::test]
-async fn during_the_delay_it_is_not_ready_and_serves_all_the_same() {
+async fn drain_delay_is_not_ready_but_serves() {
     let toml = "[timeouts]\ndrain_delay = \"1500ms\"\ndrain = \"1s\"";
     let (_upstream, mut proxy) = chat(Script::sse(tencent::answer("m")), toml).await;
     assert_eq!(proxy.get("/readyz").await.status, 200);
@@ -31,7 +31,7 @@ async fn during_the_delay_it_is_not_ready_and_serves_all_the_same() {
 }
 
 #[tokio::test]
-async fn streams_that_end_within_the_grace_end_untouched() {
+async fn streams_that_finish_within_the_grace_are_unchanged() {
     let (_upstream, mut proxy) = chat(ends_after(Duration::from_millis(600)), "[timeouts]\ndrain = \"15s\"").await;
     let (mut h1, mut h2) = (Client::h1(proxy.addr).await, Client::h2(proxy.addr).await);
     let answers = [h1.send(post("/chat", "{}")).await, h2.send(post("/chat", "{}")).await];
@@ -50,7 +50,7 @@ async fn streams_that_end_within_the_grace_end_untouched() {
 
 /// L56
 #[tokio::test]
-async fn streams_beyond_the_grace_end_at_a_boundary_with_their_citations_and_an_abort() {
+async fn streams_beyond_the_grace_abort_with_citations() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("c.db");
     let script = Script::sse_steps([
@@ -78,7 +78,7 @@ async fn streams_beyond_the_grace_end_at_a_boundary_with_their_citations_and_an_
     proxy.ended().await;
     assert!(upstream.until(crate::net::LIMIT, |upstream| upstream.cancelled() == 2).await);
 
-    // What was said to be stored is there for the next process.
+    // Records that were reported as stored are there for the next process.
     let next = Proxy::start(&format!("store = 'sqlite:{}'\n{}", file.display(), route("chat", &upstream.url()))).await;
     let record = next.stored("m").await;
     assert!(!record.complete);
@@ -86,7 +86,7 @@ async fn streams_beyond_the_grace_end_at_a_boundary_with_their_citations_and_an_
 }
 
 #[tokio::test]
-async fn a_request_without_an_answer_yet_is_503_at_the_cut() {
+async fn request_without_response_after_the_grace_is_503() {
     let (upstream, mut proxy) = chat(Script::hang(), "[timeouts]\ndrain = \"200ms\"").await;
     let mut client = Client::h1(proxy.addr).await;
     let asking = tokio::spawn(async move { client.send(post("/chat", "{}")).await.is_problem(503, "draining").await });
@@ -97,7 +97,7 @@ async fn a_request_without_an_answer_yet_is_503_at_the_cut() {
 }
 
 #[tokio::test]
-async fn stop_ends_at_once_also_while_draining() {
+async fn stop_ends_at_once_even_while_draining() {
     for draining in [false, true] {
         let (_upstream, mut proxy) = chat(ends_after(Duration::from_secs(60)), "").await;
         let mut answer = proxy.post("/chat", "{}").await;
@@ -110,13 +110,13 @@ async fn stop_ends_at_once_also_while_draining() {
         let began = Instant::now();
         proxy.signals.stop.cancel();
         proxy.ended().await;
-        // The stream would go on for 60 s, and a drain for 25 s.
+        // The stream would last 60 s, and a drain 25 s.
         assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     }
 }
 
 #[tokio::test]
-async fn new_routes_are_for_new_requests() {
+async fn reloaded_routes_apply_to_new_requests() {
     let upstream = Upstream::bind(vec![
         Scripted::new("/old", ends_after(Duration::from_millis(800))),
         Scripted::new("/new", Script::json(&b"\"new\""[..])),
@@ -138,6 +138,6 @@ async fn new_routes_are_for_new_requests() {
     let (theirs, ours) = crate::net::split((begun + &rest.text()).as_bytes());
     assert_eq!(theirs, (tencent::references("m", &[1, 2]) + &tencent::finish("m")).into_bytes());
     assert!(ours[0].complete && ours[0].stored);
-    // The same connection goes by the new ones too.
+    // The same connection uses the new routes.
     assert_eq!(client.send(post("/chat", "{}")).await.whole().await.text(), "\"new\"");
 }

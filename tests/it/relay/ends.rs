@@ -1,4 +1,4 @@
-//! P6: an abort stays an abort, a client that leaves cancels its upstream, and what was seen is stored.
+//! P6: an abort stays an abort, a disconnected client cancels its upstream, and the record so far is stored.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ pub fn cut_in_mid_frame() -> Script {
 
 /// F20
 #[tokio::test]
-async fn a_cut_upstream_is_relayed_with_its_citations_before_the_partial_frame() {
+async fn cut_upstream_has_citations_before_the_partial_frame() {
     let (upstream, proxy) = chat(cut_in_mid_frame(), "").await;
     for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
         let whole = client.send(post("/chat", "{}")).await.whole().await;
@@ -37,7 +37,7 @@ async fn a_cut_upstream_is_relayed_with_its_citations_before_the_partial_frame()
 }
 
 #[tokio::test]
-async fn a_cut_without_references_is_an_abort_and_nothing_more() {
+async fn cut_without_references_is_only_an_abort() {
     let script = Script::sse(tencent::text("m", "一二三")).cut_after(30);
     let (_upstream, proxy) = chat(script, "").await;
     for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
@@ -48,7 +48,7 @@ async fn a_cut_without_references_is_an_abort_and_nothing_more() {
 }
 
 #[tokio::test]
-async fn a_cut_after_the_finish_is_an_abort_with_one_event() {
+async fn cut_after_the_finish_is_an_abort_with_one_event() {
     let script = Script::sse_steps([
         Step::Send(tencent::answer("m").into()),
         Step::Pause(Duration::from_millis(50)),
@@ -63,9 +63,9 @@ async fn a_cut_after_the_finish_is_an_abort_with_one_event() {
     assert!(ours[0].complete);
 }
 
-/// H34: shorter than its declared length is an abort, also where nothing is tapped.
+/// H34: a body shorter than its declared length is an abort, also if it is not tapped.
 #[tokio::test]
-async fn a_body_shorter_than_its_length_is_an_abort() {
+async fn body_shorter_than_its_length_is_an_abort() {
     for kind in ["text/event-stream", "application/json", "text/plain"] {
         let script = Script::new([
             Step::Send(tencent::text("m", "一").into()),
@@ -83,7 +83,7 @@ async fn a_body_shorter_than_its_length_is_an_abort() {
 
 /// F16, F20: a clean end without a finish.
 #[tokio::test]
-async fn a_clean_end_without_a_finish_stays_clean_and_has_the_citations() {
+async fn clean_end_without_finish_stays_clean_with_citations() {
     let (_upstream, proxy) = chat(Script::sse(tencent::references("m", &[1, 2])), "").await;
     let whole = proxy.post("/chat", "{}").await.whole().await;
     assert_eq!(whole.error, None);
@@ -94,13 +94,13 @@ async fn a_clean_end_without_a_finish_stays_clean_and_has_the_citations() {
 
 pub async fn cancelled_within_a_second(upstream: &Upstream, left: Instant) {
     assert!(upstream.until(LIMIT, |upstream| upstream.cancelled() == 1).await, "cancelled");
-    // Twice the promise, for a machine that is busy with other tests.
+    // Twice the promised second, for a machine that runs other tests.
     assert!(left.elapsed() < Duration::from_secs(2), "{:?}", left.elapsed());
 }
 
 /// L52
 #[tokio::test]
-async fn a_client_that_leaves_before_the_first_byte_cancels_the_upstream() {
+async fn client_disconnect_before_first_byte_cancels_upstream() {
     for h2 in [false, true] {
         let (upstream, proxy) = chat(Script::hang(), "").await;
         let mut client = if h2 { Client::h2(proxy.addr).await } else { Client::h1(proxy.addr).await };
@@ -113,7 +113,7 @@ async fn a_client_that_leaves_before_the_first_byte_cancels_the_upstream() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_in_mid_stream_cancels_the_upstream_and_its_citations_are_stored() {
+async fn client_disconnect_in_mid_stream_cancels_and_stores() {
     for h2 in [false, true] {
         let script = Script::sse_steps([
             Step::Send(tencent::references("m", &[1, 2]).into()),
@@ -132,9 +132,9 @@ async fn a_client_that_leaves_in_mid_stream_cancels_the_upstream_and_its_citatio
     }
 }
 
-/// One stream of an h2 connection is reset; the others go on.
+/// One stream of an h2 connection is reset; the others continue.
 #[tokio::test]
-async fn a_reset_of_one_h2_stream_cancels_its_upstream_alone() {
+async fn h2_stream_reset_cancels_only_its_upstream() {
     let script = Script::sse_steps([
         Step::Send(tencent::references("m", &[1, 2]).into()),
         Step::Pause(Duration::from_millis(700)),
@@ -153,7 +153,7 @@ async fn a_reset_of_one_h2_stream_cancels_its_upstream_alone() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_right_after_the_finish_cancels_the_upstream() {
+async fn client_disconnect_after_the_finish_cancels_upstream() {
     let script = Script::sse_steps([Step::Send(tencent::answer("m").into()), Step::Pause(Duration::from_secs(60))]);
     let (upstream, proxy) = chat(script, "").await;
     let mut answer = proxy.post("/chat", "{}").await;
@@ -164,9 +164,9 @@ async fn a_client_that_leaves_right_after_the_finish_cancels_the_upstream() {
     assert!(record.complete && record.stored);
 }
 
-/// A client that leaves while nothing was seen leaves no record.
+/// A client that disconnects before any citation leaves no record.
 #[tokio::test]
-async fn nothing_seen_is_nothing_stored() {
+async fn client_disconnect_without_citations_stores_nothing() {
     let script = Script::sse_steps([Step::Send(": hello\n\n".into()), Step::Pause(Duration::from_secs(60))]);
     let (upstream, proxy) = chat(script, "").await;
     let mut answer = proxy.post("/chat", "{}").await;
@@ -176,9 +176,9 @@ async fn nothing_seen_is_nothing_stored() {
     assert_eq!(proxy.get("/citations").await.json().await["items"].as_array().unwrap().len(), 0);
 }
 
-/// It accepts and closes: there is no answer to relay.
+/// The upstream accepts and closes: there is no response to relay.
 #[tokio::test]
-async fn an_upstream_that_dies_at_once_is_502() {
+async fn upstream_that_closes_at_once_is_502() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
     let accepting = tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! Comments in a silence, where they disturb nobody.
+//! Heartbeat comments in quiet streams.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn beats(whole: &Whole) -> usize {
 }
 
 #[tokio::test]
-async fn a_silent_upstream_is_filled_with_comments_until_the_finish() {
+async fn quiet_upstream_has_heartbeats_until_the_finish() {
     let script = Script::sse_steps([
         SILENCE,
         Step::Send(tencent::references("m", &[1]).into()),
@@ -40,9 +40,9 @@ async fn a_silent_upstream_is_filled_with_comments_until_the_finish() {
     }
 }
 
-/// F28: a frame in two pieces is one frame; a beat that is due meanwhile stands before it.
+/// F28: a frame in two pieces is one frame. A heartbeat that is due meanwhile precedes it.
 #[tokio::test]
-async fn a_beat_never_splits_a_frame() {
+async fn heartbeat_never_splits_a_frame() {
     let frame = tencent::references("m", &[1]);
     let (head, tail) = frame.split_at(40);
     let script = Script::sse_steps([
@@ -61,9 +61,9 @@ async fn a_beat_never_splits_a_frame() {
     assert!(frames(&whole.bytes()).contains(&frame.as_bytes()));
 }
 
-/// A frame beyond the cap is under way to the client: nothing may come between its pieces.
+/// A frame over the cap is being sent: nothing may come between its pieces.
 #[tokio::test]
-async fn a_beat_never_stands_in_a_frame_that_passes_unread() {
+async fn heartbeat_never_splits_an_oversized_frame() {
     let big = format!("data: {}", "x".repeat(70_000));
     let script = Script::sse_steps([
         Step::Send(big.clone().into()),
@@ -82,7 +82,7 @@ async fn a_beat_never_stands_in_a_frame_that_passes_unread() {
 
 /// openai-python fails on a comment after an `id:`.
 #[tokio::test]
-async fn a_stream_with_ids_has_no_beats() {
+async fn stream_with_ids_has_no_heartbeats() {
     let script = Script::sse_steps([
         Step::Send(format!("id: 1\n{}", tencent::references("m", &[1])).into()),
         SILENCE,
@@ -95,7 +95,7 @@ async fn a_stream_with_ids_has_no_beats() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_tapped_has_no_beats() {
+async fn untapped_response_has_no_heartbeats() {
     let plain = |kind: &'static str| {
         Script::sse_steps([Step::Send("a".into()), SILENCE, Step::Send("b".into())])
             .header(http::header::CONTENT_TYPE, http::HeaderValue::from_static(kind))

@@ -1,4 +1,4 @@
-//! What we add is the route's choice, or the request's.
+//! `inject` of a route and of a request.
 
 use citetap::replay::{Script, Step};
 use http::Method;
@@ -30,7 +30,7 @@ async fn asked(proxy: &Proxy, inject: &str) -> Whole {
 }
 
 #[tokio::test]
-async fn a_request_says_off_live_or_final() {
+async fn request_header_selects_off_live_or_final() {
     let (upstream, proxy) = chat(growing(), "").await;
     let off = asked(&proxy, "off").await;
     assert_eq!(off.text(), input());
@@ -48,7 +48,7 @@ async fn a_request_says_off_live_or_final() {
 }
 
 #[tokio::test]
-async fn an_unknown_wish_is_refused_before_the_upstream() {
+async fn unknown_inject_value_is_refused_before_the_upstream() {
     let (upstream, proxy) = chat(growing(), "").await;
     for wish in ["on", "FINAL", "", "final,off"] {
         let headers = [("x-citetap-inject", wish)];
@@ -60,7 +60,7 @@ async fn an_unknown_wish_is_refused_before_the_upstream() {
 }
 
 #[tokio::test]
-async fn a_route_says_it_and_a_request_says_otherwise() {
+async fn request_header_overrides_the_routes_inject() {
     let (_upstream, proxy) = chat_with(growing(), "", "inject = \"off\"").await;
     assert_eq!(proxy.post("/chat", "{}").await.whole().await.text(), input());
     assert_eq!(asked(&proxy, "final").await.split().1.len(), 1);
@@ -71,7 +71,7 @@ async fn a_route_says_it_and_a_request_says_otherwise() {
 }
 
 #[tokio::test]
-async fn an_answer_without_sources_has_an_event_only_where_that_is_asked_for() {
+async fn answer_without_sources_has_an_event_if_emit_empty() {
     let bare = || Script::sse(tencent::text("m", "无") + &tencent::finish("m"));
     let (_upstream, proxy) = chat(bare(), "").await;
     assert_eq!(proxy.post("/chat", "{}").await.whole().await.split().1.len(), 0);
@@ -83,7 +83,7 @@ async fn an_answer_without_sources_has_an_event_only_where_that_is_asked_for() {
 
 /// Nothing of ours: no event, no record, no nonce, whatever the request asks for.
 #[tokio::test]
-async fn what_a_route_does_not_tap_passes_unread() {
+async fn tap_off_relays_without_parsing() {
     let (_upstream, proxy) = chat_with(growing(), "", "tap = \"off\"").await;
     for inject in ["final", "live"] {
         let whole = asked(&proxy, inject).await;

@@ -1,4 +1,4 @@
-//! Limits, each at and over; what is over is refused and harms nobody else.
+//! Limits, each at and over. Rejected requests affect nobody else.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -18,7 +18,7 @@ fn chunked(len: usize) -> Request<impl http_body::Body<Data = Bytes, Error = Inf
 }
 
 #[tokio::test]
-async fn a_body_over_the_limit_is_413_by_its_length_and_by_its_bytes() {
+async fn body_over_the_limit_is_413_by_length_and_by_bytes() {
     let (upstream, proxy) = chat(Script::echo(), "[limits]\nrequest_body = \"4KiB\"").await;
     for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
         assert_eq!(client.send(post("/chat", vec![b'x'; 4096])).await.json().await["bodyLength"], 4096);
@@ -36,9 +36,9 @@ async fn a_body_over_the_limit_is_413_by_its_length_and_by_its_bytes() {
     assert_eq!(proxy.post("/chat", "{}").await.status, 200);
 }
 
-/// A client that is in the midst of sending much more hears it too.
+/// A client that is still sending receives the response too.
 #[tokio::test]
-async fn a_body_far_over_the_limit_is_413_as_well() {
+async fn body_far_over_the_limit_is_413() {
     let (_upstream, proxy) = chat(Script::echo(), "[limits]\nrequest_body = \"64KiB\"").await;
     for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
         client.send(chunked(8 << 20)).await.is_problem(413, "body-too-large").await;
@@ -58,10 +58,10 @@ fn with_headers(count: usize, size: usize) -> Request<Full<Bytes>> {
 
 /// H43
 #[tokio::test]
-async fn too_many_headers_or_too_large_ones_are_431() {
+async fn too_many_or_too_large_headers_are_431() {
     let (upstream, proxy) =
         chat(Script::echo(), "[limits]\nrequest_headers = 20\nrequest_header_bytes = \"8KiB\"").await;
-    // The client adds its host.
+    // The client adds its Host header.
     assert_eq!(Client::h1(proxy.addr).await.send(with_headers(19, 10)).await.status, 200);
     assert_eq!(Client::h1(proxy.addr).await.send(with_headers(1, 7000)).await.status, 200);
     assert_eq!(Client::h1(proxy.addr).await.send(with_headers(20, 10)).await.status, 431);
@@ -72,11 +72,11 @@ async fn too_many_headers_or_too_large_ones_are_431() {
 }
 
 #[tokio::test]
-async fn too_large_headers_over_h2_are_431_and_the_connection_lives() {
+async fn too_large_h2_headers_are_431_and_connection_stays_open() {
     let (upstream, proxy) = chat(Script::echo(), "[limits]\nrequest_header_bytes = \"8KiB\"").await;
     let mut client = Client::h2(proxy.addr).await;
     assert_eq!(client.send(with_headers(1, 7000)).await.status, 200);
-    // The client itself keeps to what the server announced, or the server says it.
+    // Either the client respects the server's SETTINGS, or the server rejects the request.
     match client.try_send(with_headers(1, 9000)).await {
         Ok(answer) => assert_eq!(answer.status, 431),
         Err(error) => assert!(error.is_user(), "{error:?}"),
@@ -87,7 +87,7 @@ async fn too_large_headers_over_h2_are_431_and_the_connection_lives() {
 
 /// L53
 #[tokio::test]
-async fn beyond_the_cap_on_streams_is_503_and_the_admitted_are_unharmed() {
+async fn over_the_stream_cap_is_503_and_admitted_streams_continue() {
     let steps = [
         Step::Send(tencent::references("m", &[1]).into()),
         Step::Pause(Duration::from_millis(700)),
@@ -109,14 +109,14 @@ async fn beyond_the_cap_on_streams_is_503_and_the_admitted_are_unharmed() {
     let (theirs, ours) = second.whole().await.split();
     assert_eq!(theirs, (tencent::references("m", &[1]) + &tencent::finish("m")).into_bytes());
     assert_eq!(ours.len(), 1);
-    // Their places are free again.
+    // Their permits are free again.
     assert_eq!(proxy.post("/chat", "{}").await.status, 200);
     assert_eq!(proxy.post("/chat", "{}").await.status, 200);
 }
 
-/// A place is given back however its request ends.
+/// The permit is released however a request ends.
 #[tokio::test]
-async fn a_place_does_not_leak() {
+async fn stream_permit_does_not_leak() {
     let (upstream, proxy) = chat(Script::hang(), "[limits]\nstreams = 1\n[timeouts]\nfirst_byte = \"10s\"").await;
     for n in 1..=3 {
         let mut client = Client::h1(proxy.addr).await;

@@ -1,4 +1,4 @@
-//! Markers over sockets: what a route or a request asks for, and what is counted.
+//! `markers` of a route and of a request over sockets, and their metric.
 
 use citetap::replay::Script;
 
@@ -6,7 +6,7 @@ use super::dialects::asked;
 use crate::net::{chat_with, eventually, tencent};
 
 #[tokio::test]
-async fn a_route_or_a_request_says_what_becomes_of_markers() {
+async fn route_and_request_header_select_the_marker_style() {
     let (_upstream, proxy) = chat_with(Script::sse(tencent::answer("m")), "", "markers = \"strip\"").await;
     let text = async |headers: &[(&str, &str)]| {
         let whole = asked(&proxy, headers).await.whole().await;

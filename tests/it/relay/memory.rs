@@ -1,5 +1,5 @@
-//! P7: whatever comes, memory stays flat, and a client's pace is its upstream's. The proxy is a process of its own
-//! here, so that what is measured is its memory alone.
+//! P7: memory stays flat, and backpressure of a client reaches its upstream. The proxy is a separate process, so that
+//! only its memory is measured.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::{
 };
 
 pub const MIB: u64 = 1024 * 1024;
-/// The largest tapped frame, while it grows and is copied, and the allocator's slack.
+/// The largest tapped frame while it grows and is copied, and the allocator's overhead.
 const GROWTH: u64 = 12 * MIB;
 
 pub struct Rig {
@@ -27,7 +27,7 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// The proxy in front of this script, warm.
+    /// A warm proxy in front of this script.
     pub async fn new(script: Script) -> Self {
         Self::with(script, "").await
     }
@@ -60,7 +60,7 @@ impl Rig {
         assert!(now < before + growth, "from {} to {} MiB", before / MIB, now / MIB);
     }
 
-    /// Waits until the upstream hands out nothing more; says how much it was.
+    /// Waits until the upstream sends no more. Returns how much it was.
     pub async fn stands_still(&self) -> u64 {
         let out = || self.upstream.requests().last().unwrap().bytes_out;
         let began = Instant::now();
@@ -76,7 +76,7 @@ impl Rig {
     }
 }
 
-/// The upstream's bytes but for the finish.
+/// The upstream's bytes without the finish.
 fn bytes_of(steps: &[Step]) -> Vec<u8> {
     let mut all = Vec::new();
     for step in steps {
@@ -92,14 +92,14 @@ fn bytes_of(steps: &[Step]) -> Vec<u8> {
     all
 }
 
-/// `steps` and the finish, which must come with our event before it.
+/// `steps` and the finish, which must arrive with our event before it.
 pub fn script(steps: &[Step]) -> Script {
     let mut steps = steps.to_vec();
     steps.push(Step::Send(tencent::finish("m").into()));
     Script::sse_steps(steps)
 }
 
-/// The rest of the answer is what these steps sent, our event, and the finish.
+/// The rest of the answer is the bytes of these steps, our event, and the finish.
 pub async fn is_all(mut answer: Answer, steps: &[Step]) {
     let want = bytes_of(steps);
     let mut got = Vec::with_capacity(want.len() + 4096);
@@ -120,7 +120,7 @@ pub fn references() -> Step {
 
 /// F7, F8
 #[tokio::test]
-async fn an_event_of_64_mb_is_relayed_and_the_next_one_tapped() {
+async fn event_of_64_mb_is_relayed_and_the_next_one_tapped() {
     let piece = Step::Send(Bytes::from(vec![b'x'; 64 * 1024]));
     let mut steps = vec![Step::Send("data: ".into())];
     steps.extend(vec![piece; 1024]);
@@ -130,9 +130,9 @@ async fn an_event_of_64_mb_is_relayed_and_the_next_one_tapped() {
     rig.is_flat();
 }
 
-/// F4: each byte in a chunk of its own, all there at once.
+/// F4: each byte is a chunk of its own, all available at once.
 #[tokio::test]
-async fn a_quarter_of_a_megabyte_in_single_bytes_is_relayed_and_tapped() {
+async fn single_byte_chunks_are_relayed_and_tapped() {
     let text = tencent::text("m", &"字".repeat(100));
     let mut body = text.repeat((256 << 10) / text.len());
     body += &tencent::references("m", &[1, 2]);
@@ -159,16 +159,16 @@ async fn a_quarter_of_a_megabyte_in_single_bytes_is_relayed_and_tapped() {
 
 /// F11
 #[tokio::test]
-async fn comments_alone_are_relayed_and_what_follows_is_tapped() {
+async fn comment_flood_is_relayed_and_next_frame_tapped() {
     let steps = [Step::Bulk { len: 48 * MIB, chunk: 64 * 1024 }, references()];
     let rig = Rig::new(script(&steps)).await;
     is_all(rig.ask().await, &steps).await;
     rig.is_flat();
 }
 
-/// L51: what was handed out is in the sockets' buffers; the rest waits at its upstream.
+/// L51: data in flight is in the sockets' buffers; the rest waits at the upstream.
 #[tokio::test]
-async fn a_client_that_does_not_read_stops_its_upstream_until_it_reads() {
+async fn client_that_does_not_read_pauses_its_upstream() {
     let steps = [references(), Step::Bulk { len: 64 * MIB, chunk: 64 * 1024 }];
     let rig = Rig::new(script(&steps)).await;
     for mut client in [Client::h1(rig.proxy.addr).await, Client::h2(rig.proxy.addr).await] {
@@ -176,7 +176,7 @@ async fn a_client_that_does_not_read_stops_its_upstream_until_it_reads() {
         let out = rig.stands_still().await;
         assert!(out < 32 * MIB, "{} MiB are under way", out / MIB);
         rig.is_flat();
-        // Meanwhile others are served, also on its connection if that has streams.
+        // Meanwhile others are served, also on the same connection if it has streams.
         assert_eq!(rig.proxy.get("/healthz").await.status, 200);
         rig.proxy.post("/chat").await.whole().await;
         assert_eq!(Client::h1(rig.proxy.addr).await.send(get("/readyz")).await.status, 200);
@@ -185,9 +185,9 @@ async fn a_client_that_does_not_read_stops_its_upstream_until_it_reads() {
     }
 }
 
-/// A JSON answer of any size passes as it comes too.
+/// A JSON response of any size passes too.
 #[tokio::test]
-async fn a_large_answer_that_is_no_stream_is_not_collected() {
+async fn large_unstreamed_response_is_not_buffered() {
     let piece = Bytes::from(vec![b' '; 64 * 1024]);
     let steps = vec![Step::Send(piece); 512];
     let json = Script::new(steps.clone())

@@ -1,7 +1,6 @@
-//! The relay over sockets: a client, the server, a scripted upstream.
+//! The relay over sockets: a client, the server, and a scripted upstream.
 
 mod connections;
-mod cuts;
 mod dialect_faults;
 mod dialects;
 mod drain;
@@ -19,10 +18,11 @@ mod refused;
 mod requests;
 mod resets;
 pub mod responses;
-mod sending;
 mod slow_store;
 mod smuggling;
+mod split_requests;
 mod streams;
 pub mod timeouts;
 pub mod tls;
-mod whole;
+mod unstreamed;
+mod upstream_requests;

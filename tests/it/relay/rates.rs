@@ -1,4 +1,4 @@
-//! How much a tenant may ask: at and over, each for itself, and told in the dialect of the path.
+//! Rate limits per tenant: at and over, independent of each other, with errors in the dialect of the path.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
     net::{Answer, Client, Proxy, chat, get, post, request, route, tencent},
 };
 
-/// Tenants alpha and beta in front of an upstream that echoes, with a model and the console.
+/// Tenants alpha and beta in front of an echoing upstream, with a model and the console.
 async fn limited(limits: &str, of_alpha: &str) -> (Upstream, Proxy) {
     let scripts = vec![
         Scripted::new("/echo", Script::echo()),
@@ -30,7 +30,7 @@ async fn ask(proxy: &Proxy, method: Method, path: &str, headers: &[(&str, &str)]
     Client::h1(proxy.addr).await.send(request(method, path, headers, "{}")).await
 }
 
-/// Everything that a tenant can ask counts, once.
+/// Every request of a tenant counts once.
 const ASKED: &[(Method, &str)] = &[
     (Method::POST, "/chat/echo"),
     (Method::GET, "/citations"),
@@ -50,7 +50,7 @@ const ASKED: &[(Method, &str)] = &[
 ];
 
 #[tokio::test]
-async fn all_that_a_tenant_asks_counts_and_no_other_feels_it() {
+async fn every_request_of_a_tenant_counts_and_no_other() {
     let (upstream, proxy) = limited(&format!("requests = \"{}/d\"", ASKED.len()), "").await;
     for (method, path) in ASKED {
         assert_ne!(ask(&proxy, method.clone(), path, ALPHA).await.status, 429, "at the limit: {path}");
@@ -74,7 +74,7 @@ async fn all_that_a_tenant_asks_counts_and_no_other_feels_it() {
     for (method, path) in ASKED {
         assert_ne!(ask(&proxy, method.clone(), path, BETA).await.status, 429, "beta has its own: {path}");
     }
-    // A page hears when to come again, and may ask whether it may ask.
+    // A page can read Retry-After, and its preflight passes.
     let page = ("origin", "https://app.example");
     let refused = ask(&proxy, Method::GET, "/citations", &[ALPHA[0], page]).await;
     assert_eq!((refused.status.as_u16(), refused.header("access-control-allow-origin")), (429, Some(page.1)));
@@ -88,7 +88,7 @@ async fn all_that_a_tenant_asks_counts_and_no_other_feels_it() {
 }
 
 #[tokio::test]
-async fn nobody_without_a_key_uses_an_allowance_up() {
+async fn requests_without_key_do_not_use_a_tenants_rate() {
     let (_upstream, proxy) = limited("requests = \"2/d\"", "").await;
     for headers in [&[][..], &[("x-citetap-key", "wrong")], &[("authorization", "Bearer alpha")]] {
         for path in ["/citations", "/chat/echo", "/v1/models"] {
@@ -107,7 +107,7 @@ async fn nobody_without_a_key_uses_an_allowance_up() {
 }
 
 #[tokio::test]
-async fn a_tenants_own_rate_comes_first() {
+async fn tenant_rate_overrides_the_default() {
     let (_upstream, proxy) = limited("requests = \"1/d\"", "requests = \"off\"").await;
     for _ in 0..5 {
         assert_eq!(ask(&proxy, Method::GET, "/citations", ALPHA).await.status, 200);
@@ -116,9 +116,9 @@ async fn a_tenants_own_rate_comes_first() {
     assert_eq!(ask(&proxy, Method::GET, "/citations", BETA).await.status, 429);
 }
 
-/// Each cell of 1.5 s: the seconds that are told are rounded up, or the one who waits would come too early.
+/// A cell every 1.5 s: Retry-After is rounded up, otherwise a client would retry too early.
 #[tokio::test]
-async fn who_waits_as_told_is_let_in_over_h1_and_h2() {
+async fn request_after_retry_after_is_admitted_over_h1_and_h2() {
     let (_upstream, proxy) = chat(Script::sse(tencent::answer("m")), "[limits]\nrequests = \"40/m\"").await;
     for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
         let mut refused = None;
@@ -140,9 +140,9 @@ async fn who_waits_as_told_is_let_in_over_h1_and_h2() {
     }
 }
 
-/// Without tenants there is one; and however many come at the same moment, none slips through.
+/// Without tenants there is one limit. Of many simultaneous requests exactly the allowed number passes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_200_at_once_as_many_as_may_are_let_in() {
+async fn rate_admits_exactly_its_count_of_200_at_once() {
     let (upstream, proxy) = chat(Script::json(json!({}).to_string()), "[limits]\nrequests = \"50/d\"").await;
     let mut asked = Vec::new();
     let shared = std::sync::Arc::new(tokio::sync::Barrier::new(200));

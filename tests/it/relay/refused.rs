@@ -1,4 +1,4 @@
-//! What is not relayed, and the words it is refused with.
+//! Requests that are not relayed, and their errors.
 
 use citetap::replay::Script;
 use http::Method;
@@ -6,7 +6,7 @@ use http::Method;
 use crate::net::{Client, chat, get, raw, request};
 
 #[tokio::test]
-async fn a_path_of_no_route_is_404_and_names_the_routes() {
+async fn path_without_route_is_404_and_lists_the_routes() {
     // With the console, "/" would be its page.
     let (upstream, proxy) = chat(Script::echo(), "console = false").await;
     for path in ["/", "/other", "/chatter", "/CHAT"] {
@@ -17,7 +17,7 @@ async fn a_path_of_no_route_is_404_and_names_the_routes() {
 }
 
 #[tokio::test]
-async fn dot_segments_in_any_spelling_are_400() {
+async fn dot_segments_in_any_encoding_are_400() {
     let (upstream, proxy) = chat(Script::echo(), "").await;
     for path in [
         "/chat/../admin",
@@ -59,9 +59,9 @@ async fn connect_trace_and_upgrades_are_refused() {
     assert_eq!(upstream.request_count(), 0);
 }
 
-/// An offer of h2c may be left unanswered; it is not passed on.
+/// An offer of h2c may be ignored. It is not relayed.
 #[tokio::test]
-async fn an_offer_of_h2c_is_served_over_h1() {
+async fn h2c_upgrade_offer_is_served_over_h1() {
     let (upstream, proxy) = chat(Script::echo(), "").await;
     let headers =
         [("connection", "upgrade, http2-settings"), ("upgrade", "h2c"), ("http2-settings", "AAMAAABkAAQAAP__")];
@@ -70,7 +70,7 @@ async fn an_offer_of_h2c_is_served_over_h1() {
     assert!(!seen.contains_key("upgrade") && !seen.contains_key("http2-settings") && !seen.contains_key("connection"));
 }
 
-/// H37, H38, H42: what two servers could read in two ways.
+/// H37, H38, H42: requests that two servers could frame differently.
 #[tokio::test]
 async fn ambiguous_requests_are_400_and_never_reach_the_upstream() {
     let (upstream, proxy) = chat(Script::echo(), "[timeouts]\nrequest_headers = \"2s\"").await;
@@ -94,7 +94,7 @@ async fn ambiguous_requests_are_400_and_never_reach_the_upstream() {
 
 /// H36
 #[tokio::test]
-async fn broken_chunks_reach_nobody_as_a_whole_body() {
+async fn broken_chunks_are_never_a_complete_body() {
     let (_upstream, proxy) = chat(Script::echo(), "").await;
     for chunk in ["FFFFFFFFFFFFFFFFF\r\nx", "-1\r\nx", "zz\r\nx"] {
         let answer =

@@ -1,4 +1,4 @@
-//! A request reaches its upstream as the client made it, but for what is the connection's or ours.
+//! A request reaches its upstream unchanged, except for hop-by-hop headers and our own.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::net::{Client, Proxy, chat, chat_with, get, post, raw, request, route};
 
 #[tokio::test]
-async fn method_path_query_and_body_are_the_clients() {
+async fn method_path_query_and_body_are_unchanged() {
     let upstream = Upstream::bind(vec![Scripted::new("/", Script::echo())]).await.unwrap();
     let proxy = Proxy::start(&route("api", &format!("{}/base/v3/", upstream.url()))).await;
     for (method, path, seen) in [
@@ -40,7 +40,7 @@ async fn method_path_query_and_body_are_the_clients() {
 }
 
 #[tokio::test]
-async fn a_prefix_ends_at_a_slash_and_the_longest_wins() {
+async fn prefix_matches_whole_segments_and_the_longest_wins() {
     let upstream = Upstream::bind(vec![Scripted::new("/", Script::echo())]).await.unwrap();
     let toml = route("a", &format!("{}/one", upstream.url()))
         + &route("long", &format!("{}/two", upstream.url())).replace("\"/long\"", "\"/a/b\"");
@@ -52,15 +52,15 @@ async fn a_prefix_ends_at_a_slash_and_the_longest_wins() {
 }
 
 #[tokio::test]
-async fn five_mebibytes_are_streamed_through() {
+async fn body_of_five_mebibytes_is_streamed() {
     let (upstream, proxy) = chat(Script::echo(), "").await;
     let piece = Bytes::from(vec![b'x'; 64 * 1024]);
     let pieces = (0..80).map(move |_| Ok::<_, Infallible>(Frame::data(piece.clone())));
-    // Of unknown length: chunked on the way in.
+    // Unknown length: the request is chunked.
     let body = StreamBody::new(futures_util::stream::iter(pieces));
     let echo = Client::h1(proxy.addr).await.send(Request::post("/chat/up").body(body).unwrap()).await.json().await;
     assert_eq!(echo["bodyLength"], 5 * 1024 * 1024);
-    // Of known length: it stays known.
+    // Known length: it is preserved.
     let echo = proxy.post("/chat/up", vec![b'y'; 5 * 1024 * 1024]).await.json().await;
     assert_eq!(echo["bodyLength"], 5 * 1024 * 1024);
     let seen = upstream.requests();
@@ -98,7 +98,7 @@ fn passed_on() -> Value {
 }
 
 #[tokio::test]
-async fn end_to_end_headers_pass_and_the_connections_and_ours_do_not() {
+async fn only_end_to_end_headers_are_relayed() {
     let (upstream, proxy) = chat(Script::echo(), "").await;
     let mut headers = SENT.to_vec();
     headers.push(("connection", "keep-alive, x-hop, authorization"));
@@ -110,7 +110,7 @@ async fn end_to_end_headers_pass_and_the_connections_and_ours_do_not() {
 }
 
 #[tokio::test]
-async fn forwarding_headers_of_a_trusted_peer_pass() {
+async fn forwarded_headers_of_a_trusted_peer_pass() {
     let (upstream, proxy) = chat(Script::echo(), "trusted_proxies = [\"127.0.0.0/8\"]").await;
     let mut headers = SENT.to_vec();
     headers.push(("connection", "x-hop"));
@@ -124,7 +124,7 @@ async fn forwarding_headers_of_a_trusted_peer_pass() {
 }
 
 #[tokio::test]
-async fn an_h2_clients_authority_is_not_the_upstreams_host() {
+async fn h2_authority_is_not_the_upstreams_host() {
     let (upstream, proxy) = chat(Script::echo(), "").await;
     let echo = Client::h2(proxy.addr).await.send(post("/chat", "{}")).await.json().await;
     assert_eq!(echo["headers"]["host"], json!([upstream.addr().to_string()]));
@@ -132,7 +132,7 @@ async fn an_h2_clients_authority_is_not_the_upstreams_host() {
 }
 
 #[tokio::test]
-async fn header_rules_hold_both_ways() {
+async fn header_rules_apply_to_requests_and_responses() {
     let rules = "[routes.request_headers]\nremove = [\"cookie\"]\nset = { authorization = \"Bearer fixed\", x-team = \"search\" }\n\
                  [routes.response_headers]\nremove = [\"set-cookie\"]\nset = { x-served-by = \"citetap\" }";
     let script = Script::echo()
@@ -150,9 +150,9 @@ async fn header_rules_hold_both_ways() {
     assert_eq!(echo["headers"].get("cookie"), None);
 }
 
-/// H42: the absolute form's authority names us, never an upstream.
+/// H42: the authority of an absolute-form target names citetap, never an upstream.
 #[tokio::test]
-async fn an_absolute_uri_does_not_choose_the_upstream() {
+async fn absolute_uri_does_not_select_the_upstream() {
     let (upstream, proxy) = chat(Script::echo(), "").await;
     let answer = raw(
         proxy.addr,
@@ -164,7 +164,7 @@ async fn an_absolute_uri_does_not_choose_the_upstream() {
 }
 
 #[tokio::test]
-async fn one_client_connection_serves_many_requests_and_upstream_connections_are_reused() {
+async fn client_and_upstream_connections_are_reused() {
     let (upstream, proxy) = chat(Script::echo(), "").await;
     let mut client = Client::h1(proxy.addr).await;
     for n in 0..5 {
@@ -174,9 +174,9 @@ async fn one_client_connection_serves_many_requests_and_upstream_connections_are
     assert_eq!(upstream.connections_accepted(), 1);
 }
 
-/// The upstream closes each connection after a while, as servers do: the next request gets another one, and no error.
+/// The upstream closes idle connections, as servers do. The next request uses another one and does not fail.
 #[tokio::test]
-async fn a_connection_that_the_upstream_closed_while_it_waited_is_not_used_again() {
+async fn idle_connection_closed_by_upstream_is_not_reused() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let upstream = listener.local_addr().unwrap();
     let closed = std::sync::Arc::new(tokio::sync::Notify::new());
@@ -199,9 +199,10 @@ async fn a_connection_that_the_upstream_closed_while_it_waited_is_not_used_again
     }
 }
 
-/// An upstream that answers before it has the whole request: what follows on that connection would be read as the rest.
+/// An upstream that responds before it has the whole request. Further bytes on that connection would be read as its
+/// rest.
 #[tokio::test]
-async fn a_connection_with_half_a_request_on_it_is_not_used_again() {
+async fn connection_with_a_partial_request_is_not_reused() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let upstream = listener.local_addr().unwrap();
     let (tell, mut heard) = tokio::sync::mpsc::channel(8);
@@ -211,7 +212,7 @@ async fn a_connection_with_half_a_request_on_it_is_not_used_again() {
             let tell = tell.clone();
             tokio::spawn(async move {
                 let mut request = [0; 4096];
-                // Open for as long as the other side leaves it so.
+                // Open until the other side closes.
                 while let Ok(1..) = stream.read(&mut request).await {
                     if request.starts_with(b"GET") || request.starts_with(b"POST") {
                         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
@@ -225,7 +226,7 @@ async fn a_connection_with_half_a_request_on_it_is_not_used_again() {
     let half = raw(proxy.addr, "POST /chat HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\nhalf").await;
     assert!(half.starts_with("HTTP/1.1 200") && half.ends_with("ok"), "{half}");
     assert_eq!(heard.recv().await, Some((0, b'P')));
-    // A whole one is used again, so this tells something.
+    // A complete one is reused, so the assertion above is meaningful.
     for _ in 0..2 {
         assert_eq!(proxy.get("/chat").await.whole().await.text(), "ok");
         assert_eq!(heard.recv().await, Some((1, b'G')));
@@ -234,7 +235,7 @@ async fn a_connection_with_half_a_request_on_it_is_not_used_again() {
 
 /// H40
 #[tokio::test]
-async fn expect_continue_is_answered_and_not_passed_on() {
+async fn expect_continue_is_answered_and_not_relayed() {
     let (_upstream, proxy) = chat(Script::echo(), "").await;
     let mut client = Client::h1(proxy.addr).await;
     let echo =

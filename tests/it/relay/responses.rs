@@ -1,4 +1,4 @@
-//! Answers that are no event stream pass as they are; what is one is told by its type alone.
+//! Responses that are not event streams pass unchanged. Only the content type decides.
 
 use bytes::Bytes;
 use citetap::replay::{Script, Step};
@@ -12,7 +12,7 @@ pub async fn relayed(script: Script) -> (Whole, Whole) {
     (direct, proxy.post("/chat", "{}").await.whole().await)
 }
 
-/// The same status, headers and bytes; nothing of ours.
+/// Checks status, headers and bytes, and that nothing of ours was added.
 pub async fn passes_as_it_is(script: Script) -> Whole {
     let (direct, mut relayed) = relayed(script).await;
     assert_eq!(relayed.status, direct.status);
@@ -27,13 +27,13 @@ pub async fn passes_as_it_is(script: Script) -> Whole {
 }
 
 #[tokio::test]
-async fn json_with_its_length() {
+async fn json_response_keeps_its_length() {
     let whole = passes_as_it_is(Script::json(&br#"{"code":0,"event":"SSE_REPLY_END"}"#[..])).await;
     assert_eq!(whole.header("content-length"), Some("34"));
 }
 
 #[tokio::test]
-async fn errors_and_their_bodies() {
+async fn error_responses_pass_unchanged() {
     for status in [StatusCode::BAD_REQUEST, StatusCode::NOT_FOUND, StatusCode::TOO_MANY_REQUESTS] {
         let script = Script::json(&br#"{"error":"x"}"#[..]).status(status);
         passes_as_it_is(script.header(header::RETRY_AFTER, HeaderValue::from_static("7"))).await;
@@ -41,21 +41,21 @@ async fn errors_and_their_bodies() {
     passes_as_it_is(Script::json(&b"oops"[..]).status(StatusCode::INTERNAL_SERVER_ERROR)).await;
 }
 
-/// An event stream in an error's clothes is not tapped.
+/// An event stream with an error status is not tapped.
 #[tokio::test]
-async fn an_event_stream_with_another_status_than_200() {
+async fn event_stream_with_error_status_is_not_tapped() {
     passes_as_it_is(Script::sse(tencent::answer("m")).status(StatusCode::BAD_GATEWAY)).await;
     passes_as_it_is(Script::sse(tencent::answer("m")).status(StatusCode::ACCEPTED)).await;
 }
 
 #[tokio::test]
-async fn no_content() {
+async fn no_content_passes_unchanged() {
     let whole = passes_as_it_is(Script::new([]).status(StatusCode::NO_CONTENT)).await;
     assert_eq!(whole.status, 204);
 }
 
 #[tokio::test]
-async fn a_redirect_is_relayed_and_not_followed() {
+async fn redirect_is_relayed_and_not_followed() {
     let script = Script::new([])
         .status(StatusCode::MOVED_PERMANENTLY)
         .header(header::LOCATION, HeaderValue::from_static("/elsewhere"));
@@ -66,9 +66,9 @@ async fn a_redirect_is_relayed_and_not_followed() {
     assert_eq!(upstream.request_count(), 1);
 }
 
-/// H31: compressed bytes are nobody's to inject into.
+/// H31: nothing can be injected into compressed bytes.
 #[tokio::test]
-async fn an_encoded_event_stream_is_untouched() {
+async fn encoded_event_stream_passes_unchanged() {
     for encoding in ["gzip", "br", "identity, gzip"] {
         let script = Script::sse(tencent::answer("m"))
             .header(header::CONTENT_ENCODING, HeaderValue::from_static(encoding))
@@ -79,14 +79,14 @@ async fn an_encoded_event_stream_is_untouched() {
 }
 
 #[tokio::test]
-async fn identity_is_no_encoding() {
+async fn identity_encoding_is_tapped() {
     let script =
         Script::sse(tencent::answer("m")).header(header::CONTENT_ENCODING, HeaderValue::from_static("identity"));
     assert_eq!(relayed(script).await.1.split().1.len(), 1);
 }
 
 #[tokio::test]
-async fn head_has_the_headers_alone() {
+async fn head_request_gets_headers_only() {
     let (upstream, proxy) = chat(Script::json(&b"{}"[..]), "").await;
     for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
         let answer = client.send(request(Method::HEAD, "/chat/x", &[], "")).await;
@@ -95,7 +95,7 @@ async fn head_has_the_headers_alone() {
         assert_eq!(answer.header("x-citetap-nonce"), None);
         let whole = answer.whole().await;
         assert_eq!((whole.bytes().len(), whole.error), (0, None));
-        // The connection is not left in disorder.
+        // The connection stays usable.
         assert_eq!(client.send(post("/chat", "{}")).await.whole().await.text(), "{}");
     }
     assert_eq!(upstream.requests()[0].method, Method::HEAD);
@@ -103,7 +103,7 @@ async fn head_has_the_headers_alone() {
 
 /// F29
 #[tokio::test]
-async fn any_spelling_of_the_type_is_tapped() {
+async fn any_spelling_of_the_content_type_is_tapped() {
     for kind in ["TEXT/EVENT-STREAM; charset=gbk", "text/event-stream;", " text/event-stream ", "text/Event-Stream;x=y"]
     {
         let script = Script::sse(tencent::answer("m")).header(header::CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -120,7 +120,7 @@ async fn any_spelling_of_the_type_is_tapped() {
 }
 
 #[tokio::test]
-async fn an_answer_without_a_type_is_tapped_where_the_route_names_its_provider() {
+async fn missing_content_type_is_tapped_if_provider_is_set() {
     let bare = || Script::new([Step::Send(Bytes::from(tencent::answer("m")))]);
     assert_eq!(relayed(bare()).await.1.split().1.len(), 1);
     let (_upstream, proxy) = chat_with(bare(), "", "").await;
@@ -130,9 +130,9 @@ async fn an_answer_without_a_type_is_tapped_where_the_route_names_its_provider()
     assert_eq!(proxy.post("/chat", "{}").await.whole().await.split().1.len(), 0);
 }
 
-/// H33: what is said of the upstream's bytes is untrue of ours.
+/// H33: headers about the upstream's bytes are wrong for ours and are removed.
 #[tokio::test]
-async fn a_stream_loses_its_length_and_its_digests() {
+async fn tapped_stream_has_no_length_and_no_digests() {
     let body = tencent::answer("m");
     let script = Script::sse(body.clone())
         .header(header::CONTENT_LENGTH, HeaderValue::from(body.len()))
@@ -150,7 +150,7 @@ async fn a_stream_loses_its_length_and_its_digests() {
 
 /// H35
 #[tokio::test]
-async fn trailers_pass() {
+async fn trailers_are_relayed() {
     let mut trailers = http::HeaderMap::new();
     trailers.insert("x-usage", HeaderValue::from_static("12"));
     let script = Script::sse_steps([Step::Send(tencent::answer("m").into()), Step::Trailers(trailers)]);
@@ -162,9 +162,9 @@ async fn trailers_pass() {
     }
 }
 
-/// H33: a client of HTTP/1.0 gets the stream too, delimited by the connection's end.
+/// H33: an HTTP/1.0 client receives the stream, which ends with the connection.
 #[tokio::test]
-async fn an_http_1_0_client_gets_the_stream() {
+async fn http_1_0_client_gets_the_stream() {
     let (_upstream, proxy) = chat(Script::sse(tencent::answer("m")), "").await;
     let answer = crate::net::raw(proxy.addr, "GET /chat HTTP/1.0\r\n\r\n").await;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();

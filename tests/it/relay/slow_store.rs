@@ -19,7 +19,7 @@ use crate::net::{LIMIT, Proxy, config, eventually, route, tencent};
 
 const SLOW: Duration = Duration::from_secs(2);
 
-/// Memory, behind a wait or a refusal.
+/// A memory store with a delay or a failure.
 struct Behind {
     inner: MemoryStore,
     wait: Duration,
@@ -92,7 +92,7 @@ async fn upstream() -> Upstream {
 }
 
 #[tokio::test]
-async fn a_slow_store_delays_the_finish_by_the_commit_wait_at_most() {
+async fn slow_store_delays_the_finish_by_the_commit_wait_at_most() {
     let upstream = upstream().await;
     let proxy = proxy_on(Behind { inner: MemoryStore::new(), wait: SLOW, refuse: false }, &upstream).await;
     let began = Instant::now();
@@ -112,7 +112,7 @@ async fn a_slow_store_delays_the_finish_by_the_commit_wait_at_most() {
 
 /// S90
 #[tokio::test]
-async fn a_store_that_refuses_does_not_harm_the_stream() {
+async fn failing_store_does_not_affect_the_stream() {
     let upstream = upstream().await;
     let proxy = proxy_on(Behind { inner: MemoryStore::new(), wait: Duration::ZERO, refuse: true }, &upstream).await;
     assert_eq!(proxy.get("/readyz").await.status, 200);

@@ -1,4 +1,4 @@
-//! Requests that two readers could frame differently must never become another request, whatever the answer looks like and
+//! Requests that two servers could frame differently must never become another request, whatever the response is and
 //! whether the upstream's connection is new or pooled.
 
 use std::{
@@ -16,22 +16,22 @@ use tokio::{
 };
 
 use crate::{
-    inputs::hand,
+    inputs::raw_upstream,
     net::{Proxy, chat, eventually, raw, route, tencent, within},
 };
 
-/// A request as the upstream read it.
+/// A request as the upstream parsed it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Received {
     /// `POST /stream`
     line: String,
     body: String,
-    /// The body came to its end.
+    /// The body is complete.
     complete: bool,
 }
 
-/// An upstream that reads strictly and records everything. It answers `/stream…` with an event stream in chunks, and
-/// anything else with a length.
+/// A strict upstream that records everything. It answers `/stream…` with a chunked event stream, and everything else
+/// with a length.
 #[derive(Clone, Default)]
 struct Recorder(Arc<Mutex<Vec<Received>>>);
 
@@ -39,7 +39,7 @@ impl Recorder {
     async fn start() -> (Self, SocketAddr) {
         let recorder = Self::default();
         let records = recorder.clone();
-        let addr = hand::serve(move |stream| records.clone().serve(stream)).await;
+        let addr = raw_upstream::serve(move |stream| records.clone().serve(stream)).await;
         (recorder, addr)
     }
 
@@ -63,11 +63,11 @@ impl Recorder {
     }
 }
 
-/// The answer tells which request it belongs to.
+/// The response says which request it belongs to.
 fn answer(line: &str) -> String {
     if line.contains("/stream") {
         let body = [tencent::references("m", &[1, 2]), tencent::text("m", line), tencent::finish("m")];
-        hand::CHUNKED.to_owned() + &body.map(|piece| hand::chunk(&piece)).concat() + "0\r\n\r\n"
+        raw_upstream::CHUNKED.to_owned() + &body.map(|piece| raw_upstream::chunk(&piece)).concat() + "0\r\n\r\n"
     } else {
         let body = format!("<{line}>");
         format!("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: {}\r\n\r\n{body}", body.len())
@@ -120,7 +120,7 @@ async fn read_chunks(stream: &mut BufReader<TcpStream>, body: &mut Vec<u8>) -> O
     }
 }
 
-/// A proxy in front of a recorder, whose pool has connections.
+/// A proxy with pooled connections in front of a recorder.
 async fn warm(toml: &str) -> (Recorder, Proxy) {
     let (recorder, upstream) = Recorder::start().await;
     let proxy = Proxy::start(&format!(
@@ -131,7 +131,7 @@ async fn warm(toml: &str) -> (Recorder, Proxy) {
     for path in ["/chat/warm", "/chat/stream/warm"] {
         proxy.get(path).await.whole().await;
     }
-    // A connection returns to the pool when its answer has been read to the end, shortly after the client has it.
+    // A connection returns to the pool after its response has been read, shortly after the client has it.
     sleep(Duration::from_millis(50)).await;
     (recorder, proxy)
 }
@@ -142,10 +142,10 @@ fn has_smuggled(recorder: &Recorder) -> bool {
     recorder.lines().iter().any(|line| line.contains("smuggled"))
 }
 
-/// RFC 9112 6.1: "the server MUST close the connection after responding to such a request". hyper drops the length before
-/// we see the request, so it is relayed by its chunks, which leave nothing ambiguous, rather than refused.
+/// RFC 9112 6.1: "the server MUST close the connection after responding to such a request". hyper removes the length
+/// before we see the request, so it is relayed with its chunks, which are unambiguous.
 #[tokio::test]
-async fn s1_length_beside_chunks_ends_the_connection() {
+async fn s1_length_with_chunks_closes_the_connection() {
     let (recorder, proxy) = warm("").await;
     for path in ["/chat/stream", "/chat/length"] {
         for lengths in
@@ -188,7 +188,7 @@ async fn s2_oversized_chunks_are_never_a_complete_request() {
     for path in ["/chat/stream", "/chat/length"] {
         for sizes in [&[1025][..], &[1, 1024], &[1024, 1]] {
             let before = recorder.received().len();
-            let chunks: String = sizes.iter().map(|size| hand::chunk(&"y".repeat(*size))).collect();
+            let chunks: String = sizes.iter().map(|size| raw_upstream::chunk(&"y".repeat(*size))).collect();
             let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n");
             let said = raw(proxy.addr, format!("{head}{chunks}0\r\n\r\n{SMUGGLED}")).await;
             assert!(said.starts_with("HTTP/1.1 413 "), "{sizes:?}: {said}");
@@ -197,7 +197,7 @@ async fn s2_oversized_chunks_are_never_a_complete_request() {
             let complete = recorder.received().split_off(before).into_iter().find(|received| received.complete);
             assert_eq!(complete, None, "{sizes:?}");
         }
-        let within_limit = format!("{}0\r\n\r\n", hand::chunk(&"y".repeat(1024)));
+        let within_limit = format!("{}0\r\n\r\n", raw_upstream::chunk(&"y".repeat(1024)));
         let head =
             format!("POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n");
         assert!(raw(proxy.addr, head + &within_limit).await.starts_with("HTTP/1.1 200 "));
@@ -219,8 +219,11 @@ fn pipeline(paths: &[(bool, u8, usize)]) -> (Vec<u8>, Vec<Received>) {
             }
             1 => ("POST", format!("content-length: {}\r\n\r\n{body}", body.len())),
             _ => {
-                let chunks: String =
-                    body.as_bytes().chunks(1000).map(|c| hand::chunk(std::str::from_utf8(c).unwrap())).collect();
+                let chunks: String = body
+                    .as_bytes()
+                    .chunks(1000)
+                    .map(|c| raw_upstream::chunk(std::str::from_utf8(c).unwrap()))
+                    .collect();
                 ("POST", format!("transfer-encoding: chunked\r\n\r\n{chunks}0\r\n\r\n"))
             }
         };
@@ -230,7 +233,7 @@ fn pipeline(paths: &[(bool, u8, usize)]) -> (Vec<u8>, Vec<Received>) {
     (bytes, expected)
 }
 
-/// Sends `bytes` in these pieces while it reads the answers.
+/// Sends `bytes` in these pieces while it reads the responses.
 async fn send_in_pieces(addr: SocketAddr, bytes: &[u8], cuts: &[usize]) -> String {
     let stream = TcpStream::connect(addr).await.unwrap();
     stream.set_nodelay(true).unwrap();
@@ -238,7 +241,7 @@ async fn send_in_pieces(addr: SocketAddr, bytes: &[u8], cuts: &[usize]) -> Strin
     let (mut said, mut from) = (Vec::new(), 0);
     let send = async {
         for cut in cuts.iter().chain([&bytes.len()]) {
-            // The proxy may close once it has the last request that it will answer.
+            // The proxy may close after the last request that it will answer.
             if writer.write_all(&bytes[from..*cut]).await.is_err() {
                 return;
             }
@@ -253,7 +256,7 @@ async fn send_in_pieces(addr: SocketAddr, bytes: &[u8], cuts: &[usize]) -> Strin
 }
 
 #[test]
-fn s3_pipelines_in_any_cuts_execute_exactly_the_requests_sent() {
+fn s3_split_pipelines_execute_exactly_the_requests_sent() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (recorder, proxy) = runtime.block_on(warm(""));
     let request = (any::<bool>(), 0..3_u8, 0..24_000_usize);
@@ -273,10 +276,10 @@ fn s3_pipelines_in_any_cuts_execute_exactly_the_requests_sent() {
     assert!(!has_smuggled(&recorder));
 }
 
-/// P6: also where hyper has input that it will not look at before the answer is over. The end of a connection is seen as far
-/// as what was sent ahead fits into the kernel's receive buffer (64 KiB by default): behind more, it does not reach us.
+/// P6: also if hyper has unread input, which it does not process before the response ends. A disconnect is noticed only
+/// if the pipelined bytes fit into the kernel's receive buffer (64 KiB by default).
 #[tokio::test]
-async fn s7_client_that_leaves_with_requests_sent_ahead_frees_the_upstream() {
+async fn s7_disconnect_with_pipelined_requests_frees_upstream() {
     let steps = [Step::Send(tencent::references("m", &[1]).into()), Step::Pause(Duration::from_secs(60))];
     for script in [Script::sse_steps(steps), Script::hang()] {
         let (upstream, proxy) = chat(script, "").await;
@@ -301,18 +304,18 @@ async fn s7_client_that_leaves_with_requests_sent_ahead_frees_the_upstream() {
     }
 }
 
-/// An answer that nobody asked for must not reach the next client of the connection.
+/// An unsolicited response must not reach the next client of the connection.
 #[tokio::test]
 async fn s8_bytes_on_an_idle_pooled_connection_close_it() {
     let foreign = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 7\r\n\r\nforeign";
     for late in [Duration::ZERO, Duration::from_millis(30)] {
         for own in [answer("GET /length"), answer("GET /stream")] {
             let own: Arc<str> = own.into();
-            let upstream = hand::serve(move |mut stream| {
+            let upstream = raw_upstream::serve(move |mut stream| {
                 let own = Arc::clone(&own);
                 async move {
-                    while !hand::head(&mut stream).await.is_empty() {
-                        // With the answer, or when the connection has been idle for a while.
+                    while !raw_upstream::head(&mut stream).await.is_empty() {
+                        // With the response, or when the connection has been idle for a while.
                         let both = if late.is_zero() { format!("{own}{foreign}") } else { own.to_string() };
                         if stream.write_all(both.as_bytes()).await.is_err() {
                             return;
@@ -326,7 +329,8 @@ async fn s8_bytes_on_an_idle_pooled_connection_close_it() {
             })
             .await;
             let proxy = Proxy::start(&format!("workers = 1\n{}", route("chat", &format!("http://{upstream}")))).await;
-            // A late answer that comes when the next request has been sent cannot be told from that request's.
+            // An unsolicited response that arrives after the next request was sent cannot be distinguished from that
+            // request's.
             for pause in if late.is_zero() { [0, 5, 60, 0] } else { [60; 4] } {
                 let whole = proxy.get("/chat").await.whole().await;
                 assert_eq!((whole.status.as_u16(), whole.error.as_deref()), (200, None));

@@ -1,4 +1,4 @@
-//! Events come as the upstream sends them, whole, with ours before the finish.
+//! Events are relayed as the upstream sends them, with ours before the finish.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn paced() -> Script {
     Script::sse_steps(steps)
 }
 
-/// Each piece is read when it comes, and the upstream has not sent the next one by then.
+/// Each piece is read before the upstream sends the next one.
 async fn one_by_one(mut answer: Answer, upstream: &Upstream) {
     assert_eq!(answer.status, 200);
     assert_eq!(answer.header("x-accel-buffering"), Some("no"));
@@ -57,18 +57,18 @@ async fn one_by_one(mut answer: Answer, upstream: &Upstream) {
 }
 
 #[tokio::test]
-async fn events_come_one_by_one_over_h1() {
+async fn events_are_relayed_one_by_one_over_h1() {
     let (upstream, proxy) = chat(paced(), "").await;
     one_by_one(proxy.post("/chat", "{}").await, &upstream).await;
 }
 
 #[tokio::test]
-async fn events_come_one_by_one_over_h2() {
+async fn events_are_relayed_one_by_one_over_h2() {
     let (upstream, proxy) = chat(paced(), "").await;
     one_by_one(Client::h2(proxy.addr).await.send(post("/chat", "{}")).await, &upstream).await;
 }
 
-/// P1 over the wire.
+/// P1 over sockets.
 #[tokio::test]
 async fn bytes_minus_ours_are_the_upstreams_in_every_chunking() {
     const ASKS: &str = r#"{"stream":true}"#;
@@ -94,7 +94,7 @@ async fn bytes_minus_ours_are_the_upstreams_in_every_chunking() {
     }
 }
 
-/// HTTP/2 has its own framing of the same pieces; a few sizes tell.
+/// HTTP/2 frames the same pieces, so a few sizes are enough.
 async fn clients(proxy: &Proxy, chunking: Chunking) -> Vec<Client> {
     let mut clients = vec![Client::h1(proxy.addr).await];
     if matches!(chunking, Chunking::Whole | Chunking::Frames | Chunking::Bytes(5)) {
@@ -104,7 +104,7 @@ async fn clients(proxy: &Proxy, chunking: Chunking) -> Vec<Client> {
 }
 
 #[tokio::test]
-async fn what_the_event_says_is_what_the_store_has() {
+async fn event_equals_the_stored_record() {
     let (_upstream, proxy) = chat(Script::sse(tencent::answer("m1")), "").await;
     let (_, ours) = proxy.post("/chat", "{}").await.whole().await.split();
     let record = proxy.app.store.get("default", "m1", None).await.unwrap().expect("stored before it was sent").record;
@@ -113,7 +113,7 @@ async fn what_the_event_says_is_what_the_store_has() {
 }
 
 #[tokio::test]
-async fn streams_side_by_side_on_one_h2_connection_do_not_mix() {
+async fn parallel_streams_on_one_h2_connection_do_not_mix() {
     let upstream = Upstream::bind(
         (0..8)
             .map(|n| {
@@ -149,10 +149,10 @@ async fn streams_side_by_side_on_one_h2_connection_do_not_mix() {
     }
 }
 
-/// Each would be an h2 frame of its own, and a client that does not read for a moment ends its whole connection when
-/// hundreds of small ones come.
+/// Each would be an h2 frame of its own. A client that pauses reading closes its whole connection after hundreds of
+/// small frames.
 #[tokio::test]
-async fn small_frames_that_are_ready_together_leave_together() {
+async fn small_ready_frames_are_sent_together() {
     const FRAMES: usize = 5000;
     let text = tencent::text("m-small", "字").repeat(FRAMES);
     let stream = tencent::references("m-small", &[1]) + &text + &tencent::finish("m-small");

@@ -1,4 +1,4 @@
-//! Every wait has an end, and an end that was not the upstream's never looks like one.
+//! Every wait has a timeout, and an end by timeout never looks like the upstream's.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use tokio::{
 use crate::net::{Client, LIMIT, Proxy, Whole, chat, post, request, route, tencent, within};
 
 #[tokio::test]
-async fn an_upstream_that_says_nothing_is_504() {
+async fn silent_upstream_is_504() {
     let (upstream, proxy) = chat(Script::hang(), "[timeouts]\nfirst_byte = \"200ms\"").await;
     let began = Instant::now();
     let problem = proxy.post("/chat", "{}").await.is_problem(504, "upstream-timeout").await;
@@ -22,7 +22,7 @@ async fn an_upstream_that_says_nothing_is_504() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_is_not_there_is_502() {
+async fn unreachable_upstream_is_502() {
     let dead = crate::process::dead_port();
     let proxy = Proxy::start(&route("chat", &format!("http://127.0.0.1:{dead}"))).await;
     for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
@@ -50,7 +50,7 @@ pub fn begins_and_hangs() -> Script {
 }
 
 #[tokio::test]
-async fn an_upstream_that_falls_silent_ends_with_its_citations_and_an_abort() {
+async fn idle_upstream_ends_with_citations_and_an_abort() {
     let (upstream, proxy) = chat(begins_and_hangs(), "[timeouts]\nupstream_idle = \"300ms\"").await;
     let theirs = tencent::references("m", &[1, 2]) + &tencent::text("m", "一");
     for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
@@ -61,9 +61,9 @@ async fn an_upstream_that_falls_silent_ends_with_its_citations_and_an_abort() {
     assert!(upstream.until(LIMIT, |upstream| upstream.cancelled() == 2).await);
 }
 
-/// F11: any byte feeds the idle timer.
+/// F11: any byte resets the idle timer.
 #[tokio::test]
-async fn comments_keep_a_stream_alive() {
+async fn upstream_comments_reset_the_idle_timeout() {
     let mut steps = vec![Step::Send(tencent::references("m", &[1, 2]).into())];
     for _ in 0..8 {
         steps.extend([Step::Pause(Duration::from_millis(250)), Step::Send(": ping\n\n".into())]);
@@ -76,7 +76,7 @@ async fn comments_keep_a_stream_alive() {
 }
 
 #[tokio::test]
-async fn the_total_timeout_ends_a_stream_however_alive_it_is() {
+async fn total_timeout_ends_an_active_stream() {
     let tick: bytes::Bytes = tencent::text("m", "又").into();
     let script = Script::sse_steps([
         Step::Send(tencent::references("m", &[1, 2]).into()),
@@ -91,9 +91,9 @@ async fn the_total_timeout_ends_a_stream_however_alive_it_is() {
     assert!(upstream.until(LIMIT, |upstream| upstream.cancelled() == 1).await);
 }
 
-/// The same where the upstream is never silent at all.
+/// The same if the upstream is never silent.
 #[tokio::test]
-async fn the_total_timeout_ends_a_flood() {
+async fn total_timeout_ends_a_flood() {
     let script = Script::sse_steps([Step::Bulk { len: 1 << 40, chunk: 64 * 1024 }]);
     let (upstream, proxy) = chat(script, "[timeouts]\ntotal = \"400ms\"").await;
     let mut answer = proxy.post("/chat", "{}").await;
@@ -117,7 +117,7 @@ pub async fn is_closed(mut stream: TcpStream) -> Vec<u8> {
 
 /// L50
 #[tokio::test]
-async fn a_client_that_never_speaks_or_never_ends_its_headers_is_closed() {
+async fn client_without_complete_headers_is_closed() {
     let (upstream, proxy) = chat(Script::echo(), "[timeouts]\nrequest_headers = \"300ms\"").await;
     let silent = TcpStream::connect(proxy.addr).await.unwrap();
     assert_eq!(is_closed(silent).await, b"");
@@ -133,9 +133,9 @@ async fn a_client_that_never_speaks_or_never_ends_its_headers_is_closed() {
     assert_eq!(upstream.request_count(), 0);
 }
 
-/// Slowloris proper: a byte now and then is no progress.
+/// Slowloris: a byte now and then does not count as progress.
 #[tokio::test]
-async fn headers_that_drip_are_closed_too() {
+async fn slowly_sent_headers_are_closed() {
     let (_upstream, proxy) = chat(Script::echo(), "[timeouts]\nrequest_headers = \"500ms\"").await;
     let (mut read, mut write) = TcpStream::connect(proxy.addr).await.unwrap().into_split();
     let drip = tokio::spawn(async move {
@@ -149,9 +149,9 @@ async fn headers_that_drip_are_closed_too() {
     drip.abort();
 }
 
-/// A body that never comes: the wait for the upstream's answer ends it.
+/// A body that never arrives: the timeout of the upstream's response ends it.
 #[tokio::test]
-async fn a_body_that_never_ends_is_504() {
+async fn endless_request_body_is_504() {
     let (_upstream, proxy) = chat(Script::echo(), "[timeouts]\nfirst_byte = \"300ms\"").await;
     let mut stream = TcpStream::connect(proxy.addr).await.unwrap();
     stream.write_all(b"POST /chat HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\nabc").await.unwrap();
@@ -161,7 +161,7 @@ async fn a_body_that_never_ends_is_504() {
 
 /// L51
 #[tokio::test]
-async fn a_client_that_stops_reading_is_closed_and_its_upstream_cancelled() {
+async fn stalled_client_is_closed_and_its_upstream_cancelled() {
     let script = Script::sse_steps([
         Step::Send(tencent::references("m", &[1, 2]).into()),
         Step::Bulk { len: 1 << 40, chunk: 64 * 1024 },
@@ -172,13 +172,13 @@ async fn a_client_that_stops_reading_is_closed_and_its_upstream_cancelled() {
     assert!(upstream.until(LIMIT, |upstream| upstream.cancelled() == 1).await);
     assert_eq!(upstream.requests()[0].outcome, Outcome::Cancelled);
     assert!(!proxy.stored("m").await.complete);
-    // It reads what was under way, and then no clean end.
+    // It reads the bytes in flight, and then no clean end.
     assert!(answer.whole().await.error.is_some());
 }
 
-/// Its connection is alive and answers pings: only the stream's window stays shut.
+/// The connection is alive and answers pings, but the stream's window stays closed.
 #[tokio::test]
-async fn an_h2_client_that_keeps_its_window_shut_is_left_and_the_upstream_freed() {
+async fn h2_client_with_closed_window_is_reset() {
     let script = Script::sse_steps([
         Step::Send(tencent::references("m", &[1, 2]).into()),
         Step::Bulk { len: 1 << 40, chunk: 64 * 1024 },
@@ -194,16 +194,16 @@ async fn an_h2_client_that_keeps_its_window_shut_is_left_and_the_upstream_freed(
     assert!(answer.whole().await.error.is_some());
 }
 
-/// A client that reads slowly but steadily is none that stalls.
+/// A client that reads slowly but steadily is not stalled.
 #[tokio::test]
-async fn a_client_that_reads_slowly_is_served() {
+async fn slow_client_is_served() {
     let script = Script::sse_steps([
         Step::Send(tencent::references("m", &[1, 2]).into()),
         Step::Bulk { len: 1 << 40, chunk: 64 * 1024 },
     ]);
     let (upstream, proxy) = chat(script, "[timeouts]\nclient_stall = \"1500ms\"").await;
     let mut answer = proxy.post("/chat", "{}").await;
-    // Much at a time, so that the sockets' buffers move.
+    // Large reads, so that the sockets' buffers move.
     for _ in 0..20 {
         let mut taken = 0;
         while taken < 1 << 19 {
@@ -214,9 +214,9 @@ async fn a_client_that_reads_slowly_is_served() {
     assert_eq!(upstream.cancelled(), 0);
 }
 
-/// Time-outs are of one stream: its neighbours on the connection go on.
+/// A timeout affects one stream. Others on the connection continue.
 #[tokio::test]
-async fn a_timeout_of_one_h2_stream_leaves_the_others() {
+async fn timeout_of_one_h2_stream_does_not_affect_others() {
     let (_upstream, proxy) = chat(begins_and_hangs(), "[timeouts]\nupstream_idle = \"300ms\"").await;
     let mut client = Client::h2(proxy.addr).await;
     let cut = client.send(post("/chat", "{}")).await;

@@ -1,4 +1,4 @@
-//! An upstream behind TLS: its protocol is negotiated, its certificate is checked.
+//! Upstreams with TLS: ALPN and certificate verification.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
-/// TLS in front of a plain upstream: decrypts, and passes bytes both ways.
+/// A TLS terminator in front of a plain upstream.
 pub async fn terminator(to: SocketAddr, protocols: &[&[u8]], names: &[&str]) -> (u16, ClientConfig) {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(names).unwrap();
@@ -82,7 +82,7 @@ pub async fn upstream() -> Upstream {
 }
 
 pub async fn proxy(port: u16, tls: ClientConfig) -> Proxy {
-    // One worker: each has connections of its own to the upstream.
+    // One worker, because each has its own upstream connections.
     let route = route("chat", &format!("https://localhost:{port}"));
     let config = config(&format!("workers = 1\n{route}provider = \"tencent\"\n"));
     let client = UpstreamClient::with_tls(tls, config.timeouts.connect);
@@ -90,7 +90,7 @@ pub async fn proxy(port: u16, tls: ClientConfig) -> Proxy {
 }
 
 #[tokio::test]
-async fn h2_is_negotiated_and_streams_one_by_one() {
+async fn h2_is_negotiated_and_events_arrive_one_by_one() {
     for (protocols, version) in
         [(&[&b"h2"[..], b"http/1.1"][..], Version::HTTP_2), (&[&b"http/1.1"[..]][..], Version::HTTP_11)]
     {
@@ -113,9 +113,9 @@ async fn h2_is_negotiated_and_streams_one_by_one() {
     }
 }
 
-/// One h2 connection carries many streams; one that breaks or leaves is alone in it.
+/// One h2 connection carries many streams. A reset or cancelled stream does not affect the others.
 #[tokio::test]
-async fn streams_share_an_h2_connection_and_leave_it_one_by_one() {
+async fn streams_share_an_upstream_h2_connection_independently() {
     let upstream = upstream().await;
     let (port, tls) = terminator(upstream.addr(), &[b"h2"], &["localhost"]).await;
     let proxy = proxy(port, tls).await;
@@ -134,9 +134,9 @@ async fn streams_share_an_h2_connection_and_leave_it_one_by_one() {
     assert_eq!(upstream.connections_accepted(), 1);
 }
 
-/// L51: a client that does not read holds back its own stream, not the connection that it shares.
+/// L51: a client that does not read stalls its own stream, not the shared connection.
 #[tokio::test]
-async fn a_client_that_does_not_read_leaves_its_neighbours_on_the_upstreams_connection() {
+async fn stalled_client_does_not_stall_a_shared_connection() {
     let bulk = Script::sse_steps([references(), Step::Bulk { len: 1 << 40, chunk: 64 * 1024 }]);
     let answer = Script::sse_steps([references(), Step::Bulk { len: 512 << 10, chunk: 64 * 1024 }, finish()]);
     let upstream = Upstream::bind(vec![Scripted::new("/stalled", bulk), Scripted::new("/", answer)]).await.unwrap();
@@ -165,7 +165,7 @@ async fn a_client_that_does_not_read_leaves_its_neighbours_on_the_upstreams_conn
 
 /// H48
 #[tokio::test]
-async fn a_certificate_that_is_not_trusted_or_of_another_name_is_502() {
+async fn untrusted_or_misnamed_certificate_is_502() {
     let upstream = upstream().await;
     let (_, trusts_another) = terminator(upstream.addr(), &[b"h2"], &["localhost"]).await;
     let (port, _) = terminator(upstream.addr(), &[b"h2"], &["localhost"]).await;

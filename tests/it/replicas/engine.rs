@@ -1,4 +1,4 @@
-//! A PostgreSQL or Redis of a test's own, which can be ill-treated.
+//! A PostgreSQL or Redis for one test, with methods to make it fail.
 
 use std::{
     net::TcpStream,
@@ -10,7 +10,7 @@ use std::{
 
 use crate::process::dead_port;
 
-/// For an engine to start, which may have to read its log again.
+/// Maximum startup time, including recovery from its log.
 const START: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub enum Kind {
 /// Its processes end when it is dropped.
 pub struct Engine {
     kind: Kind,
-    /// Where its data is, as seen from its own mounts.
+    /// Its data directory, as seen in its mount namespace.
     data: PathBuf,
     port: u16,
     child: Child,
@@ -33,7 +33,7 @@ pub struct Engine {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disk {
     Plain,
-    /// A small one, of its own: it can be filled up.
+    /// A small disk of its own, which can be filled.
     Small,
 }
 
@@ -43,7 +43,7 @@ impl Engine {
         let data = dir.path().join("data");
         std::fs::create_dir(&data).unwrap();
         if is_root() && kind == Kind::Postgres {
-            // PostgreSQL runs as another user then, who must find the way.
+            // PostgreSQL then runs as another user, who needs access to the path.
             run(Command::new("chmod").arg("711").arg(dir.path()));
             run(Command::new("chown").arg("postgres").arg(&data));
         }
@@ -72,7 +72,7 @@ impl Engine {
         }
     }
 
-    /// It does nothing any more, and nobody is told.
+    /// Stops all its processes. Clients are not notified.
     pub fn pause(&self) {
         self.signal_all("STOP");
     }
@@ -81,13 +81,13 @@ impl Engine {
         self.signal_all("CONT");
     }
 
-    /// It ends at once, without a word to its clients, and nobody listens there any more.
+    /// Ends it at once, without notifying its clients, and closes the listener.
     pub fn crash(&mut self) {
         let signal = match (self.kind, self.disk) {
-            // What PostgreSQL calls immediate: no checkpoint, its log is read again at the next start. Killed, it would
-            // leave processes that hold the data.
+            // PostgreSQL's immediate shutdown: no checkpoint, recovery at the next start. SIGKILL would leave processes
+            // that hold the data.
             (Kind::Postgres, Disk::Plain) => "QUIT",
-            // To the shell that looks after it.
+            // To its supervising shell.
             (Kind::Postgres, Disk::Small) => "TERM",
             (Kind::Redis, _) => "KILL",
         };
@@ -101,7 +101,7 @@ impl Engine {
         self.answers().await;
     }
 
-    /// Reads are answered, writes are refused.
+    /// Allows reads and rejects writes.
     pub fn read_only(&self, yes: bool) {
         match self.kind {
             Kind::Postgres => {
@@ -113,7 +113,7 @@ impl Engine {
         }
     }
 
-    /// There is no room for anything new.
+    /// Fills the disk.
     pub fn full(&self, yes: bool) {
         match self.kind {
             Kind::Postgres => {
@@ -130,7 +130,7 @@ impl Engine {
         }
     }
 
-    /// Says something to it, as an operator would.
+    /// Runs a statement or command, as an operator would.
     fn ask(&self, what: &str) {
         let port = self.port.to_string();
         match self.kind {
@@ -161,7 +161,7 @@ impl Engine {
         }
     }
 
-    /// PostgreSQL is many processes.
+    /// PostgreSQL has many processes.
     fn signal_all(&self, signal: &str) {
         let main = self.child.id();
         signal_one(main, signal);
@@ -197,7 +197,7 @@ fn spawn(kind: Kind, data: &Path, port: u16, disk: Disk, first: &str) -> Child {
     };
     let script = match disk {
         Disk::Plain => format!("set -e; {first}exec {serve}"),
-        // A full disk ends PostgreSQL, and its operators start it again; the disk goes with its last process.
+        // A full disk ends PostgreSQL, and operators restart it. The disk is unmounted with its last process.
         Disk::Small => format!(
             "set -e; {first}set +e; trap 'kill -QUIT $server; wait $server; exit' TERM; \
              while :; do {serve} & server=$!; wait $server; sleep 0.2; done"
@@ -207,12 +207,12 @@ fn spawn(kind: Kind, data: &Path, port: u16, disk: Disk, first: &str) -> Child {
         Disk::Plain => Command::new("sh"),
         Disk::Small => {
             let mut unshared = Command::new("unshare");
-            // Another user than root may mount where they are root, in a namespace of their own.
+            // Users other than root can mount in a user namespace.
             unshared.args(if is_root() { &["--mount", "sh"][..] } else { &["--map-root-user", "--mount", "sh"] });
             unshared
         }
     };
-    // A signal from the terminal is for the tests, which stop it.
+    // Ctrl-C in the terminal is for the test, which stops the engine.
     command.args(["-c", &script]).current_dir("/").process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
@@ -244,7 +244,7 @@ fn id(what: &[&str]) -> String {
     String::from_utf8(asked.stdout).unwrap().trim().to_owned()
 }
 
-/// Debian keeps PostgreSQL's programs by version, beside the path.
+/// Debian installs PostgreSQL's programs by version, outside the PATH.
 fn program(name: &str) -> PathBuf {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> =
@@ -253,7 +253,7 @@ fn program(name: &str) -> PathBuf {
     found.pop().unwrap_or_else(|| PathBuf::from(name))
 }
 
-/// The processes that it has started.
+/// Its child processes.
 fn children(of: u32) -> Vec<String> {
     let tasks = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap_or_default();
     tasks.split_whitespace().map(str::to_owned).collect()

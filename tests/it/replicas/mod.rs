@@ -1,9 +1,9 @@
-//! Two replicas on one PostgreSQL or Redis, which is a real one and a test's own.
+//! Two replicas that share a real PostgreSQL or Redis.
 
 mod engine;
-mod flight;
+mod engine_faults;
+mod in_flight;
 mod rolling;
-mod trouble;
 
 use citetap::{
     citation::Record,
@@ -12,13 +12,13 @@ use citetap::{
 
 use self::engine::{Disk, Engine, Kind};
 use crate::{
-    chance::Chance,
     crash::streams,
     net::{route, tencent},
     process::{COMMIT, Running, citetap},
+    rng::Rng,
 };
 
-/// Each test once per engine.
+/// Defines each test once per engine.
 macro_rules! on_each_engine {
     ($($test:ident),+ $(,)?) => {
         mod postgres { $(#[tokio::test] async fn $test() { super::$test(super::Kind::Postgres).await; })+ }
@@ -28,17 +28,17 @@ macro_rules! on_each_engine {
 use on_each_engine;
 
 /// The upstream and the engine that replicas share.
-struct House {
+struct Cluster {
     engine: Engine,
     upstream: Upstream,
     dir: tempfile::TempDir,
 }
 
-impl House {
-    /// The upstream has the streams of the kill loop, and these of Tencent's dialect under `/chat`.
+impl Cluster {
+    /// The upstream has the streams of the crash test, and these of Tencent's dialect under `/chat`.
     async fn new(kind: Kind, disk: Disk, chats: Vec<(&str, Script)>) -> Self {
         let engine = Engine::start(kind, disk).await;
-        let mut scripts = streams::scripts(&mut Chance::new(7));
+        let mut scripts = streams::scripts(&mut Rng::new(7));
         scripts.extend(chats.into_iter().map(|(path, script)| Scripted::new(format!("/chat{path}"), script)));
         let upstream = Upstream::bind(scripts).await.unwrap();
         Self { engine, upstream, dir: tempfile::tempdir().unwrap() }
@@ -59,7 +59,7 @@ impl House {
         toml
     }
 
-    /// One replica. `commit`: how long its events wait for the engine.
+    /// One replica. `commit`: its commit wait.
     async fn replica(&self, commit: &str, listen: &str) -> Running {
         let file = self.dir.path().join("citetap.toml");
         std::fs::write(&file, self.toml()).unwrap();
@@ -69,7 +69,7 @@ impl House {
     }
 }
 
-/// The record that a replica gives.
+/// The record that a replica returns.
 async fn kept(replica: &Running, id: &str) -> Option<Record> {
     let answer = replica.get(&format!("/citations/{id}")).await;
     if answer.status == 200 { serde_json::from_value(answer.json().await).ok() } else { None }

@@ -1,4 +1,4 @@
-//! Behind a load balancer, replicas are replaced one after the other while people chat: nothing is cut, nothing lost.
+//! A rolling restart of replicas behind a load balancer during chats: nothing is cut or lost.
 
 use std::{
     net::SocketAddr,
@@ -13,23 +13,23 @@ use std::{
 
 use tokio::task::JoinSet;
 
-use super::{Disk, House, Kind, on_each_engine};
+use super::{Cluster, Disk, Kind, on_each_engine};
 use crate::{
-    chance::Chance,
     crash::{
-        book::{Book, Tally},
-        load::{Heard, read_stream},
+        expected::{ExpectedRecords, Findings},
+        load::{Observations, read_stream},
         streams::{DIALECTS, VARIANTS},
     },
     net::{Client, eventually, request},
     process::dead_port,
+    rng::Rng,
 };
 
 const CLIENTS: usize = 12;
 
-on_each_engine!(replaced_under_load_nothing_is_lost);
+on_each_engine!(rolling_restart_under_load_loses_nothing);
 
-/// HAProxy before both; killed when dropped.
+/// HAProxy in front of both. Killed when dropped.
 struct Balancer {
     child: Child,
     addr: SocketAddr,
@@ -43,7 +43,7 @@ impl Balancer {
             .enumerate()
             .map(|(n, replica)| format!("    server r{n} {replica} check inter 100ms fall 1 rise 1\n"))
             .collect();
-        // Each request has a connection of its own to a replica: one that is refused there goes to the other.
+        // Each request has its own connection to a replica. If one refuses, the other is used.
         let config = format!(
             "global\n    maxconn 500\ndefaults\n    mode http\n    option http-server-close\n    option redispatch 1\n    \
              retries 10\n    timeout connect 2s\n    timeout client 60s\n    timeout server 60s\nfrontend clients\n    \
@@ -52,7 +52,7 @@ impl Balancer {
         );
         let file = dir.join("haproxy.cfg");
         std::fs::write(&file, config).unwrap();
-        // Debian puts it where only root looks by default.
+        // Debian installs it in a directory outside a normal user's PATH.
         let path = format!("{}:/usr/sbin", std::env::var("PATH").unwrap_or_default());
         let mut command = Command::new("haproxy");
         command.arg("-db").arg("-f").arg(&file).env("PATH", path);
@@ -72,24 +72,24 @@ impl Drop for Balancer {
     }
 }
 
-/// How requests ended.
+/// Counts of how requests ended.
 #[derive(Default)]
 struct Ends {
     whole: AtomicUsize,
-    /// A stream that did not come to its end.
+    /// A stream without its end.
     cut: AtomicUsize,
-    /// No stream at all.
+    /// No stream.
     refused: AtomicUsize,
-    /// The same of a request that was under way when a replica was killed: nobody may send a POST again that has been read.
+    /// No stream, because its replica was killed: a POST that was read must not be retried.
     interrupted: AtomicUsize,
     killed: AtomicBool,
 }
 
-/// Chats through the balancer until told to stop.
-async fn chatter(addr: SocketAddr, mut chance: Chance, heard: Arc<Heard>, ends: Arc<Ends>, stop: Arc<AtomicBool>) {
+/// Chats through the balancer until stopped.
+async fn chatter(addr: SocketAddr, mut rng: Rng, heard: Arc<Observations>, ends: Arc<Ends>, stop: Arc<AtomicBool>) {
     while !stop.load(Relaxed) {
         heard.streams.fetch_add(1, Relaxed);
-        let path = format!("/{}/{:02}", chance.pick(&DIALECTS), chance.within(0..VARIANTS));
+        let path = format!("/{}/{:02}", rng.pick(&DIALECTS), rng.within(0..VARIANTS));
         let (began_before, ends) = (!ends.killed.load(Relaxed), &*ends);
         let refused = || if began_before && ends.killed.load(Relaxed) { &ends.interrupted } else { &ends.refused };
         let Ok(mut client) = Client::try_h1(addr).await else {
@@ -107,16 +107,16 @@ async fn chatter(addr: SocketAddr, mut chance: Chance, heard: Arc<Heard>, ends: 
     }
 }
 
-async fn replaced_under_load_nothing_is_lost(kind: Kind) {
-    let house = House::new(kind, Disk::Plain, Vec::new()).await;
-    let mut replicas = vec![house.replica("10s", "127.0.0.1:0").await, house.replica("10s", "127.0.0.1:0").await];
+async fn rolling_restart_under_load_loses_nothing(kind: Kind) {
+    let cluster = Cluster::new(kind, Disk::Plain, Vec::new()).await;
+    let mut replicas = vec![cluster.replica("10s", "127.0.0.1:0").await, cluster.replica("10s", "127.0.0.1:0").await];
     let addresses: Vec<SocketAddr> = replicas.iter().map(|replica| replica.addr).collect();
-    let balancer = Balancer::start(house.dir.path(), &addresses).await;
-    let (heard, ends, stop) = (Arc::<Heard>::default(), Arc::<Ends>::default(), Arc::<AtomicBool>::default());
-    let (mut clients, mut chance) = (JoinSet::new(), Chance::new(3));
+    let balancer = Balancer::start(cluster.dir.path(), &addresses).await;
+    let (heard, ends, stop) = (Arc::<Observations>::default(), Arc::<Ends>::default(), Arc::<AtomicBool>::default());
+    let (mut clients, mut rng) = (JoinSet::new(), Rng::new(3));
     for _ in 0..CLIENTS {
         let (heard, ends, stop) = (Arc::clone(&heard), Arc::clone(&ends), Arc::clone(&stop));
-        clients.spawn(chatter(balancer.addr, chance.fork(), heard, ends, stop));
+        clients.spawn(chatter(balancer.addr, rng.fork(), heard, ends, stop));
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
     for n in 0..2 {
@@ -124,38 +124,38 @@ async fn replaced_under_load_nothing_is_lost(kind: Kind) {
         replicas[n].signal("TERM");
         let status = replicas[n].ended(Duration::from_secs(20)).await;
         assert!(status.success(), "{status:?}");
-        replicas[n] = house.replica("10s", &listen).await;
-        // The balancer must have seen it before the next one goes.
+        replicas[n] = cluster.replica("10s", &listen).await;
+        // Wait until the balancer has noticed before the next replica is restarted.
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     let (whole, cut, refused) = (ends.whole.load(Relaxed), ends.cut.load(Relaxed), ends.refused.load(Relaxed));
     assert!(whole > 50, "{whole} streams came to their end");
     assert_eq!((cut, refused), (0, 0), "of {whole} streams while both replicas were replaced");
 
-    // One is killed: what it was relaying is cut, and nothing that was told is lost.
+    // One replica is killed: its streams are cut, and no record that was reported as stored is lost.
     replicas.remove(0).kill();
     ends.killed.store(true, Relaxed);
     tokio::time::sleep(Duration::from_millis(500)).await;
     stop.store(true, Relaxed);
     clients.join_all().await;
     assert_eq!(ends.refused.load(Relaxed), 0, "the other takes over");
-    let (mut book, mut tally) = (Book::default(), Tally::default());
-    book.enter(&heard, &mut tally);
-    let back = house.replica("10s", "127.0.0.1:0").await;
+    let (mut expected, mut findings) = (ExpectedRecords::default(), Findings::default());
+    expected.enter(&heard, &mut findings);
+    let back = cluster.replica("10s", "127.0.0.1:0").await;
     for replica in [&replicas[0], &back] {
-        book.check_all(replica, &mut tally).await;
-        book.check_list(replica, &mut tally).await;
+        expected.check_all(replica, &mut findings).await;
+        expected.check_list(replica, &mut findings).await;
     }
-    said(kind, &tally, &ends);
-    assert!(tally.is_clean(), "{:?}", tally.faults);
+    said(kind, &findings, &ends);
+    assert!(findings.is_clean(), "{:?}", findings.faults);
 }
 
 #[expect(clippy::print_stderr, reason = "for whoever wants to see how it went")]
-fn said(kind: Kind, tally: &Tally, ends: &Ends) {
+fn said(kind: Kind, findings: &Findings, ends: &Ends) {
     eprintln!(
         "{kind:?}: {} whole, {} cut by the kill; {}",
         ends.whole.load(Relaxed),
         ends.cut.load(Relaxed),
-        tally.line()
+        findings.line()
     );
 }

@@ -1,4 +1,4 @@
-//! What the process holds, from outside: `/proc`, and its own gauges.
+//! Resources of the process, from `/proc` and from its own metrics.
 
 use std::{fs, time::Duration};
 
@@ -18,7 +18,7 @@ pub struct Gauges {
     pub threads: usize,
     pub tasks: usize,
     pub streams: usize,
-    /// Records that wait for the store, the first time or again.
+    /// Records in the store's queue, including retries.
     pub waiting: usize,
 }
 
@@ -49,7 +49,7 @@ impl Gauges {
         }
     }
 
-    /// Nothing is left of the load.
+    /// True when no load is left.
     pub const fn rests_as(&self, idle: &Self) -> bool {
         self.fds <= idle.fds && self.tasks <= idle.tasks && self.streams == 0 && self.waiting == 0
     }
@@ -63,7 +63,7 @@ pub fn mib(bytes: u64) -> f64 {
     (bytes as f64 / MIB * 10.0).round() / 10.0
 }
 
-/// The middle one of what was seen between two parts of the run.
+/// The median of the samples between two parts of the run.
 pub fn median_rss(seen: &[Gauges], from: f64, to: f64) -> u64 {
     let end = seen.last().map_or(0.0, |last| last.at.as_secs_f64());
     let part = |gauges: &&Gauges| (from * end..=to * end).contains(&gauges.at.as_secs_f64());

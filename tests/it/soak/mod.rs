@@ -1,12 +1,12 @@
-//! Everything at once for a while: nothing grows, no byte changes, nothing panics.
+//! Mixed load for a while: nothing grows, no byte changes, nothing panics.
 //!
 //! `tests/soak` runs this for minutes, the test command for seconds.
 
-mod chats;
+mod api_clients;
+mod chat_clients;
 mod gauges;
-mod house;
 mod report;
-mod visitors;
+mod setup;
 
 use std::{
     fs,
@@ -23,31 +23,31 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use self::{
-    chats::Chats,
+    api_clients::ApiClients,
+    chat_clients::ChatClients,
     gauges::{Gauges, median_rss, mib},
-    house::House,
     report::Report,
-    visitors::Visitors,
+    setup::Setup,
 };
 use crate::{
     api::tenants::ALPHA,
-    chance::Chance,
     golden::captures,
     net::{Client, LIMIT, request, tencent},
     process::{Running, citetap},
+    rng::Rng,
 };
 
-/// In the test command.
+/// Seconds in the test command.
 const SECONDS: u64 = 15;
-/// Chats at one time: connections of one stream, and of several.
+/// Concurrent chats: connections with one stream, and with several.
 const H1: usize = 16;
 const H2: (usize, usize) = (3, 6);
 const API: usize = 3;
 const WRONG: usize = 3;
 
-/// Between the second quarter of the run and the last. What is kept is bounded (records go after 5 s), so what
-/// grows for good shows; by less than this the allocator, SQLite's page caches (2 MiB a connection) and the mix of that
-/// moment move by themselves. In ten minutes it is a leak of about half a KiB a stream.
+/// Allowed growth between the second quarter of the run and the last. Records are bounded (they expire after 5 s), so a
+/// leak shows. The allocator, SQLite's page caches (2 MiB per connection) and the current mix vary by less than this.
+/// In ten minutes it is a leak of about half a KiB per stream.
 const GROWTH: u64 = 12 << 20;
 /// Threads beyond those of an idle process: blocking ones, which end by themselves.
 const THREADS: usize = 16;
@@ -56,27 +56,26 @@ struct Soak {
     running: Arc<Running>,
     upstream: Upstream,
     warm: Option<Upstream>,
-    house: House,
+    setup: Setup,
     dir: tempfile::TempDir,
     report: Arc<Report>,
-    chance: Chance,
+    rng: Rng,
 }
 
 impl Soak {
     async fn new(seed: u64) -> Self {
-        let mut chance = Chance::new(seed);
-        let mut house = House::new(&mut chance);
-        let upstream = Upstream::bind(std::mem::take(&mut house.scripts)).await.unwrap();
+        let mut rng = Rng::new(seed);
+        let mut setup = Setup::new(&mut rng);
+        let upstream = Upstream::bind(std::mem::take(&mut setup.scripts)).await.unwrap();
         let warm = Upstream::bind(vec![Scripted::new("/", Script::sse(tencent::answer("warm")))]).await.unwrap();
         let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("citetap.toml"), house::toml(&upstream.url(), &warm.url())).unwrap();
+        fs::write(dir.path().join("citetap.toml"), setup::toml(&upstream.url(), &warm.url())).unwrap();
         let command = citetap(dir.path(), &["serve", "--listen", "127.0.0.1:0"]);
         let running = Arc::new(Running::start_as_is(command).await);
-        Self { running, upstream, warm: Some(warm), house, dir, report: Arc::default(), chance }
+        Self { running, upstream, warm: Some(warm), setup, dir, report: Arc::default(), rng }
     }
 
-    /// What it holds when nothing is asked of it, once every connection to the store has been opened, and its pool of
-    /// connections to upstreams has been used.
+    /// Resources of the idle process, after every store connection has been opened and the upstream pool has been used.
     async fn idle(&mut self) -> Gauges {
         for path in ["/warm/x", "/stats", "/stats"] {
             let ask = || request(Method::GET, path, ALPHA, "");
@@ -87,7 +86,7 @@ impl Soak {
         }
         let began = Instant::now();
         let mut last = Gauges::read(&self.running, Duration::ZERO).await;
-        // Its connections are gone when two looks are the same.
+        // Its connections are closed when two samples are equal.
         while began.elapsed() < LIMIT {
             tokio::time::sleep(Duration::from_millis(300)).await;
             let now = Gauges::read(&self.running, Duration::ZERO).await;
@@ -101,28 +100,28 @@ impl Soak {
 
     fn everybody(&mut self, until: Instant) -> JoinSet<()> {
         let (addr, report) = (self.running.addr, Arc::clone(&self.report));
-        let items = Arc::new(std::mem::take(&mut self.house.items));
-        let chats = Arc::new(Chats { addr, items, report: Arc::clone(&report), until });
+        let items = Arc::new(std::mem::take(&mut self.setup.items));
+        let chats = Arc::new(ChatClients { addr, items, report: Arc::clone(&report), until });
         let bodies: Vec<Bytes> = captures().into_iter().map(|(_, path)| fs::read(path).unwrap().into()).collect();
-        let visitors = Arc::new(Visitors { addr, report, captures: Arc::new(bodies), until });
-        let (mut all, chance) = (JoinSet::new(), &mut self.chance);
+        let api_clients = Arc::new(ApiClients { addr, report, captures: Arc::new(bodies), until });
+        let (mut all, rng) = (JoinSet::new(), &mut self.rng);
         for _ in 0..H1 {
-            all.spawn(Arc::clone(&chats).h1(chance.fork()));
+            all.spawn(Arc::clone(&chats).h1(rng.fork()));
         }
         for _ in 0..H2.0 {
-            all.spawn(Arc::clone(&chats).h2(chance.fork(), H2.1));
+            all.spawn(Arc::clone(&chats).h2(rng.fork(), H2.1));
         }
         for _ in 0..API {
-            all.spawn(Arc::clone(&visitors).api(chance.fork()));
+            all.spawn(Arc::clone(&api_clients).api(rng.fork()));
         }
         for _ in 0..WRONG {
-            all.spawn(Arc::clone(&visitors).wrong(chance.fork()));
+            all.spawn(Arc::clone(&api_clients).wrong(rng.fork()));
         }
-        all.spawn(Arc::clone(&visitors).health());
-        all.spawn(Arc::clone(&visitors).locks(self.dir.path().join("soak.db"), chance.fork()));
+        all.spawn(Arc::clone(&api_clients).health());
+        all.spawn(Arc::clone(&api_clients).locks(self.dir.path().join("soak.db"), rng.fork()));
         let (running, dir) = (Arc::clone(&self.running), self.dir.path().to_owned());
-        let chance = chance.fork();
-        all.spawn(async move { visitors.reloads(running, &dir, chance).await });
+        let rng = rng.fork();
+        all.spawn(async move { api_clients.reloads(running, &dir, rng).await });
         all
     }
 
@@ -143,9 +142,9 @@ impl Soak {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everything_at_once_for_a_while() {
+async fn mixed_load_leaks_nothing() {
     let asked: Option<u64> = std::env::var("SOAK_SECONDS").ok().map(|seconds| seconds.parse().unwrap());
-    let (seconds, seed) = (asked.unwrap_or(SECONDS), Chance::seed("SOAK_SEED"));
+    let (seconds, seed) = (asked.unwrap_or(SECONDS), Rng::seed("SOAK_SEED"));
     let terminal = std::io::stderr().is_terminal();
     let say = |line: &str| {
         if asked.is_some() {
@@ -185,7 +184,7 @@ async fn everything_at_once_for_a_while() {
         say("");
     }
     let Soak { running, upstream, report, dir, .. } = soak;
-    // The proxy keeps idle connections to its upstreams; those end with the upstream.
+    // The proxy keeps idle upstream connections. They end with the upstream.
     upstream.shutdown().await;
     let rest = at_rest(&running, &idle).await;
     judge(&report, &running, &idle, &rest, &seen);
@@ -212,7 +211,7 @@ async fn everything_at_once_for_a_while() {
     drop(dir);
 }
 
-/// Waits until nothing is left of the load; gives what is there then.
+/// Waits until no load is left. Returns the remaining resources.
 async fn at_rest(running: &Running, idle: &Gauges) -> Gauges {
     let began = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! What a soak counts, and what it fails on.
+//! Counters of a soak run, and its failures.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-/// The newest messages of a tenant; those of made-up ids are nobody else's.
+/// The newest messages of a tenant. Generated ids belong to one tenant only.
 const KNOWN: usize = 200;
 
 #[derive(Default)]
@@ -33,7 +33,7 @@ impl Report {
         counter.fetch_add(1, Relaxed);
     }
 
-    /// One more of `what`, such as `list 200`.
+    /// Increments the counter `what`, such as `list 200`.
     pub fn count(&self, what: String) {
         *self.counts.lock().unwrap().entry(what).or_default() += 1;
     }
@@ -53,7 +53,7 @@ impl Report {
         self.faults.lock().unwrap().clone()
     }
 
-    /// Counts an answer, and its status as a fault unless it is one of these.
+    /// Counts a response, and reports a fault unless its status is one of these.
     pub fn expect(&self, what: &str, status: u16, wanted: &[u16]) {
         Self::add(&self.requests);
         self.count(format!("{what} {status}"));

@@ -15,10 +15,10 @@ fn urls(said: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn the_users_last_words_are_searched_and_what_is_found_joins_the_document() {
+async fn last_user_message_is_searched_and_results_are_added() {
     let kinds = [
         "supplement = \"always\"\n[routes.openai]\nmodels = [\"m\"]\nrequest = \"lexiang\"",
-        // In what the upstream gets, not in what the client sends.
+        // In the upstream request, not in the client's.
         "supplement = \"always\"\nsupplement_query = \"/in/q\"\n[routes.openai]\nmodels = [\"m\"]\nrequest = \"template\"\n\
          path = \"/ask\"\ntemplate = '{\"in\":{\"q\":\"{{query}}\"}}'",
     ];
@@ -35,7 +35,7 @@ async fn the_users_last_words_are_searched_and_what_is_found_joins_the_document(
 }
 
 #[tokio::test]
-async fn a_request_that_goes_nowhere_is_not_searched_for() {
+async fn rejected_request_is_not_searched() {
     let of_route = "supplement = \"always\"\n[routes.openai]\nmodels = [\"m\"]\nrequest = \"lexiang\"";
     let chat = chat(answer(&[1], ms(0)), finds(), of_route, "").await;
     let silent = json!({"model": "m", "messages": [{"role": "system", "content": "x"}]}).to_string();

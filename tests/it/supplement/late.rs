@@ -1,4 +1,4 @@
-//! What comes too late for the event joins the stored record, and never delays the finish beyond the wait.
+//! Results that are too late for the event are added to the stored record, and never delay the finish beyond the wait.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use http::Method;
 use super::{FOR_EVER, answer, bytes_of, chat, finds, finish_after, ms, numbers};
 use crate::net::{Client, eventually, frames, request, tencent};
 
-/// What the promise allows beyond the wait.
+/// Allowed delay beyond the wait.
 const SLACK: Duration = ms(50);
 
-/// A busy machine adds to every measurement, a wrong wait to each of them: the best of a few tells.
+/// A busy machine slows every measurement, a wrong wait slows all of them, so the best of a few counts.
 #[tokio::test]
-async fn the_finish_is_never_later_than_the_upstreams_and_the_wait() {
+async fn finish_is_delayed_by_the_wait_at_most() {
     for (when, documents, wait) in
         [("always", &[1][..], 200), ("when-empty", &[], 200), ("always", &[1], 0), ("when-empty", &[1], 5000)]
     {
@@ -31,7 +31,7 @@ async fn the_finish_is_never_later_than_the_upstreams_and_the_wait() {
             assert_eq!(theirs, bytes_of(documents));
             assert_eq!(ours.len(), usize::from(!documents.is_empty()));
             let took = finish_after(&whole);
-            // The clock of the pause and ours may differ by some.
+            // The clocks of the pause and of the test may differ a little.
             assert!(!waits || took + ms(30) >= pause + ms(wait), "{when} {wait}: {took:?}");
             best = best.min(took);
         }
@@ -41,7 +41,7 @@ async fn the_finish_is_never_later_than_the_upstreams_and_the_wait() {
 }
 
 #[tokio::test]
-async fn late_results_join_the_stored_record_only() {
+async fn late_results_are_added_to_the_stored_record_only() {
     for (when, documents) in [("always", &[1, 2][..]), ("when-empty", &[])] {
         let keys = format!("supplement = {when:?}\nmax_wait_ms = 100");
         let chat = chat(answer(documents, ms(50)), finds().delay(ms(2000)), &keys, "").await;
@@ -62,7 +62,7 @@ async fn late_results_join_the_stored_record_only() {
 }
 
 #[tokio::test]
-async fn a_search_that_never_answers_ends_as_failed() {
+async fn unanswered_search_ends_as_failed() {
     for (when, documents) in [("always", &[1, 2][..]), ("when-empty", &[])] {
         let keys = format!("supplement = {when:?}\nmax_wait_ms = 50");
         let chat = chat(answer(documents, ms(50)), Script::hang(), &keys, "[search]\ntimeout = \"800ms\"").await;
@@ -77,7 +77,7 @@ async fn a_search_that_never_answers_ends_as_failed() {
 
 /// References at once, so that the message is known before its finish.
 #[tokio::test]
-async fn those_who_watch_and_wait_hear_of_late_results() {
+async fn watchers_and_waiters_receive_late_results() {
     let keys = "supplement = \"always\"\nmax_wait_ms = 100";
     let chat = chat(answer(&[1, 2], ms(500)), finds().delay(ms(2500)), keys, "").await;
     let asking = chat.ask();
@@ -90,7 +90,7 @@ async fn those_who_watch_and_wait_hear_of_late_results() {
         let waited: Record = serde_json::from_value(waited.json().await).unwrap();
         (watched.whole().await, waited)
     };
-    // After the finish and before the search has answered, it is stored and no longer in flight.
+    // After the finish and before the search's response, it is stored and no longer in flight.
     let between = async {
         chat.stored(|_| true).await;
         let answer = chat.proxy.get("/citations/m").await;
@@ -110,7 +110,7 @@ async fn those_who_watch_and_wait_hear_of_late_results() {
 }
 
 #[tokio::test]
-async fn a_record_that_was_deleted_meanwhile_does_not_come_back() {
+async fn deleted_record_is_not_restored_by_late_results() {
     let keys = "supplement = \"always\"\nmax_wait_ms = 50";
     let chat = chat(answer(&[1, 2], ms(300)), finds().delay(ms(2500)), keys, "").await;
     chat.ask().await;
@@ -122,9 +122,9 @@ async fn a_record_that_was_deleted_meanwhile_does_not_come_back() {
     chat.proxy.get("/citations/m").await.is_problem(404, "unknown-message").await;
 }
 
-/// The upstream itself names a source after its finish: neither of the two late ones undoes the other.
+/// The upstream names a source after its finish: neither late update undoes the other.
 #[tokio::test]
-async fn late_results_and_late_references_come_together() {
+async fn late_results_and_late_references_are_merged() {
     for (search, upstream) in [(300, 800), (800, 300)] {
         let script = Script::sse_steps([
             Step::Send((tencent::references("m", &[1]) + &tencent::finish("m")).into()),
@@ -141,9 +141,9 @@ async fn late_results_and_late_references_come_together() {
     }
 }
 
-/// A stop of the server does not wait for a search.
+/// A shutdown does not wait for a search.
 #[tokio::test]
-async fn a_drain_ends_the_wait() {
+async fn drain_ends_the_wait() {
     let timeouts = "[timeouts]\ncommit = \"10s\"\ndrain = \"0s\"\n";
     let keys = "supplement = \"always\"\nmax_wait_ms = 10000";
     let mut chat = chat(answer(&[1], ms(100)), Script::hang(), keys, timeouts).await;
@@ -162,9 +162,9 @@ async fn a_drain_ends_the_wait() {
     chat.proxy.ended().await;
 }
 
-/// A cut is passed on at once, with what is known.
+/// A cut is relayed at once, with the sources so far.
 #[tokio::test]
-async fn an_abort_does_not_wait() {
+async fn abort_does_not_wait() {
     let script = Script::sse_steps([
         Step::Send((tencent::references("m", &[1]) + &tencent::text("m", "一")).into()),
         Step::Pause(ms(100)),
@@ -180,9 +180,9 @@ async fn an_abort_does_not_wait() {
     assert!(chat.tavily.until(ms(5000), |tavily| tavily.cancelled() == 1).await, "and the search is given up");
 }
 
-/// An error frame ends the message: there is no answer to supplement, however long the stream goes on.
+/// An error frame ends the message: there is no answer to supplement, even if the stream continues.
 #[tokio::test]
-async fn an_answer_that_failed_does_not_wait() {
+async fn failed_answer_does_not_wait() {
     let failed = tencent::references("m", &[1]) + "data:{\"code\":500,\"message\":\"x\"}\n\n";
     let script = Script::sse_steps([Step::Send(failed.into()), Step::Pause(FOR_EVER)]);
     let chat = chat(script, Script::hang(), "supplement = \"always\"\nmax_wait_ms = 10000", "").await;

@@ -1,10 +1,10 @@
-//! A search of our own beside a relayed chat: a scripted chat upstream, a scripted Tavily, the proxy between them.
+//! A search in parallel with a relayed chat: a scripted upstream, a scripted Tavily, and the proxy between them.
 
+mod disconnects;
 mod facade;
-mod joined;
+mod in_time;
 mod late;
-mod leaving;
-mod private;
+mod privacy;
 mod requests;
 
 use std::time::Duration;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::net::{Proxy, Whole, eventually, route, tencent};
 
-/// The user's own words: in no log, metric or record.
+/// The user's text: must be in no log, metric or record.
 const QUESTION: &str = "canary question 金丝雀";
 /// Longer than any test.
 const FOR_EVER: Duration = Duration::from_secs(3600);
@@ -33,7 +33,7 @@ struct Chat {
     proxy: Proxy,
 }
 
-/// The route `/chat` of Tencent's dialect with these further keys; `more` comes before it.
+/// The route `/chat` of Tencent's dialect with these keys. `more` precedes it.
 async fn chat(script: Script, tavily: Script, of_route: &str, more: &str) -> Chat {
     let upstream = Upstream::bind(vec![Scripted::new("/", script)]).await.unwrap();
     let tavily = Upstream::bind(vec![Scripted::new("/", tavily)]).await.unwrap();
@@ -52,7 +52,7 @@ impl Chat {
         self.proxy.post("/chat", json!({ "query": QUESTION }).to_string()).await.whole().await
     }
 
-    /// The stored record, once `is` holds of it.
+    /// The stored record, once `is` returns true for it.
     async fn stored(&self, is: impl Fn(&Record) -> bool) -> Record {
         let last = tokio::sync::Mutex::new(None);
         let found = eventually(|| async {
@@ -63,7 +63,7 @@ impl Chat {
         found.await.unwrap_or_else(|| panic!("never so: {last:?}"))
     }
 
-    /// A counter's value; 0 where it is not there.
+    /// A counter's value, or 0 if it does not exist.
     async fn metric(&self, name: &str) -> u64 {
         let text = self.proxy.get("/metrics").await.whole().await.text();
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -80,7 +80,7 @@ impl Chat {
     }
 }
 
-/// What the service finds: the first page of [`tencent::answer`], and two more.
+/// Search results: the first page of [`tencent::answer`], and two more.
 fn results() -> Value {
     let result = |n: u32, url: &str| json!({"title": format!("补充 {n}"), "url": url, "content": "摘要", "score": 0.9, "raw_content": null});
     json!({"query": QUESTION, "answer": null, "images": [], "response_time": 1.2, "request_id": "req-1", "results": [
@@ -110,12 +110,12 @@ fn bytes_of(documents: &[u32]) -> Vec<u8> {
     (begin + &tencent::text("m", "第一句[1]。") + &tencent::finish("m")).into_bytes()
 }
 
-/// Numbers, each with whether it is ours.
+/// Citation numbers, and whether each is supplemental.
 fn numbers(record: &Record) -> Vec<(u32, bool)> {
     record.citations.iter().map(|citation| (citation.number, citation.origin == Origin::Supplemental)).collect()
 }
 
-/// From the piece before the finish to the finish, at the client.
+/// Time at the client between the piece before the finish and the finish.
 fn finish_after(whole: &Whole) -> Duration {
     let is_finish = |(_, piece): &&(Duration, bytes::Bytes)| piece.windows(12).any(|part| part == b"event:finish");
     let finish = whole.pieces.iter().find(is_finish).expect("a finish").0;

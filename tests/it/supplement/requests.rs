@@ -1,4 +1,4 @@
-//! The request goes on as it comes, and its query is found.
+//! The request is relayed as it arrives, and its query is extracted.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -15,14 +15,14 @@ use crate::net::{Client, Whole, post};
 
 const MIB: usize = 1024 * 1024;
 
-/// What the service was asked, once it was.
+/// The request that the service received, once it has arrived.
 async fn asked(chat: &super::Chat) -> Value {
     assert!(chat.tavily.until(ms(5000), |tavily| tavily.requests().iter().any(|seen| seen.body_len > 0)).await);
     serde_json::from_slice(&chat.tavily.requests()[0].body).unwrap()
 }
 
 #[tokio::test]
-async fn the_query_of_each_shape_is_searched() {
+async fn query_of_each_request_shape_is_searched() {
     let web = json!({"messages": [{"local_message_id": "l", "content_block": [{"block_type": 10000, "content":
         {"text_block": {"text": QUESTION}, "pc_event_block": ""}, "block_id": "b"}]}]});
     let samantha = json!({"messages": [{"content": json!({ "text": QUESTION }).to_string(), "content_type": 2001}]});
@@ -51,7 +51,7 @@ async fn the_query_of_each_shape_is_searched() {
 }
 
 #[tokio::test]
-async fn a_request_without_a_question_is_not_searched() {
+async fn request_without_a_query_is_not_searched() {
     for body in ["{}", "", "not json", r#"{"messages":[{"role":"assistant","content":"x"}]}"#] {
         let chat = chat(answer(&[1], ms(100)), finds(), "supplement = \"always\"\nmax_wait_ms = 10000", "").await;
         let whole = chat.proxy.post("/chat", body).await.whole().await;
@@ -63,7 +63,7 @@ async fn a_request_without_a_question_is_not_searched() {
     }
 }
 
-/// A body of so many bytes that asks [`QUESTION`].
+/// A body of this size that asks [`QUESTION`].
 fn body_of(len: usize) -> String {
     let body = json!({ "query": QUESTION, "pad": "" }).to_string();
     let pad = "x".repeat(len - body.len());
@@ -71,7 +71,7 @@ fn body_of(len: usize) -> String {
 }
 
 #[tokio::test]
-async fn a_body_is_copied_up_to_the_cap_and_relayed_over_it() {
+async fn body_over_the_cap_is_relayed_but_not_searched() {
     for (len, searched) in [(MIB, true), (MIB + 1, false), (3 * MIB, false)] {
         let chat = chat(answer(&[1], ms(600)), finds(), "supplement = \"always\"\nmax_wait_ms = 5000", "").await;
         let body = body_of(len);
@@ -89,9 +89,9 @@ async fn a_body_is_copied_up_to_the_cap_and_relayed_over_it() {
     }
 }
 
-/// Piece by piece, with its length unknown, over h1 and h2; the search begins when all of it is there.
+/// In pieces of unknown length, over h1 and h2. The search starts when the body is complete.
 #[tokio::test]
-async fn a_body_in_pieces_is_sent_on_as_it_comes() {
+async fn body_in_pieces_is_relayed_as_it_arrives() {
     for h2 in [false, true] {
         let chat = chat(answer(&[], ms(400)), finds(), "supplement = \"always\"\nmax_wait_ms = 5000", "").await;
         let body = json!({ "query": QUESTION }).to_string().into_bytes();
@@ -109,9 +109,9 @@ async fn a_body_in_pieces_is_sent_on_as_it_comes() {
     }
 }
 
-/// A search that does not answer holds up neither the request nor the answer's beginning.
+/// A search without a response delays neither the request nor the start of the response.
 #[tokio::test]
-async fn the_search_delays_nothing_before_the_finish() {
+async fn search_delays_nothing_before_the_finish() {
     let chat = chat(answer(&[1], ms(10)), Script::hang(), "supplement = \"always\"\nmax_wait_ms = 2000", "").await;
     let whole = chat.ask().await;
     assert!(whole.pieces[0].0 < ms(1500), "{:?}", whole.pieces[0].0);
@@ -119,7 +119,7 @@ async fn the_search_delays_nothing_before_the_finish() {
 }
 
 #[tokio::test]
-async fn the_domains_of_the_routes_event_type_are_enforced() {
+async fn event_type_domains_of_the_route_are_enforced() {
     let types = "[search.event_types]\nhack = [\"coin.example\"]\n[search]";
     let keys = "supplement = \"always\"\nmax_wait_ms = 5000\nsupplement_event_type = \"hack\"";
     let chat = chat(answer(&[1], ms(400)), finds(), keys, types).await;
@@ -131,9 +131,9 @@ async fn the_domains_of_the_routes_event_type_are_enforced() {
     assert_eq!(chat.metric("citetap_search_results_dropped_total").await, 2);
 }
 
-/// Further requests are relayed, and not searched for, while too many searches are under way.
+/// Requests beyond the cap on concurrent searches are relayed without a search.
 #[tokio::test]
-async fn searches_at_one_time_are_capped() {
+async fn concurrent_searches_are_capped() {
     let chat = chat(answer(&[1], ms(300)), Script::hang(), "supplement = \"always\"\nmax_wait_ms = 1500", "").await;
     let body = || post("/chat", json!({ "query": QUESTION }).to_string());
     let asks = (0..70).map(|_| async { Client::h1(chat.proxy.addr).await.send(body()).await.whole().await });

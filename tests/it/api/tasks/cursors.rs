@@ -1,4 +1,4 @@
-//! `/tasks/{taskId}/cursors/{consumer}`: how far a consumer has read.
+//! `/tasks/{taskId}/cursors/{consumer}`: the read position of a consumer.
 
 use citetap::{
     citation::url::source_id,
@@ -14,7 +14,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn a_cursor_is_read_back_and_never_goes_back() {
+async fn cursor_is_stored_and_never_moves_backwards() {
     let (_upstream, proxy, like) = begin().await;
     let names = ["a", "b", "c", "d", "e"].map(|name| (name, 0.5));
     put(&proxy, &[message(&like, "task", "m", 1, &[&names])]).await;
@@ -42,9 +42,9 @@ async fn a_cursor_is_read_back_and_never_goes_back() {
     assert_eq!(shown(&results(&proxy, "consumer=c").await), ["q1 e"]);
 }
 
-/// The protocol's cursor is a place and a count: after each item, or after several.
+/// A cursor of the protocol is a position and a count. It can be committed after each item or after several.
 #[tokio::test]
-async fn a_cursor_that_is_only_a_place() {
+async fn cursor_of_position_and_count_is_accepted() {
     let (_upstream, proxy, like) = begin().await;
     let names = ["a", "b", "c", "d", "e"].map(|name| (name, 0.5));
     put(&proxy, &[failing(message(&like, "task", "m", 1, &[&names]), 9)]).await;
@@ -60,7 +60,7 @@ async fn a_cursor_that_is_only_a_place() {
         let problem = commit(&proxy, "c", &older).await.is_problem(409, "cursor-conflict").await;
         assert_eq!(problem["current"]["consumed_count"], 4);
     }
-    // What joined before the place was not read: the count tells.
+    // Items that joined before the position have not been read. The count shows that.
     put(&proxy, &[failing(message(&like, "task", "m", 1, &[&[&[("new", 0.9)], &names[..]].concat()]), 9)]).await;
     commit(&proxy, "d", &place("c", 3)).await.is_problem(409, "cursor-conflict").await;
     let problem = commit(&proxy, "d", &place("nobody", 7)).await.is_problem(409, "cursor-conflict").await;
@@ -70,9 +70,9 @@ async fn a_cursor_that_is_only_a_place() {
     assert_eq!((&rest["items"], &rest["failed"]), (&json!([]), &json!([])));
 }
 
-/// In the middle of a page: the cursor of the page, moved back to what was processed.
+/// In the middle of a page: the page's cursor, moved back to the processed items.
 #[tokio::test]
-async fn part_of_a_page() {
+async fn cursor_within_a_page_resumes_there() {
     let (_upstream, proxy, like) = begin().await;
     let names = ["a", "b", "c"].map(|name| (name, 0.5));
     put(&proxy, &[message(&like, "task", "m", 1, &[&names])]).await;
@@ -86,19 +86,19 @@ async fn part_of_a_page() {
     commit(&proxy, "c", &cursor).await.is_problem(409, "cursor-conflict").await;
 }
 
-/// A place alone would miss these: they stand before it, and came after it was committed.
+/// The position alone would miss these items: they precede it but joined after the commit.
 #[tokio::test]
-async fn what_joins_before_the_cursor_later_is_read_all_the_same() {
+async fn items_joining_before_the_cursor_are_read() {
     let (_upstream, proxy, like) = begin().await;
     put(&proxy, &[message(&like, "task", "m2", 20, &[&[("a", 0.8), ("b", 0.4)]])]).await;
     let page = results(&proxy, "consumer=c").await;
     assert_eq!(shown(&page), ["q1 a", "q1 b"]);
-    // Between reading and committing: a reference after the finish, with a higher score than any.
+    // Between reading and committing: a reference after the finish, with the highest score.
     put(&proxy, &[message(&like, "task", "m2", 20, &[&[("a", 0.8), ("late", 0.9), ("b", 0.4)]])]).await;
     committed(&proxy, "c", &page["cursor"]).await;
     let page = results(&proxy, "consumer=c").await;
     assert_eq!(shown(&page), ["q1 late"]);
-    // A message that began before, and ended after.
+    // A message that started earlier and ended later.
     put(&proxy, &[message(&like, "task", "m1", 10, &[&[("a", 0.9), ("slow", 0.1)]])]).await;
     committed(&proxy, "c", &page["cursor"]).await;
     let page = results(&proxy, "consumer=c").await;
@@ -112,9 +112,9 @@ async fn what_joins_before_the_cursor_later_is_read_all_the_same() {
     );
 }
 
-/// The same, as it comes over the wire: references after the finish update the record.
+/// The same over the wire: references after the finish update the record.
 #[tokio::test]
-async fn references_after_the_finish_are_read_later() {
+async fn references_after_the_finish_are_read() {
     let late = [tencent::answer("m-1"), tencent::references("m-1", &[3])];
     let (waiting, go) = (std::time::Duration::from_millis(600), tencent::text("m-1", ""));
     let script = Script::sse_steps([
@@ -140,7 +140,7 @@ async fn references_after_the_finish_are_read_later() {
 }
 
 #[tokio::test]
-async fn failures_alone_can_be_passed() {
+async fn cursor_can_pass_a_page_of_failures() {
     let (_upstream, proxy, like) = begin().await;
     put(&proxy, &[failing(message(&like, "task", "m", 1, &[&[]]), 3)]).await;
     let page = results(&proxy, "consumer=c").await;

@@ -1,4 +1,4 @@
-//! URLs that strangers name.
+//! Untrusted URLs.
 
 use std::{
     sync::{
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::net::{Proxy, chat_with, tencent};
 
-/// Whatever is made of a record.
+/// Every output made of a record.
 const FORMATS: [&str; 10] =
     ["json", "bundle", "markdown", "footnotes", "html", "csv", "bibtex", "ris", "csl", "prompt"];
 
@@ -92,7 +92,7 @@ async fn c74_relative_urls_need_a_base_and_stay_on_its_host() {
 }
 
 #[tokio::test]
-async fn c75_credentials_are_dropped_and_the_host_is_the_one_parsed() {
+async fn c75_credentials_in_urls_are_removed() {
     let urls = [
         "https://user:pass@host.example.com/a",
         "https://good.example.com@evil.example.com/",
@@ -116,7 +116,7 @@ async fn c75_credentials_are_dropped_and_the_host_is_the_one_parsed() {
 }
 
 #[tokio::test]
-async fn c76_hosts_are_told_in_ascii_and_nothing_reorders_a_line() {
+async fn c76_hosts_are_ascii_and_urls_have_no_bidi_controls() {
     let urls = [
         "https://例子.example/路径",
         "https://xn--fsqu00a.example/",
@@ -151,7 +151,7 @@ async fn c76_hosts_are_told_in_ascii_and_nothing_reorders_a_line() {
 }
 
 #[tokio::test]
-async fn c77_addresses_are_data_and_nothing_is_fetched() {
+async fn c77_private_addresses_are_never_fetched() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let visits = Arc::new(AtomicUsize::new(0));
@@ -195,7 +195,7 @@ async fn c77_addresses_are_data_and_nothing_is_fetched() {
 }
 
 #[tokio::test]
-async fn c80_a_url_beyond_8_kib_is_no_link() {
+async fn c80_url_over_8_kib_is_dropped() {
     let of = |len: usize| format!("https://a.example.com/{}", "x".repeat(len - 22));
     let query: String = (0..10_000).map(|n| format!("p{n}=v{n}&")).collect();
     let urls = [of(8 << 10), of((8 << 10) + 1), of(1 << 20), format!("https://a.example.com/?{query}")];

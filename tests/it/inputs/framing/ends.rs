@@ -1,4 +1,4 @@
-//! Ends that are none, or too early, or too late.
+//! Missing, early and late ends of a stream.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use tokio::{
     sync::Semaphore,
 };
 
-use super::super::{Bench, hand};
+use super::super::{Bench, raw_upstream};
 use crate::{
     net::{Client, Whole, chat, post, request, tencent},
     relay::{
@@ -22,10 +22,10 @@ use crate::{
 
 const HALF: &str = "data:{\"completion_id\":\"m\",\"delta_content\":\"half";
 
-/// Cut in the midst of its JSON it does not parse. One that lacks only its blank line is read: clients that look for
-/// whole lines have it too.
+/// A frame cut within its JSON is not parsed. A frame that lacks only its blank line is parsed, because clients that
+/// read lines process it too.
 #[tokio::test]
-async fn f16_a_truncated_last_event_is_relayed_and_not_tapped() {
+async fn f16_truncated_last_event_is_relayed_and_not_tapped() {
     let begun = tencent::references("m", &[1, 2]);
     let last = tencent::references("m", &[3]);
     let mut streams: Vec<Vec<Bytes>> = Vec::new();
@@ -33,7 +33,7 @@ async fn f16_a_truncated_last_event_is_relayed_and_not_tapped() {
     for cut in &cuts {
         streams.push(vec![Bytes::from([begun.as_bytes(), &last.as_bytes()[..*cut]].concat())]);
     }
-    // A finish that was cut finishes nothing, and one that only lacks its blank line, or its line end, does.
+    // A cut finish frame does not finish the message. One that lacks only its blank line or line end does.
     let finishes = [
         ("event:finish\ndata:{\"completion_id\":\"m\",\"is_st", false),
         ("event:finish\ndata:", false),
@@ -53,7 +53,7 @@ async fn f16_a_truncated_last_event_is_relayed_and_not_tapped() {
     }
 }
 
-/// What came is relayed, our event stands at the boundary and says that it is not complete, and the end is none.
+/// The bytes are relayed, our event is at the boundary with `complete: false`, and the end is an abort.
 fn is_a_cut(whole: &Whole, how: &str) {
     assert!(whole.error.is_some(), "{how}: no clean end");
     let text = whole.text();
@@ -64,40 +64,40 @@ fn is_a_cut(whole: &Whole, how: &str) {
     assert_eq!(partial, HALF, "{how}");
 }
 
-/// How a connection breaks off.
+/// How a connection is cut.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Break {
-    /// A FIN where another chunk is due.
+    /// A FIN instead of another chunk.
     Fin,
-    /// A FIN in the midst of a chunk.
+    /// A FIN within a chunk.
     FinInChunk,
     Reset,
-    /// A chunk that is none.
+    /// An invalid chunk.
     BadChunk,
 }
 
 #[tokio::test]
-async fn f20_an_upstream_that_breaks_off_stays_broken_off() {
+async fn f20_cut_upstream_is_an_abort() {
     for how in [Break::Fin, Break::FinInChunk, Break::Reset, Break::BadChunk] {
-        // A reset may overtake bytes, an h2 client's among them: it waits until they have arrived.
+        // A reset may overtake bytes, also those to an h2 client, so wait until they have arrived.
         let arrived = Arc::new(Semaphore::new(0));
         let gate = Arc::clone(&arrived);
-        let by_hand = hand::serve(move |mut stream| {
+        let by_hand = raw_upstream::serve(move |mut stream| {
             let gate = Arc::clone(&gate);
             async move {
-                hand::head(&mut stream).await;
+                raw_upstream::head(&mut stream).await;
                 let begun = tencent::references("m", &[1, 2]) + &tencent::text("m", "一");
                 let half = match how {
                     Break::FinInChunk => format!("ff\r\n{HALF}"),
-                    _ => hand::chunk(HALF),
+                    _ => raw_upstream::chunk(HALF),
                 };
-                let all = hand::CHUNKED.to_owned() + &hand::chunk(&begun) + &half;
+                let all = raw_upstream::CHUNKED.to_owned() + &raw_upstream::chunk(&begun) + &half;
                 stream.write_all(all.as_bytes()).await.unwrap();
                 let _ = gate.acquire().await.unwrap();
                 match how {
                     Break::BadChunk => {
                         stream.write_all(b"zz\r\n").await.unwrap();
-                        // Until that has made the proxy go.
+                        // Wait until the proxy has closed it.
                         let _ = stream.read_to_end(&mut Vec::new()).await;
                     }
                     Break::Reset => stream.set_zero_linger().unwrap(),
@@ -106,11 +106,11 @@ async fn f20_an_upstream_that_breaks_off_stays_broken_off() {
             }
         })
         .await;
-        let proxy = hand::proxy(by_hand, "[timeouts]\ncommit = \"10s\"").await;
+        let proxy = raw_upstream::proxy(by_hand, "[timeouts]\ncommit = \"10s\"").await;
         for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
             let mut answer = client.send(post("/chat", "{}")).await;
             let begun = answer.until("一").await;
-            // The half frame is held; give it the time to come, as nobody can see it.
+            // The partial frame is held invisibly, so give it time to arrive.
             tokio::time::sleep(Duration::from_millis(100)).await;
             arrived.add_permits(1);
             let mut whole = answer.whole().await;
@@ -119,7 +119,7 @@ async fn f20_an_upstream_that_breaks_off_stays_broken_off() {
         }
         assert!(!proxy.stored("m").await.complete);
     }
-    // A stream of an h2 connection that is reset.
+    // A reset stream of an h2 connection.
     let upstream = Upstream::bind(vec![Scripted::new("/", cut_in_mid_frame())]).await.unwrap();
     let (port, trusts) = tls::terminator(upstream.addr(), &[b"h2"], &["localhost"]).await;
     let proxy = tls::proxy(port, trusts).await;
@@ -128,7 +128,7 @@ async fn f20_an_upstream_that_breaks_off_stays_broken_off() {
 }
 
 #[tokio::test]
-async fn f21_a_finish_that_never_comes_is_waited_for_no_longer_than_the_idle_time() {
+async fn f21_missing_finish_ends_with_the_idle_timeout() {
     let (upstream, proxy) = chat(begins_and_hangs(), "[timeouts]\nupstream_idle = \"300ms\"\ncommit = \"10s\"").await;
     let whole = proxy.post("/chat", "{}").await.whole().await;
     ends_with_citations_and_an_abort(&whole, &(tencent::references("m", &[1, 2]) + &tencent::text("m", "一")));
@@ -136,9 +136,9 @@ async fn f21_a_finish_that_never_comes_is_waited_for_no_longer_than_the_idle_tim
     assert!(upstream.until(crate::net::LIMIT, |upstream| upstream.cancelled() == 1).await);
 }
 
-/// Comments have their place between frames: one that is due while a frame is under way waits, or stands before it.
+/// Heartbeats are sent between frames. One that is due within a frame waits or precedes it.
 #[tokio::test]
-async fn f28_a_heartbeat_is_never_inside_an_event() {
+async fn f28_heartbeat_is_never_inside_an_event() {
     let frame = tencent::references("m", &[1]);
     let stream = tencent::text("m", "一") + &frame + &tencent::finish("m");
     let begun = tencent::text("m", "一").len();
@@ -160,7 +160,7 @@ async fn f28_a_heartbeat_is_never_inside_an_event() {
         }
     }
     assert!(beats > 0, "some beats came");
-    // A frame that is too large to be held is under way to the client already.
+    // A frame over the cap is already being sent.
     let large = format!("data: {}\n\n", "x".repeat(70_000));
     let script = Script::sse_steps([
         Step::Send(large[..69_000].to_owned().into()),

@@ -1,4 +1,4 @@
-//! Lines, fields and characters, however they are cut.
+//! Lines, fields and characters in any chunking.
 
 use bytes::Bytes;
 use citetap::replay::{Script, Step};
@@ -11,7 +11,7 @@ use crate::{
     support::bytewise,
 };
 
-/// The stream in pieces of these lengths, and the rest.
+/// Splits the stream into pieces of these lengths and the rest.
 fn pieces(stream: &[u8], lengths: &[usize]) -> Vec<Bytes> {
     let mut rest = Bytes::copy_from_slice(stream);
     let mut pieces: Vec<Bytes> = lengths.iter().map(|length| rest.split_to(*length)).collect();
@@ -24,7 +24,7 @@ fn whole(stream: impl Into<Bytes>) -> Vec<Bytes> {
 }
 
 #[tokio::test]
-async fn f01_a_leading_bom_whole_or_split_hides_no_event() {
+async fn f01_leading_bom_hides_no_event() {
     let stream = format!("\u{feff}{}", tencent::answer("m"));
     let stream = stream.as_bytes();
     let cuts: [&[usize]; 5] = [&[], &[3], &[1, 2], &[2, 1], &[1, 1, 1]];
@@ -40,7 +40,7 @@ async fn f01_a_leading_bom_whole_or_split_hides_no_event() {
 }
 
 #[tokio::test]
-async fn f02_a_bom_in_mid_stream_is_part_of_an_unknown_line() {
+async fn f02_bom_in_mid_stream_is_an_unknown_field() {
     let stream = format!(
         "{}\u{feff}{}{}",
         tencent::references("m", &[1]),
@@ -53,13 +53,13 @@ async fn f02_a_bom_in_mid_stream_is_part_of_an_unknown_line() {
 }
 
 #[tokio::test]
-async fn f03_every_line_end_is_one_and_nothing_is_dispatched_twice() {
+async fn f03_lf_cr_and_crlf_each_end_a_line_once() {
     let lf = tencent::answer("m");
     let frames = 3.0;
     let crlf = lf.replace('\n', "\r\n");
     let mut ends = ["\r\n", "\r", "\n"].iter().cycle();
     let mixed: String = lf.split_inclusive('\n').map(|line| line.replace('\n', ends.next().unwrap())).collect();
-    // Between the CR and the LF of every line.
+    // Split between the CR and the LF of every line.
     let mut between = Vec::new();
     let mut rest = Bytes::from(crlf.clone());
     while let Some(at) = memchr::memchr(b'\r', &rest) {
@@ -81,7 +81,7 @@ async fn f03_every_line_end_is_one_and_nothing_is_dispatched_twice() {
 }
 
 #[tokio::test]
-async fn f05_a_character_that_is_cut_at_any_byte_is_seen_whole() {
+async fn f05_character_split_at_any_byte_is_parsed() {
     let list = json!([{"target_id": "t", "title": "é中文😀 标题", "url": "https://s1.example.com/"}]);
     let stream = super::super::with_references(&list);
     let streams = cut_everywhere(stream.as_bytes());
@@ -94,7 +94,7 @@ async fn f05_a_character_that_is_cut_at_any_byte_is_seen_whole() {
 }
 
 #[tokio::test]
-async fn f06_invalid_utf8_is_relayed_as_it_is_and_never_in_a_citation() {
+async fn f06_invalid_utf8_is_relayed_but_never_in_a_citation() {
     let bad: [&[u8]; 6] = [b"\xff", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf0\x9f\x98", b"\xe4\xb8", b"\xfe\xff"];
     let mut streams = Vec::new();
     for bytes in bad {
@@ -107,7 +107,7 @@ async fn f06_invalid_utf8_is_relayed_as_it_is_and_never_in_a_citation() {
     let count = streams.len();
     let mut bench = Bench::new("tencent", streams).await;
     for n in 0..count {
-        // That our event is JSON, and so UTF-8, was asserted by reading it.
+        // Our event was parsed as JSON, so it is UTF-8.
         let record = bench.one(n).await;
         let title = record.citations[0].title.as_deref().unwrap();
         assert!(title.starts_with("a\u{fffd}") && title.ends_with("\u{fffd}b"), "{title:?}");
@@ -117,7 +117,7 @@ async fn f06_invalid_utf8_is_relayed_as_it_is_and_never_in_a_citation() {
 }
 
 #[tokio::test]
-async fn f12_fields_that_are_none_are_ignored() {
+async fn f12_unknown_fields_are_ignored() {
     let named = tencent::references("m", &[7]);
     let (_, data) = named.split_once(':').unwrap();
     let mut stream = String::new();
@@ -130,9 +130,9 @@ async fn f12_fields_that_are_none_are_ignored() {
     assert_eq!(urls, ["https://s1.example.com/", "https://s2.example.com/"]);
 }
 
-/// Clients dispatch nothing for it, so it is no finish either.
+/// Clients dispatch no event for it, so it is not a finish either.
 #[tokio::test]
-async fn f13_an_event_without_data_is_no_event() {
+async fn f13_event_without_data_is_not_dispatched() {
     let stream = format!("event:finish\n\nevent: finish\nid: 1\n\n{}", tencent::answer("m"));
     let record = Bench::new("tencent", vec![whole(stream.clone())]).await.one(0).await;
     assert_eq!(record.citations.len(), 2);
@@ -142,9 +142,9 @@ async fn f13_an_event_without_data_is_no_event() {
     assert!(before.contains("第一句"), "before the true finish");
 }
 
-/// An id holds comments back (some clients fail on them); one with a NUL is no id.
+/// An id suppresses heartbeats, because some clients fail on comments after it. An id with a NUL is ignored.
 #[tokio::test]
-async fn f14_an_id_with_a_nul_is_no_id() {
+async fn f14_id_with_a_nul_is_ignored() {
     for (id, is_one) in [("1\0", false), ("\0", false), ("1", true)] {
         let begin = format!("id: {id}\n{}", tencent::references("m", &[1]));
         let script = Script::sse_steps([
@@ -162,7 +162,7 @@ async fn f14_an_id_with_a_nul_is_no_id() {
 }
 
 #[tokio::test]
-async fn f15_retry_of_any_size_passes() {
+async fn f15_retry_of_any_size_is_relayed() {
     let mut stream = String::new();
     for value in ["99999999999999999999", "-1", "1e9", "", " ", "0x10", &"9".repeat(10_000)] {
         stream += &format!("retry: {value}\nretry:{value}\n{}", tencent::references("m", &[1]));
@@ -190,7 +190,7 @@ async fn f17_json_over_several_data_lines_is_joined() {
     }
 }
 
-/// As a console prints a stream: to an event stream these are unknown fields.
+/// As a console prints a stream. In SSE these are unknown fields.
 #[tokio::test]
 async fn f18_json_lines_without_data_are_relayed_and_counted() {
     let bare: String = tencent::answer("m").replace("data:", "").replace("event:finish\n", "");
@@ -204,9 +204,9 @@ async fn f18_json_lines_without_data_are_relayed_and_counted() {
     assert!(bench.proxy.app.store.get("default", "m", None).await.unwrap().is_none());
 }
 
-/// A space or a CR at its end is a writer's slip; another case is another word.
+/// A trailing space or CR is tolerated. Another case is another word.
 #[tokio::test]
-async fn f19_the_done_marker_is_the_dialects_own() {
+async fn f19_done_marker_ends_only_openai_streams() {
     let url = "https://s1.example.com/";
     let begun = openai::citations(&[url]);
     let after = openai::chunk(&json!({"content": "二"}), None, &[]);
@@ -223,7 +223,7 @@ async fn f19_the_done_marker_is_the_dialects_own() {
     ];
     let mut streams: Vec<_> = markers.iter().map(|(marker, _)| whole(stream(marker))).collect();
     streams.push(whole(stream(" [DONE]").replace('\n', "\r\n")));
-    // In another dialect it is no marker at all.
+    // In another dialect it is not a marker.
     let mut bench = Bench::new("openai", streams).await;
     for (n, is_one) in markers.iter().map(|(_, is_one)| *is_one).chain([true]).enumerate() {
         let record = bench.one(n).await;

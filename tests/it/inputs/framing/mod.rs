@@ -1,7 +1,7 @@
 //! Stream framing: f01 to f30.
 
 mod ends;
-mod heads;
+mod event_streams;
+mod injection;
 mod lines;
-mod once;
 mod sizes;

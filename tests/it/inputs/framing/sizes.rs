@@ -1,4 +1,4 @@
-//! Streams of any size, in any number of pieces: linear, and within a few mebibytes.
+//! Streams of any size in any number of pieces take linear time and a few MiB.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,23 +10,23 @@ use citetap::{
 };
 use tokio::io::AsyncWriteExt;
 
-use super::super::{Bench, hand, is_linear, metric};
+use super::super::{Bench, is_linear, metric, raw_upstream};
 use crate::{
     net::{chat, route, tencent},
     relay::memory::{MIB, Rig, is_all, references, script},
     support::{bytewise, pass},
 };
 
-/// Of 1 MB in single bytes, so much goes over a socket here; the growth is measured.
+/// The part of 1 MB in single bytes that goes over a socket here. Growth is measured in memory.
 const SINGLE_BYTES: usize = 64 << 10;
 const ONE_EVENT: u64 = 50 * MIB;
 const ONE_LINE: u64 = 64 * MIB;
-/// Lines of one event, which is under the cap of a frame with short ones, and over it with long ones.
+/// Lines of one event: with short lines it is under the frame cap, with long ones over it.
 const LINES: usize = 100_000;
-/// Of a million events.
+/// The part of a million events.
 const EVENTS: usize = 100_000;
 
-/// `len` bytes of x, as they come from a socket.
+/// `len` bytes of x, as read from a socket.
 fn much(len: u64) -> Vec<Step> {
     let piece = Step::Send(Bytes::from(vec![b'x'; 64 * 1024]));
     vec![piece; usize::try_from(len / (64 * 1024)).unwrap()]
@@ -37,12 +37,12 @@ async fn f04_single_bytes_are_relayed_in_linear_time() {
     let text = tencent::text("m", &"字".repeat(100));
     let body = text.repeat(SINGLE_BYTES / text.len()) + &tencent::references("m", &[1, 2]);
     let sent: Arc<[u8]> = (body.clone() + &tencent::finish("m")).into_bytes().into();
-    // Each byte a segment: no chunks, no delay.
-    let by_hand = hand::serve(move |mut stream| {
+    // Each byte is a segment: no chunks, no delay.
+    let by_hand = raw_upstream::serve(move |mut stream| {
         let sent = Arc::clone(&sent);
         async move {
-            hand::head(&mut stream).await;
-            stream.write_all(hand::STREAM.as_bytes()).await.unwrap();
+            raw_upstream::head(&mut stream).await;
+            stream.write_all(raw_upstream::STREAM.as_bytes()).await.unwrap();
             for byte in sent.iter() {
                 stream.write_all(&[*byte]).await.unwrap();
             }
@@ -68,7 +68,7 @@ async fn f04_single_bytes_are_relayed_in_linear_time() {
 }
 
 #[tokio::test]
-async fn f07_an_event_of_any_size_is_relayed_and_the_next_one_tapped() {
+async fn f07_event_of_any_size_is_relayed_and_the_next_one_tapped() {
     let mut steps = vec![Step::Send("data: ".into())];
     steps.extend(much(ONE_EVENT));
     steps.extend([Step::Send("\n\n".into()), references()]);
@@ -77,9 +77,9 @@ async fn f07_an_event_of_any_size_is_relayed_and_the_next_one_tapped() {
     rig.grew_at_most(8 * MIB);
 }
 
-/// Nothing that ends would follow: what was seen before is stored, and nothing of ours stands in the line.
+/// No end of frame follows, so the record so far is stored and nothing of ours is sent.
 #[tokio::test]
-async fn f08_a_line_without_end_is_relayed() {
+async fn f08_endless_line_is_relayed() {
     let mut steps = vec![references()];
     steps.extend(much(ONE_LINE));
     let rig = Rig::new(Script::sse_steps(steps)).await;
@@ -99,7 +99,7 @@ async fn f08_a_line_without_end_is_relayed() {
 }
 
 #[tokio::test]
-async fn f09_an_event_of_100_000_data_lines_is_relayed_and_the_next_one_tapped() {
+async fn f09_event_of_100_000_data_lines_is_relayed() {
     let line = format!("data: {}\n", "x".repeat(60));
     let many = Bytes::from(line.repeat(LINES / 100));
     let mut steps = vec![Step::Send(many); 100];
@@ -122,7 +122,7 @@ async fn f09_an_event_of_100_000_data_lines_is_relayed_and_the_next_one_tapped()
 }
 
 #[tokio::test]
-async fn f10_tiny_events_leave_nothing_behind() {
+async fn f10_tiny_events_do_not_grow_memory() {
     let tiny = tencent::text("m", "字");
     let many = Bytes::from(tiny.repeat(1000));
     let mut steps = vec![references()];
@@ -144,9 +144,9 @@ async fn f10_tiny_events_leave_nothing_behind() {
     );
 }
 
-/// An hour of it, in a second and a half: each silence is shorter than the limit, all together are longer.
+/// Scaled-down hour: each pause is shorter than the limit, all together are longer.
 #[tokio::test]
-async fn f11_comments_and_blank_lines_feed_the_idle_timer_and_store_nothing() {
+async fn f11_comments_and_blank_lines_reset_the_idle_timer() {
     let mut steps = Vec::new();
     for n in 0..15 {
         let nothing = [": ping\n\n", "\n", "\r\n", ":\n", "\n\n\n"][n % 5];
@@ -159,7 +159,7 @@ async fn f11_comments_and_blank_lines_feed_the_idle_timer_and_store_nothing() {
     assert_eq!(proxy.get("/citations").await.json().await["items"].as_array().unwrap().len(), 0);
     assert!(metric(&proxy, "citetap_store_operations_total", &["op=\"put\""]).await < 0.5, "no write was tried");
 
-    // The same, as much of it as there may be, and quickly.
+    // The maximum number of them, at once.
     let nothing = Bytes::from(": ping\n\n\n\r\n:\n\n".repeat(20_000));
     let mut bench = Bench::new("tencent", vec![vec![nothing]]).await;
     assert_eq!(bench.pass(0).await.len(), 0);

@@ -1,4 +1,4 @@
-//! How a body is coded and how long it is said to be.
+//! Encodings and lengths of bodies.
 
 use std::io::Write as _;
 
@@ -6,7 +6,7 @@ use citetap::replay::{Script, Step};
 use flate2::{Compression, write::GzEncoder};
 use http::{HeaderValue, Method, header};
 
-use super::super::{hand, metric};
+use super::super::{metric, raw_upstream};
 use crate::{
     net::{Client, chat, post, raw, request, split, tencent},
     relay::{
@@ -21,9 +21,9 @@ fn gzipped(bytes: &[u8]) -> Vec<u8> {
     coder.finish().unwrap()
 }
 
-/// Nothing is decoded: what is coded, or says that it is, passes untouched and untapped, and is counted.
+/// Nothing is decoded: an encoded response, or one that claims to be, is relayed untapped and counted.
 #[tokio::test]
-async fn h31_an_encoded_stream_is_relayed_untouched_and_counted() {
+async fn h31_encoded_stream_is_relayed_unchanged_and_counted() {
     let once = gzipped(tencent::answer("m").as_bytes());
     let twice = gzipped(&once);
     for (coding, body) in [
@@ -35,7 +35,7 @@ async fn h31_an_encoded_stream_is_relayed_untouched_and_counted() {
         ("deflate", once.clone()),
         ("gzip, gzip", twice),
         ("identity, gzip", once),
-        // It lies.
+        // The header is wrong.
         ("gzip", tencent::answer("m").into_bytes()),
     ] {
         let script = || {
@@ -52,9 +52,9 @@ async fn h31_an_encoded_stream_is_relayed_untouched_and_counted() {
     }
 }
 
-/// The same for what would become a thousand times as much.
+/// The same for a body that would expand a thousandfold.
 #[tokio::test]
-async fn h32_a_decompression_bomb_is_relayed_and_never_opened() {
+async fn h32_decompression_bomb_is_relayed_and_not_decoded() {
     let bomb = gzipped(&vec![0; 64 << 20]);
     assert!(bomb.len() < 128 * 1024, "{} bytes", bomb.len());
     let script = Script::sse(bomb.clone()).header(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
@@ -66,7 +66,7 @@ async fn h32_a_decompression_bomb_is_relayed_and_never_opened() {
 }
 
 #[tokio::test]
-async fn h33_a_stream_that_we_add_to_loses_its_length() {
+async fn h33_tapped_stream_has_no_content_length() {
     let body = tencent::answer("m");
     let script = || Script::sse(body.clone()).header(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
     let (direct, whole) = relayed(script()).await;
@@ -83,14 +83,14 @@ async fn h33_a_stream_that_we_add_to_loses_its_length() {
     assert_eq!((split(rest.as_bytes()).0, split(rest.as_bytes()).1.len()), (body.into_bytes(), 1));
 }
 
-/// Longer than the body is an abort. Shorter than it is, to HTTP, a body of that length and bytes that belong to
-/// nobody: it ends there, and what is beyond it reaches neither this client nor the next.
+/// A declared length above the body's is an abort. A declared length below it ends the body there, and the remaining
+/// bytes reach neither this client nor the next.
 #[tokio::test]
-async fn h34_a_length_that_is_not_the_bodys() {
+async fn h34_wrong_content_length_aborts_or_ends_the_body() {
     for kind in ["text/event-stream", "application/json", "text/plain"] {
         let body = tencent::text("m", "一");
         let answer = format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: 1000\r\n\r\n{body}");
-        let proxy = hand::proxy(hand::says(answer).await, "").await;
+        let proxy = raw_upstream::proxy(raw_upstream::says(answer).await, "").await;
         for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
             let whole = client.send(post("/chat", "{}")).await.whole().await;
             assert!(whole.error.is_some(), "{kind}: an abort");
@@ -101,7 +101,7 @@ async fn h34_a_length_that_is_not_the_bodys() {
         let short = body.len();
         let answer =
             format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {short}\r\n\r\n{body}{evil}{evil}");
-        let proxy = hand::proxy(hand::says(answer).await, "").await;
+        let proxy = raw_upstream::proxy(raw_upstream::says(answer).await, "").await;
         let mut client = Client::h1(proxy.addr).await;
         for _ in 0..3 {
             let whole = client.send(post("/chat", "{}")).await.whole().await;
@@ -110,9 +110,9 @@ async fn h34_a_length_that_is_not_the_bodys() {
     }
 }
 
-/// Fields that say how a message is framed, routed or read have no business behind it.
+/// Trailers must not contain fields for framing, routing or content (RFC 9110 6.5.1).
 #[tokio::test]
-async fn h35_trailers_pass_but_for_those_that_none_may_be() {
+async fn h35_trailers_pass_except_forbidden_ones() {
     let mut trailers = http::HeaderMap::new();
     let forbidden = ["content-length", "transfer-encoding", "host", "content-type", "content-encoding", "set-cookie"];
     for name in forbidden.iter().chain(&["authorization", "connection", "x-citetap-nonce"]) {
@@ -121,7 +121,7 @@ async fn h35_trailers_pass_but_for_those_that_none_may_be() {
     trailers.insert("x-usage", HeaderValue::from_static("12"));
     let script = Script::sse_steps([Step::Send(tencent::answer("m").into()), Step::Trailers(trailers)]);
     let (_upstream, proxy) = chat(script, "").await;
-    // HTTP/2 has no filter of its own.
+    // HTTP/2 has no such filter.
     for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
         let asked = request(Method::POST, "/chat", &[("te", "trailers")], "{}");
         let whole = client.send(asked).await.whole().await;
@@ -130,16 +130,16 @@ async fn h35_trailers_pass_but_for_those_that_none_may_be() {
         let names: Vec<&str> = came.keys().map(http::HeaderName::as_str).collect();
         assert_eq!(names, ["x-usage"]);
     }
-    // The body is whole either way: too many trailers are dropped, or cut the stream, and nothing else happens.
+    // The body is complete in any case: too many trailers are dropped, or reset the stream.
     for (size, passes) in [(1 << 10, true), (20 << 10, false), (1 << 20, false)] {
         let body = tencent::answer("m");
         let answer = format!(
             "{}{}0\r\nx-large: {}\r\n\r\n",
-            hand::CHUNKED.replace("\r\n\r\n", "\r\ntrailer: x-large\r\n\r\n"),
-            hand::chunk(&body),
+            raw_upstream::CHUNKED.replace("\r\n\r\n", "\r\ntrailer: x-large\r\n\r\n"),
+            raw_upstream::chunk(&body),
             "v".repeat(size)
         );
-        let proxy = hand::proxy(hand::says(answer).await, "").await;
+        let proxy = raw_upstream::proxy(raw_upstream::says(answer).await, "").await;
         let mut client = Client::h2(proxy.addr).await;
         let whole = client.send(request(Method::POST, "/chat", &[("te", "trailers")], "{}")).await.whole().await;
         assert_eq!(whole.split().0, body.as_bytes(), "{size}");
@@ -150,7 +150,7 @@ async fn h35_trailers_pass_but_for_those_that_none_may_be() {
 }
 
 #[tokio::test]
-async fn h36_chunks_of_no_size_are_refused_both_ways() {
+async fn h36_invalid_chunk_sizes_are_refused_both_ways() {
     let extension = format!("1;{}\r\nx\r\n0\r\n\r\n", "e".repeat(1 << 20));
     let chunks = ["FFFFFFFFFFFFFFFFF\r\nx", "-1\r\nx", "zz\r\nx", "1 1\r\nx", "\r\nx", &extension];
     let (upstream, proxy) = chat(Script::echo(), "[timeouts]\nfirst_byte = \"5s\"").await;
@@ -165,8 +165,12 @@ async fn h36_chunks_of_no_size_are_refused_both_ways() {
 
     for chunk in chunks {
         let begun = tencent::references("m", &[1, 2]);
-        let answer = format!("{}{}{chunk}", hand::CHUNKED, hand::chunk(&begun));
-        let proxy = hand::proxy(hand::says(answer).await, "[timeouts]\nupstream_idle = \"5s\"\ncommit = \"10s\"").await;
+        let answer = format!("{}{}{chunk}", raw_upstream::CHUNKED, raw_upstream::chunk(&begun));
+        let proxy = raw_upstream::proxy(
+            raw_upstream::says(answer).await,
+            "[timeouts]\nupstream_idle = \"5s\"\ncommit = \"10s\"",
+        )
+        .await;
         let whole = proxy.post("/chat", "{}").await.whole().await;
         assert!(whole.error.is_some(), "{:?}", &chunk[..chunk.len().min(20)]);
         let (theirs, ours) = whole.split();
@@ -175,7 +179,7 @@ async fn h36_chunks_of_no_size_are_refused_both_ways() {
     }
 }
 
-/// As [`raw`], where the server may close while we still send.
+/// Like [`raw`], but the server may close while we still send.
 async fn raw_or_reset(addr: std::net::SocketAddr, request: String) -> String {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let (mut read, mut write) = tokio::net::TcpStream::connect(addr).await.unwrap().into_split();

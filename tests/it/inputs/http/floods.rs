@@ -1,4 +1,4 @@
-//! Floods of HTTP/2 frames. The proxy is a process of its own here, so that its memory can be measured.
+//! Floods of HTTP/2 frames. The proxy is a separate process, so that its memory can be measured.
 
 use std::time::Duration;
 
@@ -15,16 +15,16 @@ use crate::{
     relay::memory::{MIB, Rig},
 };
 
-/// Streams that are opened and reset; hyper bears 20 that nobody has seen yet.
+/// Streams that are opened and reset. hyper tolerates 20 that are not yet accepted.
 const RESETS: u32 = 5000;
-/// Streams that the server is made to reset; it bears 1024.
+/// Streams that the server is made to reset. hyper tolerates 1024.
 const MADE_RESETS: u32 = 1500;
-/// Frames of the smallest kinds.
+/// Number of frames of the smallest kinds.
 const FRAMES: usize = 100_000;
 const CALM: u32 = 0xb;
 const STALL: &str = "[timeouts]\nclient_stall = \"1s\"\n";
 
-/// Behind it an answer that never ends by itself.
+/// A proxy in front of an answer that never ends.
 async fn rig() -> Rig {
     let script = Script::sse_steps([
         Step::Send(tencent::references("m", &[1]).into()),
@@ -33,7 +33,7 @@ async fn rig() -> Rig {
     Rig::with(script, STALL).await
 }
 
-/// Whatever the flood did to its own connection.
+/// Checks that the flood affected only its own connection.
 async fn others_are_served(proxy: &Running, before: &mut Client) {
     assert_eq!(before.send(get("/healthz")).await.status, 200, "who was there before");
     for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
@@ -44,7 +44,7 @@ async fn others_are_served(proxy: &Running, before: &mut Client) {
 }
 
 #[tokio::test]
-async fn h46_rapid_resets_are_told_to_go_away() {
+async fn h46_rapid_resets_get_goaway() {
     let rig = rig().await;
     let mut other = Client::h2(rig.proxy.addr).await;
     other.send(get("/healthz")).await;
@@ -57,9 +57,9 @@ async fn h46_rapid_resets_are_told_to_go_away() {
     rig.grew_at_most(16 * MIB);
 }
 
-/// "MadeYouReset": the client does not reset, it makes the server do it.
+/// "MadeYouReset" (CVE-2025-8671): the client makes the server reset the streams.
 #[tokio::test]
-async fn h46_made_resets_are_told_to_go_away() {
+async fn h46_made_you_reset_gets_goaway() {
     let rig = rig().await;
     let mut other = Client::h2(rig.proxy.addr).await;
     other.send(get("/healthz")).await;
@@ -70,18 +70,18 @@ async fn h46_made_resets_are_told_to_go_away() {
     let said = raw.flood_reading(pieces, Duration::from_secs(5)).await;
     assert_eq!(said.goaway(), Some(CALM), "{:?}", said.frames.len());
     others_are_served(&rig.proxy, &mut other).await;
-    // A thousand streams may be open by then, each with a connection to its upstream.
+    // A thousand streams may be open by then, each with an upstream connection.
     rig.grew_at_most(32 * MIB);
 }
 
 #[tokio::test]
-async fn h46_headers_that_never_end_are_told_to_go_away() {
+async fn h46_endless_continuation_gets_goaway() {
     let rig = rig().await;
     let mut other = Client::h2(rig.proxy.addr).await;
     other.send(get("/healthz")).await;
     let raw = Raw::connect(rig.proxy.addr, &[]).await;
     let begun = frame(HEADERS, 0, 1, &fields(false, "/chat"));
-    // A field of its own each: `x: ` and a kilobyte, not indexed.
+    // A separate field each: `x: ` and a kilobyte, not indexed.
     let mut field = vec![0x00, 1, b'x', 0x7f, 0x81, 0x07];
     field.extend([b'v'; 1024]);
     let more = frame(CONTINUATION, 0, 1, &field);
@@ -92,10 +92,11 @@ async fn h46_headers_that_never_end_are_told_to_go_away() {
     rig.grew_at_most(16 * MIB);
 }
 
-/// Empty ones cost no window, so nothing but their handling holds them back. Pings and settings have to be answered:
-/// who does not take the answers is not read from either, and is left when that has lasted. None of them is kept.
+/// Empty frames use no window, so only their processing limits them. Pings and settings require responses: a client
+/// that does not read them is not read from either, and is dropped after the timeout. None of them is queued without
+/// bound.
 #[tokio::test]
-async fn h46_small_frames_without_end_cost_no_memory_and_nobody_else_anything() {
+async fn h46_endless_small_frames_cost_no_memory() {
     let rig = rig().await;
     let mut other = Client::h2(rig.proxy.addr).await;
     other.send(get("/healthz")).await;
@@ -105,7 +106,7 @@ async fn h46_small_frames_without_end_cost_no_memory_and_nobody_else_anything() 
     let settings = frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 100]);
     let acks = frame(SETTINGS, ACK, 0, &[]);
     for (name, one) in [("empty data", empty), ("pings", ping), ("settings", settings), ("acks", acks)] {
-        // Read or not.
+        // Whether the client reads or not.
         let mut raw = Raw::connect(rig.proxy.addr, &[]).await;
         raw.write.write_all(&request(1, true, "/chat")).await.unwrap();
         let flooding = raw.flood(batch(one.clone()), Duration::from_secs(2));
@@ -120,7 +121,7 @@ async fn h46_small_frames_without_end_cost_no_memory_and_nobody_else_anything() 
 }
 
 #[tokio::test]
-async fn h46_a_window_that_stays_shut_is_not_waited_for_for_ever() {
+async fn h46_closed_window_times_out() {
     let rig = rig().await;
     let mut other = Client::h2(rig.proxy.addr).await;
     other.send(get("/healthz")).await;

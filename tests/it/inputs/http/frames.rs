@@ -1,4 +1,4 @@
-//! HTTP/2 by hand (RFC 9113), for what no client library would send.
+//! Raw HTTP/2 frames (RFC 9113), for sequences that no client library would send.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -33,7 +33,7 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The fields of a request, without Huffman codes and without the dynamic table (RFC 7541 6.2.2).
+/// Header fields of a request, without Huffman coding and without the dynamic table (RFC 7541 6.2.2).
 pub fn fields(post: bool, path: &str) -> Vec<u8> {
     let mut block = vec![if post { 0x83 } else { 0x82 }, 0x86, 0x04, u8::try_from(path.len()).unwrap()];
     block.extend(path.as_bytes());
@@ -41,13 +41,13 @@ pub fn fields(post: bool, path: &str) -> Vec<u8> {
     block
 }
 
-/// A request on this stream; one with a body stays open.
+/// A request on this stream. With a body it stays open.
 pub fn request(stream: u32, post: bool, path: &str) -> Vec<u8> {
     let flags = if post { END_HEADERS } else { END_HEADERS | END_STREAM };
     frame(HEADERS, flags, stream, &fields(post, path))
 }
 
-/// The number of the client's stream `n`, from 0.
+/// The id of the client's stream `n`, counted from 0.
 pub fn id(n: u32) -> u32 {
     2 * n + 1
 }
@@ -57,10 +57,10 @@ pub struct Raw {
     pub write: OwnedWriteHalf,
 }
 
-/// What a server said until it closed, or for so long.
+/// The server's frames until it closed or the time was over.
 #[derive(Debug, Default)]
 pub struct Said {
-    /// Kinds and payloads, but for data.
+    /// Types and payloads, except DATA.
     pub frames: Vec<(u8, Vec<u8>)>,
     pub closed: bool,
 }
@@ -74,7 +74,7 @@ impl Said {
 }
 
 impl Raw {
-    /// Connects, with these settings.
+    /// Connects with these settings.
     pub async fn connect(addr: SocketAddr, settings: &[u8]) -> Self {
         let (read, mut write) = TcpStream::connect(addr).await.unwrap().into_split();
         write.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
@@ -82,7 +82,7 @@ impl Raw {
         Self { read, write }
     }
 
-    /// Sends the pieces one after another, while nobody reads; says whether all were taken within the time.
+    /// Sends the pieces without reading. Returns whether all were accepted within the time.
     pub async fn flood(&mut self, pieces: impl Iterator<Item = Vec<u8>>, limit: Duration) -> bool {
         let sending = async {
             for piece in pieces {
@@ -95,7 +95,7 @@ impl Raw {
         tokio::time::timeout(limit, sending).await.unwrap_or(false)
     }
 
-    /// The same, while what the server says is read; and then that, to its end or for a while.
+    /// Sends the pieces while reading, then reads to the end or for a while.
     pub async fn flood_reading(self, pieces: impl Iterator<Item = Vec<u8>> + Send + 'static, rest: Duration) -> Said {
         let Self { read, mut write } = self;
         let sending = tokio::spawn(async move {
@@ -114,7 +114,7 @@ impl Raw {
             }
         });
         let _ = stopped.await;
-        // Where it is open still, this is the end of it.
+        // If the connection is still open, end it here.
         drop(write);
         tokio::time::timeout(LIMIT, reading).await.expect("an end").unwrap()
     }

@@ -1,4 +1,4 @@
-//! Requests that two servers could read in two ways, and what asks us to do what we do not.
+//! Ambiguous requests, and requests for features that citetap does not offer.
 
 use std::time::{Duration, Instant};
 
@@ -19,11 +19,11 @@ fn is_400(answer: &str, request: &str) {
     assert_eq!(answer.matches("HTTP/1.").count(), 1, "{request:?}: closed after it: {answer:?}");
 }
 
-/// What follows each of them would be a second request to whoever read the first one otherwise.
+/// To a server that frames the first request differently, the following bytes would be a second request.
 const SECOND: &str = "GET /chat/second HTTP/1.1\r\nhost: a\r\n\r\n";
 
 #[tokio::test]
-async fn h37_ambiguous_requests_are_refused_and_never_reach_the_upstream() {
+async fn h37_ambiguous_requests_never_reach_the_upstream() {
     let (upstream, proxy) = chat(Script::echo(), "[timeouts]\nrequest_headers = \"2s\"").await;
     for request in [
         "POST /chat HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -44,8 +44,8 @@ async fn h37_ambiguous_requests_are_refused_and_never_reach_the_upstream() {
     }
     assert_eq!(upstream.request_count(), 0);
 
-    // Of both a length and chunks, hyper shows us the chunks alone (RFC 9112 6.3 lets a server do so, if it closes
-    // afterwards). There is one reading, the upstream gets that one anew, and what follows is no request.
+    // With both a length and chunks, hyper uses the chunks alone (RFC 9112 6.3 allows that if the server closes
+    // afterwards). There is one reading, the upstream gets a newly framed request, and the rest is not a request.
     for request in [
         "POST /chat/te HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
         "POST /chat/te HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\ncontent-length: 4\r\n\r\n1\r\nx\r\n0\r\n\r\n",
@@ -57,14 +57,14 @@ async fn h37_ambiguous_requests_are_refused_and_never_reach_the_upstream() {
         let seen = &upstream.requests()[before..];
         assert_eq!((seen.len(), seen[0].headers.contains_key("content-length")), (1, false));
     }
-    // A bare LF ends a header line too (RFC 9112 2.2 lets a server say so): the upstream never sees it.
+    // A bare LF ends a header line too (RFC 9112 2.2 allows it). The upstream never receives it.
     let answer = raw(proxy.addr, "GET /chat/lf HTTP/1.1\nhost: a\nx-y: 1\nconnection: close\n\n").await;
     let lone = answer.starts_with("HTTP/1.1 400") || answer.contains("\"x-y\":[\"1\"]");
     assert!(lone, "{answer}");
 }
 
 #[tokio::test]
-async fn h38_http_1_0_has_no_transfer_coding() {
+async fn h38_transfer_encoding_in_http_1_0_is_refused() {
     let (upstream, proxy) = chat(Script::echo(), "").await;
     for coding in ["chunked", "identity", "gzip"] {
         let request = format!("POST /chat HTTP/1.0\r\nhost: a\r\ntransfer-encoding: {coding}\r\n\r\n0\r\n\r\n");
@@ -73,9 +73,9 @@ async fn h38_http_1_0_has_no_transfer_coding() {
     assert_eq!(upstream.request_count(), 0);
 }
 
-/// The key is looked at before any header goes, and what the answer depends on never goes.
+/// The key is checked before any header is removed, and headers with meaning for citetap are never removed.
 #[tokio::test]
-async fn h39_connection_cannot_ask_for_the_key_to_be_dropped() {
+async fn h39_connection_header_cannot_remove_the_key() {
     let (upstream, proxy) = chat(Script::echo(), &keys()).await;
     let named = "keep-alive, authorization, x-citetap-key, cookie, content-type, x-hop";
     for (own, left) in [(ALPHA, Some("Bearer upstreams")), (&[("authorization", "Bearer alpha-key")][..], None)] {
@@ -97,7 +97,7 @@ async fn h39_connection_cannot_ask_for_the_key_to_be_dropped() {
 }
 
 #[tokio::test]
-async fn h40_a_body_that_was_announced_and_never_comes_is_not_waited_for_for_ever() {
+async fn h40_missing_request_body_times_out() {
     let toml = "[timeouts]\nfirst_byte = \"400ms\"\nrequest_headers = \"400ms\"\nclient_stall = \"400ms\"";
     let (_upstream, proxy) = chat(Script::echo(), toml).await;
     for path in ["/chat", "/normalize", "/render"] {
@@ -110,7 +110,7 @@ async fn h40_a_body_that_was_announced_and_never_comes_is_not_waited_for_for_eve
         assert!(said.contains("\r\n\r\nHTTP/1.1 504") || said.contains("\r\n\r\nHTTP/1.1 4"), "{path}: {said}");
         assert!(began.elapsed() < Duration::from_secs(5), "{path}: {:?}", began.elapsed());
     }
-    // In headers already.
+    // In headers with another meaning.
     let mut stream = TcpStream::connect(proxy.addr).await.unwrap();
     stream.write_all(b"POST /chat HTTP/1.1\r\nexpect: 100-continue\r\n").await.unwrap();
     is_closed(stream).await;
@@ -130,7 +130,7 @@ async fn h41_upgrades_connect_and_trace_are_refused() {
         answer.is_problem(501, "not-relayed").await;
     }
     assert_eq!(upstream.request_count(), 0);
-    // An offer of h2c may be left unanswered (RFC 9110 7.8): it is served over HTTP/1.1, and not passed on.
+    // An offer of h2c may be ignored (RFC 9110 7.8). The request is served over HTTP/1.1, and the offer is not relayed.
     let headers = [("connection", "upgrade, http2-settings"), ("upgrade", "h2c"), ("http2-settings", "AAMAAABk")];
     let answer = Client::h1(proxy.addr).await.send(request(Method::GET, "/chat", &headers, "")).await;
     assert_eq!((answer.status.as_u16(), answer.header("upgrade")), (200, None));
@@ -139,7 +139,7 @@ async fn h41_upgrades_connect_and_trace_are_refused() {
 }
 
 #[tokio::test]
-async fn h42_a_request_has_one_host_and_its_absolute_form_wins() {
+async fn h42_request_has_one_host_and_absolute_form_wins() {
     let (upstream, proxy) = chat(Script::echo(), "").await;
     for path in ["/chat", "/citations", "/citations/m", "/stats"] {
         for head in [
@@ -151,7 +151,7 @@ async fn h42_a_request_has_one_host_and_its_absolute_form_wins() {
         }
     }
     assert_eq!(upstream.request_count(), 0);
-    // Neither of them chooses the upstream.
+    // Neither selects the upstream.
     let absolute =
         "GET http://other.example.com/chat/x HTTP/1.1\r\nhost: third.example.com\r\nconnection: close\r\n\r\n";
     let answer = raw(proxy.addr, absolute).await;
@@ -172,7 +172,7 @@ async fn h43_headers_and_urls_beyond_the_limits_are_refused() {
     let answer = sent(proxy.addr, format!("GET /chat/{} HTTP/1.1\r\nhost: a\r\n\r\n", "a".repeat(1 << 20))).await;
     let refused = answer.starts_with("HTTP/1.1 414") || answer.starts_with("HTTP/1.1 431");
     assert!(answer.is_empty() || refused, "{answer}");
-    // One above the limit, where the client is done sending and hears of it.
+    // One above the limit: the client has finished sending, so it can read the response.
     let answer = sent(proxy.addr, format!("GET /chat HTTP/1.1\r\nhost: a\r\n{}\r\n", "x: 1\r\n".repeat(64))).await;
     assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
     let answer = sent(proxy.addr, format!("GET /chat/{} HTTP/1.1\r\nhost: a\r\n\r\n", "a".repeat(20_000))).await;
@@ -188,7 +188,7 @@ async fn h43_headers_and_urls_beyond_the_limits_are_refused() {
     assert_eq!(client.send(get("/chat")).await.status, 200, "and the connection lives");
 }
 
-/// Sends all that is taken, and reads until the end, whichever comes first.
+/// Sends until the server stops reading, and reads until the end.
 async fn sent(addr: std::net::SocketAddr, request: String) -> String {
     let (mut read, mut write) = TcpStream::connect(addr).await.unwrap().into_split();
     let sending = tokio::spawn(async move {
@@ -203,7 +203,7 @@ async fn sent(addr: std::net::SocketAddr, request: String) -> String {
 }
 
 #[tokio::test]
-async fn h44_forwarding_headers_are_believed_from_configured_peers_alone() {
+async fn h44_forwarded_headers_are_trusted_from_configured_peers() {
     let hops = (0..500).map(|n| format!("198.51.100.{}", n % 256)).collect::<Vec<_>>().join(", ");
     let forged = [
         ("x-forwarded-for", hops.as_str()),

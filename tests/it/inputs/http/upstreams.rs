@@ -1,4 +1,4 @@
-//! Upstreams that speak HTTP as nobody should.
+//! Upstreams with invalid HTTP.
 
 use std::{
     sync::Arc,
@@ -12,7 +12,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::super::hand;
+use super::super::raw_upstream;
 use crate::{
     net::{Client, chat, get, post, tencent, within},
     relay::tls,
@@ -22,29 +22,29 @@ fn early_hints(count: usize) -> String {
     "HTTP/1.1 103 Early Hints\r\nlink: </style.css>\r\n\r\n".repeat(count)
 }
 
-/// A few are left out, as they are an upstream's to its next hop; who sends more means no answer.
+/// A few interim responses are dropped, because they are for the next hop. More than hyper's limit is an error.
 #[tokio::test]
-async fn h45_informational_answers_are_dropped_and_a_flood_of_them_is_an_error() {
+async fn h45_interim_responses_are_dropped_and_a_flood_is_502() {
     for count in [1, 10] {
-        let answer = early_hints(count) + hand::STREAM + &tencent::answer("m");
-        let proxy = hand::proxy(hand::says(answer).await, "").await;
+        let answer = early_hints(count) + raw_upstream::STREAM + &tencent::answer("m");
+        let proxy = raw_upstream::proxy(raw_upstream::says(answer).await, "").await;
         for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
             let whole = client.send(post("/chat", "{}")).await.whole().await;
             assert_eq!((whole.status.as_u16(), whole.error.as_deref()), (200, None));
             assert_eq!((whole.split().0, whole.split().1.len()), (tencent::answer("m").into_bytes(), 1));
         }
     }
-    let answer = early_hints(11) + hand::STREAM + &tencent::answer("m");
-    let proxy = hand::proxy(hand::says(answer).await, "").await;
+    let answer = early_hints(11) + raw_upstream::STREAM + &tencent::answer("m");
+    let proxy = raw_upstream::proxy(raw_upstream::says(answer).await, "").await;
     proxy.post("/chat", "{}").await.is_problem(502, "upstream-unreachable").await;
 
-    // One that never ends.
-    let by_hand = hand::serve(|mut stream| async move {
-        hand::head(&mut stream).await;
+    // An endless one.
+    let by_hand = raw_upstream::serve(|mut stream| async move {
+        raw_upstream::head(&mut stream).await;
         while stream.write_all(early_hints(100).as_bytes()).await.is_ok() {}
     })
     .await;
-    let proxy = hand::proxy(by_hand, "").await;
+    let proxy = raw_upstream::proxy(by_hand, "").await;
     let began = Instant::now();
     proxy.post("/chat", "{}").await.is_problem(502, "upstream-unreachable").await;
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
@@ -52,7 +52,7 @@ async fn h45_informational_answers_are_dropped_and_a_flood_of_them_is_an_error()
 }
 
 #[tokio::test]
-async fn h47_a_head_that_is_none_or_too_large_is_502() {
+async fn h47_invalid_or_too_large_response_head_is_502() {
     let large = format!("HTTP/1.1 200 OK\r\nset-cookie: a={}\r\n\r\n", "v".repeat(1 << 20));
     let many: String = (0..10_000).map(|n| format!("x-{n}: 1\r\n")).collect();
     for head in [
@@ -67,7 +67,7 @@ async fn h47_a_head_that_is_none_or_too_large_is_502() {
         &large,
         &format!("HTTP/1.1 200 OK\r\n{many}\r\n"),
     ] {
-        let proxy = hand::proxy(hand::says(head).await, "").await;
+        let proxy = raw_upstream::proxy(raw_upstream::says(head).await, "").await;
         for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
             let answer = client.send(post("/chat", "{}")).await;
             assert_eq!(answer.status, 502, "{:?}", &head[..head.len().min(60)]);
@@ -77,9 +77,9 @@ async fn h47_a_head_that_is_none_or_too_large_is_502() {
     }
 }
 
-/// There is no setting that would turn the check off.
+/// No setting disables the verification.
 #[tokio::test]
-async fn h48_a_certificate_that_is_expired_misnamed_or_unknown_is_502() {
+async fn h48_invalid_certificate_is_502() {
     let upstream = tls::upstream().await;
     let (_, trusts_another) = tls::terminator(upstream.addr(), &[b"h2"], &["localhost"]).await;
     let (unknown, _) = tls::terminator(upstream.addr(), &[b"h2"], &["localhost"]).await;
@@ -96,38 +96,38 @@ async fn h48_a_certificate_that_is_expired_misnamed_or_unknown_is_502() {
         assert!(problem["detail"].as_str().unwrap().contains("certificate"), "{problem}");
     }
     assert_eq!(upstream.request_count(), 0);
-    // Keys that could say otherwise, set or shown; a comment may speak of what a store's own URL takes.
+    // Keys that could disable it, set or mentioned. Comments may mention the parameters of a store's URL.
     let lines = include_str!("../../../../config/citetap.toml").lines();
     let keys: Vec<&str> =
         lines.filter_map(|line| line.trim_start_matches('#').split_once(" = ")).map(|(key, _)| key).collect();
     assert!(keys.contains(&"connect") && !keys.iter().any(|key| key.contains("verify") || key.contains("insecure")));
 }
 
-/// The answer does not wait for the request's body, and the body's end waits for nobody.
+/// The response does not wait for the request's body, and nothing waits for the body's end.
 #[tokio::test]
-async fn h49_an_answer_before_the_end_of_the_request_is_passed_on() {
+async fn h49_response_before_the_end_of_the_request_is_relayed() {
     let answers = [
         "HTTP/1.1 413 Payload Too Large\r\ncontent-length: 2\r\n\r\nno".to_owned(),
         "HTTP/1.1 413 Payload Too Large\r\ncontent-length: 2\r\nconnection: close\r\n\r\nno".to_owned(),
-        hand::CHUNKED.to_owned() + &hand::chunk(&tencent::answer("m")) + "0\r\n\r\n",
+        raw_upstream::CHUNKED.to_owned() + &raw_upstream::chunk(&tencent::answer("m")) + "0\r\n\r\n",
     ];
     for answer in answers {
         for closes in [false, true] {
             let said: Arc<str> = answer.as_str().into();
-            let by_hand = hand::serve(move |mut stream| {
+            let by_hand = raw_upstream::serve(move |mut stream| {
                 let said = Arc::clone(&said);
                 async move {
-                    hand::head(&mut stream).await;
+                    raw_upstream::head(&mut stream).await;
                     stream.write_all(said.as_bytes()).await.unwrap();
                     if closes {
                         stream.shutdown().await.unwrap();
                     }
-                    // It reads no more, and stays.
+                    // It stops reading and stays open.
                     tokio::time::sleep(Duration::from_secs(60)).await;
                 }
             })
             .await;
-            let proxy = hand::proxy(by_hand, "").await;
+            let proxy = raw_upstream::proxy(by_hand, "").await;
             let mut stream = TcpStream::connect(proxy.addr).await.unwrap();
             stream.write_all(b"POST /chat HTTP/1.1\r\nhost: a\r\ncontent-length: 100000\r\n\r\nbegun").await.unwrap();
             let mut text = String::new();
@@ -139,7 +139,7 @@ async fn h49_an_answer_before_the_end_of_the_request_is_passed_on() {
                 text += &String::from_utf8_lossy(&more[..n]);
             }
             assert_eq!(text.starts_with("HTTP/1.1 413"), answer.contains("413"), "{text}");
-            // What is left of the body is taken, or the connection closed: either way there is an end.
+            // The rest of the body is read or the connection closed: either way there is an end.
             let (mut read, mut write) = stream.into_split();
             let rest = tokio::spawn(async move { drop(write.write_all(&[b'x'; 99_995]).await) });
             let _ = within("the rest", rest).await;

@@ -1,5 +1,5 @@
 //! JSON in the tap: j59 to j72.
 
-mod odd;
 mod sizes;
+mod unusual;
 mod values;

@@ -1,4 +1,4 @@
-//! Deep, long and many.
+//! Deep, long and numerous JSON.
 
 use bytes::Bytes;
 use citetap::{
@@ -16,7 +16,7 @@ use crate::{
 const MIB: usize = 1 << 20;
 
 #[tokio::test]
-async fn j60_depth_beyond_the_limit_is_refused_and_drops_no_stack() {
+async fn j60_json_deeper_than_the_limit_is_not_parsed() {
     const DEPTH: usize = 100_000;
     let deep = [
         "[".repeat(DEPTH),
@@ -39,7 +39,7 @@ async fn j60_depth_beyond_the_limit_is_refused_and_drops_no_stack() {
             assert_eq!(ours.len(), usize::from(reads), "{provider}: {n}: the next event is tapped");
         }
     }
-    // At the limit a frame is read, and beyond it is not.
+    // At the limit a frame is parsed, beyond it is not.
     let list = json!([{"target_id": "t", "title": "T", "url": "https://s1.example.com/"}]);
     let stream = with_references(&list);
     let frame = stream.lines().next().unwrap().strip_suffix('}').unwrap();
@@ -50,10 +50,10 @@ async fn j60_depth_beyond_the_limit_is_refused_and_drops_no_stack() {
     }
 }
 
-/// Three strings within each other are opened, as Doubao's older protocol has them, and not a fourth. All of them lie in
-/// one frame, whose cap is theirs too.
+/// Three nested JSON strings are parsed, as Doubao's older protocol has them, and not a fourth. All are part of one
+/// frame and under its cap.
 #[tokio::test]
-async fn j66_json_in_strings_is_opened_three_times() {
+async fn j66_json_in_strings_is_parsed_three_levels_deep() {
     let block = json!({"search_query_result_block": {"results": [
         {"text_card": {"index": 1, "title": "T", "url": "https://s1.example.com/"}}]}});
     let nested = |levels: u32| {
@@ -72,7 +72,7 @@ async fn j66_json_in_strings_is_opened_three_times() {
     for (n, opened) in [true, true, false, false].into_iter().enumerate() {
         assert_eq!(bench.pass(n).await.len(), usize::from(opened), "{} levels", n + 2);
     }
-    // However much is in them.
+    // However much they contain.
     let stuffed = |n: usize| {
         let inner = json!({"message": json!({"id": "m", "content": "[1,2]".repeat(n)}).to_string()});
         let stream = format!("data: {}\n\n{end}", json!({"event_type": 2001, "event_data": inner.to_string()}));
@@ -98,7 +98,7 @@ fn documents(count: usize) -> String {
 }
 
 #[tokio::test]
-async fn j68_of_ten_thousand_references_the_first_thousand_are_kept() {
+async fn j68_first_thousand_of_ten_thousand_references_are_kept() {
     for (count, kept, cut) in [(1000, 1000, false), (1001, 1000, true), (10_000, 1000, true)] {
         let mut bench = Bench::new("tencent", vec![vec![Bytes::from(documents(count))]]).await;
         let told = bench.one(0).await;
@@ -124,9 +124,9 @@ async fn j68_of_ten_thousand_references_the_first_thousand_are_kept() {
     );
 }
 
-/// Every text of a reference, and of the message, has its cap.
+/// Every text of a reference and of the message has a cap.
 #[tokio::test]
-async fn j69_texts_of_a_megabyte_are_cut() {
+async fn j69_texts_of_a_megabyte_are_truncated() {
     let long = "长".repeat(MIB / 3);
     let of = |key: &str| {
         let mut reference = json!({"target_id": "t", "title": "T", "url": "https://s1.example.com/"});
@@ -151,7 +151,7 @@ async fn j69_texts_of_a_megabyte_are_cut() {
         let size = serde_json::to_string(&record).unwrap().len();
         assert!(size < 16 * 1024, "{key}: a record of {size} bytes");
     }
-    // Cards of Doubao, those that fail, and what stands around them.
+    // Doubao's cards, failing ones, and the surrounding fields.
     let cards = [
         json!({"index": 1, "title": "T", "url": "https://s1.example.com/", "id": long, "doc_id": long, "sitename": long}),
         json!({"id": long}),
@@ -167,11 +167,11 @@ async fn j69_texts_of_a_megabyte_are_cut() {
     assert!(size < 24 * 1024, "a record of {size} bytes");
 }
 
-/// Keys are kept as a list, and found by looking: nothing is hashed that could collide. Beyond a number of values a
-/// document is not read at all.
+/// Keys are kept in a list and searched linearly: there are no hashes that could collide. A document with too many
+/// values is not parsed at all.
 #[tokio::test]
-async fn j70_keys_without_number_are_linear() {
-    // These have equal hashes in hash functions that others were attacked with (31-multiplying ones).
+async fn j70_huge_numbers_of_keys_take_linear_time() {
+    // These collide in hash functions that were attacked elsewhere (multiplication by 31).
     let colliding = |n: usize| -> String {
         let keys: Vec<String> = (0..n)
             .map(|n| {
@@ -194,7 +194,7 @@ async fn j70_keys_without_number_are_linear() {
         },
         10_000,
     );
-    // 300,000 are more than are read, and a million more than a frame may have.
+    // 300,000 are over the limit of values, a million over the frame cap.
     let many = format!("data:{{\"a\":0{}}}\n\n{}", ",\"a\":0".repeat(300_000), tencent::answer("m"));
     let more = format!("data:{{\"a\":0{}}}\n\n{}", ",\"a\":0".repeat(1_000_000), tencent::answer("m"));
     let mut bench = Bench::new("tencent", vec![vec![Bytes::from(many)], vec![Bytes::from(more)]]).await;

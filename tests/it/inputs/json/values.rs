@@ -1,4 +1,4 @@
-//! Values that are not what they should be.
+//! Values of unexpected types and sizes.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use super::super::{Bench, doubao, metric, tapped, with_references};
 use crate::net::tencent;
 
-/// A reference as raw JSON, and the answer around it.
+/// A reference as raw JSON within an answer.
 fn raw_reference(reference: &str) -> String {
     let frame = format!("{{\"completion_id\":\"m\",\"additional_content\":{{\"reference_chunks\":[{reference}]}}}}");
     format!("data:{frame}\n\n{}", tencent::finish("m"))
 }
 
 #[tokio::test]
-async fn j59_what_is_no_json_is_skipped_and_the_next_event_tapped() {
+async fn j59_invalid_json_is_skipped_and_the_next_event_tapped() {
     let good = tencent::references("x", &[7]);
     let good = good.trim().strip_prefix("data:").unwrap();
     let bad: Vec<String> = vec![
@@ -49,7 +49,7 @@ async fn j59_what_is_no_json_is_skipped_and_the_next_event_tapped() {
 }
 
 #[tokio::test]
-async fn j61_numbers_beyond_2_to_the_53rd_stay_exact_as_text() {
+async fn j61_ids_beyond_2_to_the_53rd_stay_exact() {
     let stream = doubao::cards(
         "b",
         &[json!({"index": 1, "title": "T", "url": "https://s1.example.com/",
@@ -67,7 +67,7 @@ async fn j61_numbers_beyond_2_to_the_53rd_stay_exact_as_text() {
 }
 
 #[tokio::test]
-async fn j62_numbers_of_any_size_surprise_nobody() {
+async fn j62_numbers_of_any_size_are_accepted() {
     let digits = "9".repeat(1 << 20);
     for number in [
         "1e999999",
@@ -88,7 +88,7 @@ async fn j62_numbers_of_any_size_surprise_nobody() {
         assert!(record.complete && record.citations.len() >= 2, "the next events are tapped");
         assert!(serde_json::to_string(&record).unwrap().len() < 16 * 1024);
     }
-    // As a text it is an id of another alphabet's length.
+    // As text it is an id with more digits than the alphabet allows.
     let mut bench = Bench::new("tencent", vec![vec![Bytes::from(tencent::answer(&digits))]]).await;
     let long = bench.one(0).await;
     let sent = bench.inputs[0].len();
@@ -97,7 +97,7 @@ async fn j62_numbers_of_any_size_surprise_nobody() {
 }
 
 #[tokio::test]
-async fn j63_of_a_key_that_is_there_twice_the_last_counts() {
+async fn j63_last_of_duplicate_keys_wins() {
     let reference = r#"{"target_id":"t","title":"first","title":"last","url":"https://first.example.com/","url":"https://last.example.com/"}"#;
     let mut bench = Bench::new("tencent", vec![vec![Bytes::from(raw_reference(reference))]]).await;
     let told = bench.one(0).await;
@@ -125,9 +125,9 @@ async fn j64_lone_surrogates_become_replacement_characters() {
     }
 }
 
-/// PostgreSQL refuses a NUL in a text; the record is the same in every store.
+/// PostgreSQL rejects a NUL in text. The record is the same in every store.
 #[tokio::test]
-async fn j65_nul_is_nowhere_in_a_record() {
+async fn j65_nul_is_removed_from_records() {
     let nul = "a\0b";
     let reference = json!({"target_id": nul, "block_id": nul, "target_type": nul, "file_type": nul, "title": nul, "content": nul,
         "url": "https://s1.example.com/a\0b?c\0d", "updated_at": nul, "space_info": {"name": nul},
@@ -149,7 +149,7 @@ async fn j65_nul_is_nowhere_in_a_record() {
 }
 
 #[tokio::test]
-async fn j67_fields_of_the_wrong_type_are_skipped_and_the_others_kept() {
+async fn j67_fields_of_the_wrong_type_are_skipped() {
     let odd = [
         json!(null),
         json!(true),
@@ -178,7 +178,7 @@ async fn j67_fields_of_the_wrong_type_are_skipped_and_the_others_kept() {
     assert_eq!(bench.proxy.stored("m").await.citations.len(), count);
 
     for value in &odd {
-        // The list itself, what holds it, and everything else that a frame has.
+        // The list itself, its parents, and all other fields of a frame.
         let mut stream = String::new();
         for key in ["additional_content", "processes", "delta_content", "content", "session_id", "finish_reason"] {
             stream += &format!("data:{}\n\n", json!({"completion_id": "m", key: value}));
@@ -189,7 +189,7 @@ async fn j67_fields_of_the_wrong_type_are_skipped_and_the_others_kept() {
         let record = tapped(stream + &tencent::answer("m")).await;
         assert!(record.citations.len() == 2 && record.complete, "{value}");
     }
-    // Doubao: an index as text, null, or nothing; results that are an object; cards that are none.
+    // Doubao: an index as text, null or missing; results as an object; invalid cards.
     for (index, number) in
         [(json!("1"), 1), (json!(null), 1), (json!("x"), 1), (json!(-3), 1), (json!([]), 1), (json!(5), 5)]
     {
@@ -207,7 +207,7 @@ async fn j67_fields_of_the_wrong_type_are_skipped_and_the_others_kept() {
 }
 
 #[tokio::test]
-async fn j72_a_bom_in_the_json_and_other_encodings_are_skipped() {
+async fn j72_json_with_bom_or_in_utf16_is_skipped() {
     let good = tencent::references("x", &[7]);
     let json = good.trim().strip_prefix("data:").unwrap();
     let mut stream = format!("data:\u{feff}{json}\n\n").into_bytes();

@@ -1,4 +1,4 @@
-//! Clients that are slow, silent, gone or half gone.
+//! Clients that are slow, silent, gone or half closed.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// A byte now and then is no progress.
+/// A byte now and then does not count as progress.
 async fn drips(addr: std::net::SocketAddr, begin: String) -> (Vec<u8>, Duration) {
     let began = Instant::now();
     let (mut read, mut write) = TcpStream::connect(addr).await.unwrap().into_split();
@@ -33,10 +33,10 @@ async fn drips(addr: std::net::SocketAddr, begin: String) -> (Vec<u8>, Duration)
     (said, began.elapsed())
 }
 
-/// Headers have a time of their own. A body has the one in which the upstream must have answered, so its slowest pace
-/// is its length over that; where citetap itself reads it, the same time holds.
+/// Headers have a timeout of their own. A body shares the timeout of the upstream's first byte, which limits its
+/// slowest rate; bodies that citetap itself reads have the same timeout.
 #[tokio::test]
-async fn l50_headers_and_bodies_that_drip_are_not_waited_for() {
+async fn l50_slowly_sent_headers_and_bodies_time_out() {
     let toml = "[timeouts]\nrequest_headers = \"500ms\"\nfirst_byte = \"700ms\"";
     let (_upstream, proxy) = chat_with(Script::echo(), toml, "[routes.openai]\nmodels = [\"m\"]").await;
     let (said, took) = drips(proxy.addr, "GET /chat HTTP/1.1\r\nhost: a\r\nx: ".to_owned()).await;
@@ -52,9 +52,9 @@ async fn l50_headers_and_bodies_that_drip_are_not_waited_for() {
     assert_eq!(is_closed(silent).await, b"");
 }
 
-/// What is under way is in the sockets' buffers; the proxy holds 64 KiB.
+/// Bytes in flight are in the sockets' buffers. The proxy buffers 64 KiB.
 #[tokio::test]
-async fn l51_a_client_that_does_not_read_pauses_its_upstream_and_is_closed() {
+async fn l51_stalled_client_pauses_its_upstream_and_is_closed() {
     let script = Script::sse_steps([references(), Step::Bulk { len: 1 << 40, chunk: 64 * 1024 }]);
     let rig = Rig::with(script, "[timeouts]\nclient_stall = \"2s\"\n").await;
     let mut other = Client::h1(rig.proxy.addr).await;
@@ -73,7 +73,7 @@ async fn l51_a_client_that_does_not_read_pauses_its_upstream_and_is_closed() {
 }
 
 #[tokio::test]
-async fn l52_a_client_that_is_gone_cancels_its_upstream_and_what_was_seen_is_stored() {
+async fn l52_client_disconnect_cancels_upstream_and_stores() {
     let hang = Step::Pause(Duration::from_secs(60));
     for h2 in [false, true] {
         let client = async |addr| if h2 { Client::h2(addr).await } else { Client::h1(addr).await };
@@ -85,7 +85,7 @@ async fn l52_a_client_that_is_gone_cancels_its_upstream_and_what_was_seen_is_sto
         asked.abort();
         cancelled_within_a_second(&upstream, Instant::now()).await;
 
-        // In the midst of an event, and right after the finish.
+        // Within an event, and right after the finish.
         let begun = tencent::references("m", &[1, 2]);
         for (stream, sign, complete) in
             [(begun + "data:{\"half", "reference_chunks", false), (tencent::answer("m"), "event:finish", true)]
@@ -103,10 +103,10 @@ async fn l52_a_client_that_is_gone_cancels_its_upstream_and_what_was_seen_is_sto
     }
 }
 
-/// A client that sends a FIN has left, as far as HTTP/1.1 servers can tell: it is cancelled, which frees the upstream.
-/// (Over HTTP/2 the end of a request is a flag, and no client needs to close to say it.)
+/// A FIN from an HTTP/1.1 client cannot be distinguished from a disconnect, so the request is cancelled, which frees
+/// the upstream. (In HTTP/2 the end of a request is a flag, and no client needs to close for it.)
 #[tokio::test]
-async fn l55_a_half_closed_client_is_cancelled_and_nothing_spins() {
+async fn l55_half_closed_client_is_cancelled_without_spinning() {
     let tick: bytes::Bytes = tencent::text("m", "又").into();
     let script = Script::sse_steps([references(), Step::Forever(tick, Duration::from_millis(50))]);
     let rig = Rig::new(script).await;
@@ -122,7 +122,7 @@ async fn l55_a_half_closed_client_is_cancelled_and_nothing_spins() {
     tokio::time::sleep(Duration::from_millis(500)).await;
     let (spent, passed) = (rig.proxy.cpu() - before, began.elapsed());
     assert!(spent * 2 < passed, "{spent:?} of {passed:?}");
-    // One that closes before the answer came is no other.
+    // Closing before the response is handled in the same way.
     let mut stream = TcpStream::connect(rig.proxy.addr).await.unwrap();
     stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
     stream.shutdown().await.unwrap();

@@ -1,7 +1,7 @@
 //! Clients and load: l50 to l58.
 
 mod clients;
-mod crowds;
+mod connection_limits;
 mod overload;
 mod process;
-mod slow;
+mod slow_clients;

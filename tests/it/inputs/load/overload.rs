@@ -1,4 +1,4 @@
-//! At the cap on streams: a refusal is quick, and those who are in feel nothing.
+//! At the cap on streams, refusals are fast and admitted streams are unaffected.
 
 use std::{
     sync::{
@@ -14,7 +14,7 @@ use tokio::{
     sync::watch,
 };
 
-use super::super::hand::{STREAM, head, serve};
+use super::super::raw_upstream::{STREAM, head, serve};
 use crate::{
     net::{Client, get, post, route, split, tencent},
     process::Running,
@@ -23,7 +23,7 @@ use crate::{
 const STREAMS: usize = 200;
 const REFUSALS: usize = 400;
 
-/// References at once, a sentence now and then, and the finish when it is told.
+/// References at once, some text now and then, and the finish when the test requests it.
 async fn answer(mut stream: TcpStream, mut told: watch::Receiver<bool>, asked: Arc<AtomicUsize>) {
     if head(&mut stream).await.is_empty() {
         return;
@@ -36,13 +36,13 @@ async fn answer(mut stream: TcpStream, mut told: watch::Receiver<bool>, asked: A
     }
     stream.write_all(tencent::finish("m").as_bytes()).await.unwrap();
     stream.shutdown().await.unwrap();
-    // A close with bytes unread would be a reset.
+    // Closing with unread bytes would send a reset.
     let _ = stream.read(&mut [0; 1024]).await;
 }
 
-/// The proxy is a process of its own, so that what is timed is not this one's work.
+/// The proxy is a separate process, so that measurements exclude the test's own load.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn l53_at_the_cap_on_streams_refusals_are_quick_and_200_streams_unharmed() {
+async fn l53_refusals_at_the_stream_cap_are_fast() {
     let (finish, told) = watch::channel(false);
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
@@ -61,7 +61,7 @@ async fn l53_at_the_cap_on_streams_refusals_are_quick_and_200_streams_unharmed()
         assert_eq!(answer.status, 200, "stream {n}");
         admitted.push(tokio::spawn(answer.whole()));
     }
-    // New connections, one that is kept, and the one of the admitted.
+    // New connections, a kept-alive one, and an admitted stream's connection.
     let (mut kept, mut times, mut health) = (Client::h1(running.addr).await, Vec::new(), Vec::new());
     for n in 0..REFUSALS {
         let mut fresh = Client::h1(running.addr).await;

@@ -1,4 +1,4 @@
-//! What happens to the process itself.
+//! Signals and clock changes of the process.
 
 use std::{
     path::{Path, PathBuf},
@@ -13,9 +13,9 @@ use crate::{
     process::{Running, citetap, pause},
 };
 
-/// Of 1,000 live streams.
+/// The part of 1,000 live streams.
 const STREAMS: usize = 100;
-/// Of 30 seconds; longer than the silence that ends a stream here.
+/// The part of 30 seconds, longer than the upstream idle timeout in this test.
 const STOPPED: Duration = Duration::from_secs(2);
 
 async fn serving(script: Script, toml: &str) -> (Upstream, Running, tempfile::TempDir) {
@@ -27,7 +27,7 @@ async fn serving(script: Script, toml: &str) -> (Upstream, Running, tempfile::Te
 }
 
 #[tokio::test]
-async fn l56_a_stop_drains_and_a_second_one_ends_at_once() {
+async fn l56_first_signal_drains_and_second_ends_at_once() {
     let open = || {
         Script::sse_steps([Step::Send(tencent::references("m", &[1, 2]).into()), Step::Pause(Duration::from_secs(60))])
     };
@@ -66,10 +66,10 @@ async fn l56_a_stop_drains_and_a_second_one_ends_at_once() {
     assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
 }
 
-/// While the process stands still, its clock does not: what the upstream sent meanwhile has to be seen before anybody
-/// says that it was silent.
+/// While the process is stopped, its clock continues. Data that the upstream sent meanwhile must be read before the
+/// idle timeout is evaluated.
 #[tokio::test]
-async fn l57_a_process_that_was_stopped_times_nobody_out() {
+async fn l57_stopped_process_times_nobody_out() {
     let tick: bytes::Bytes = tencent::text("m", "又").into();
     let mut steps = vec![Step::Send(tencent::references("m", &[1, 2]).into())];
     for _ in 0..15 {
@@ -101,7 +101,7 @@ async fn l57_a_process_that_was_stopped_times_nobody_out() {
     assert_eq!(upstream.cancelled(), 0);
 }
 
-/// libfaketime moves the wall clock of this one process; tests/run installs it.
+/// libfaketime moves the wall clock of this process. tests/run installs it.
 fn movable_clock() -> PathBuf {
     let places = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/local/lib"];
     let mut libraries = places.iter().map(|place| Path::new(place).join("faketime/libfaketimeMT.so.1"));
@@ -109,7 +109,7 @@ fn movable_clock() -> PathBuf {
 }
 
 #[tokio::test]
-async fn l57_a_wall_clock_that_jumps_times_nobody_out() {
+async fn l57_wall_clock_jump_times_nobody_out() {
     let library = movable_clock();
     let mut steps = vec![Step::Send(tencent::references("m", &[1, 2]).into())];
     for _ in 0..15 {
@@ -140,7 +140,7 @@ async fn l57_a_wall_clock_that_jumps_times_nobody_out() {
     for (begun, offset) in ["+1h", "-1h", "+400d", "+0"].iter().enumerate() {
         tokio::time::sleep(Duration::from_millis(500)).await;
         turn_to(offset);
-        // Whoever begins after a jump is served like everybody else.
+        // Requests after a jump are served normally.
         let asked = request(Method::POST, "/chat", &[], "{}");
         answers.push(tokio::spawn(Client::h1(running.addr).await.send(asked).await.whole()));
         assert!(upstream.until(LIMIT, |upstream| upstream.request_count() == 21 + begun).await);

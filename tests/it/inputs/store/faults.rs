@@ -1,4 +1,4 @@
-//! A store that fails, and a process that does.
+//! A failing store and a killed process.
 
 use std::{path::Path, time::Duration};
 
@@ -12,9 +12,9 @@ use crate::{
     process::{Running, as_sent, citetap, confined, run},
 };
 
-/// Another process has the lock for longer than the finish waits.
+/// Another process holds the lock longer than the commit wait.
 #[tokio::test]
-async fn s90_a_locked_store_delays_no_chat_and_gets_its_records_later() {
+async fn s90_locked_store_delays_no_chat_and_stores_later() {
     let dir = tempfile::tempdir().unwrap();
     let (_upstream, proxy) = keeping(dir.path(), &["m"], "[timeouts]\ncommit = \"200ms\"").await;
     let mut other = SqliteConnectOptions::new().filename(dir.path().join("c.db")).connect().await.unwrap();
@@ -29,10 +29,10 @@ async fn s90_a_locked_store_delays_no_chat_and_gets_its_records_later() {
     assert_eq!(proxy.get("/readyz").await.status, 200);
 }
 
-/// A full disk, as far as this process can tell: its files may grow no more. What a failed write or fsync left in the
-/// connection's caches is not trusted (the connection is replaced; `failed_write_replaces_the_connection`).
+/// A full disk, simulated by a limit on file size. After a failed write or fsync the connection's caches are not
+/// trusted, so it is replaced (`failed_write_replaces_the_connection`).
 #[tokio::test]
-async fn s90_a_full_disk_harms_no_chat_and_is_told_and_recovered_from() {
+async fn s90_full_disk_affects_no_chat_and_recovers() {
     let upstream = Upstream::bind(vec![Scripted::new("/", Script::sse(tencent::answer("mess-age")).with_fresh_ids())])
         .await
         .unwrap();
@@ -40,7 +40,8 @@ async fn s90_a_full_disk_harms_no_chat_and_is_told_and_recovered_from() {
     let toml = format!("store = \"sqlite:c.db\"\n{}provider = \"tencent\"\n", route("chat", &upstream.url()));
     std::fs::write(dir.path().join("citetap.toml"), toml).unwrap();
     let plain = citetap(dir.path(), &["serve", "--listen", "127.0.0.1:0"]);
-    // Beyond the limit a write fails, instead of a signal that ends the process. The soft limit alone is set.
+    // SIGXFSZ is ignored, so that a write beyond the limit fails instead of killing the process. Only the soft limit is
+    // set.
     let running = Running::start(confined(&plain, "trap '' XFSZ; ulimit -S -f 600")).await;
     let mut refused = None;
     for _ in 0..400 {
@@ -57,7 +58,7 @@ async fn s90_a_full_disk_harms_no_chat_and_is_told_and_recovered_from() {
     let unready = eventually(|| async { (running.get("/readyz").await.status == 503).then_some(()) });
     assert!(unready.await.is_some(), "readiness tells");
     assert_eq!(running.get("/healthz").await.status, 200);
-    // Room again: without a restart.
+    // Space is available again: no restart is needed.
     running.limit("fsize", "unlimited");
     let ready = eventually(|| async { (running.get("/readyz").await.status == 200).then_some(()) });
     assert!(ready.await.is_some(), "and tells again");
@@ -66,9 +67,9 @@ async fn s90_a_full_disk_harms_no_chat_and_is_told_and_recovered_from() {
     assert!(there.await.is_some(), "what was refused is stored by a later try");
 }
 
-/// More of it, at random instants: `crash`.
+/// `crash` kills at random times.
 #[tokio::test]
-async fn s91_what_was_told_as_stored_survives_a_kill() {
+async fn s91_record_reported_as_stored_survives_a_kill() {
     let dir = tempfile::tempdir().unwrap();
     let mut seen = Vec::new();
     for path in ["/doubao/chat", "/tencent/x"] {
@@ -82,7 +83,7 @@ async fn s91_what_was_told_as_stored_survives_a_kill() {
                 break told.clone();
             }
         };
-        // The very moment it is told.
+        // At the moment the event arrives.
         running.kill();
         seen.push(told);
         let running = demo(dir.path(), "100").await;
@@ -109,7 +110,7 @@ async fn edited(dir: &Path, sql: &'static str) {
 }
 
 #[tokio::test]
-async fn s92_a_file_that_cannot_be_trusted_is_refused_with_a_reason() {
+async fn s92_invalid_store_file_is_refused_with_a_reason() {
     let refusal = |dir: &Path| {
         let toml = format!("store = \"sqlite:c.db\"\n{}", route("chat", "http://127.0.0.1:9"));
         std::fs::write(dir.join("citetap.toml"), toml).unwrap();
@@ -141,5 +142,5 @@ async fn s92_a_file_that_cannot_be_trusted_is_refused_with_a_reason() {
     std::fs::remove_file(&file).unwrap();
     edited(dir.path(), "CREATE TABLE record (n INTEGER PRIMARY KEY)").await;
     assert!(refusal(dir.path()).contains("another program"));
-    // An old format is brought up to date: `migration_from_schema_1_assigns_tasks`.
+    // An old schema is migrated: `migration_from_schema_1_assigns_tasks`.
 }

@@ -1,4 +1,4 @@
-//! Whose id it is, and what it is.
+//! Message ids: owners and forms.
 
 use citetap::{
     citation::Record,
@@ -27,9 +27,9 @@ async fn kept(proxy: &Proxy, path: &str, whose: Headers) -> Record {
     serde_json::from_value(answer.json().await).unwrap()
 }
 
-/// The key is tenant, provider and id: an upstream that names somebody's id changes nothing of theirs.
+/// The key is tenant, provider and id, so an upstream that uses another tenant's id does not change its record.
 #[tokio::test]
-async fn s87_the_same_id_of_two_tenants_or_providers_stays_apart() {
+async fn s87_same_id_of_two_tenants_or_providers_is_separate() {
     let dir = tempfile::tempdir().unwrap();
     let url = "https://o1.example.com/";
     let chat = openai::citations(&[url]).replace("chat-1", "m") + "data: [DONE]\n\n";
@@ -60,7 +60,7 @@ async fn s87_the_same_id_of_two_tenants_or_providers_stays_apart() {
 
 /// Replicas that share a file, as they would share another store.
 #[tokio::test]
-async fn s88_of_two_at_once_one_whole_record_wins() {
+async fn s88_concurrent_writes_leave_one_complete_record() {
     let dir = tempfile::tempdir().unwrap();
     let of =
         |documents: &[u32]| tencent::references("m", documents) + &tencent::text("m", "[1]") + &tencent::finish("m");
@@ -84,9 +84,9 @@ async fn s88_of_two_at_once_one_whole_record_wins() {
     assert_eq!(listed["items"].as_array().unwrap().len(), 1, "however often it was said");
 }
 
-/// The first id counts; a number is its digits; case matters; without one the message has the request's.
+/// The first id counts; a number becomes its digits; case matters; without an id the request's is used.
 #[tokio::test]
-async fn s89_ids_that_are_missing_change_or_differ_in_little() {
+async fn s89_missing_changing_and_similar_ids() {
     let nameless = tencent::answer("m").replace("\"completion_id\":\"m\",", "");
     let (_upstream, proxy) = chat(Script::sse(nameless), "[timeouts]\ncommit = \"10s\"").await;
     let whole = proxy.post("/chat", "{}").await.whole().await;

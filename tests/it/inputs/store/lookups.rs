@@ -1,4 +1,4 @@
-//! What is asked for that is no id, or nobody's.
+//! Lookups of invalid and unknown ids.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{
     relay::memory::MIB,
 };
 
-/// Asks for it as it is written, whatever a client library would make of it.
+/// Sends the path as written, without normalization by a client library.
 async fn asked(proxy: &Proxy, id: &str) -> u16 {
     let mut status = 0;
     for line in
@@ -31,7 +31,7 @@ async fn asked(proxy: &Proxy, id: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn s83_no_path_is_made_of_an_id() {
+async fn s83_path_traversal_in_an_id_is_404() {
     let dir = tempfile::tempdir().unwrap();
     let (_upstream, proxy) = keeping(dir.path(), &["m"], "").await;
     proxy.post("/chat/m", "{}").await.whole().await;
@@ -62,7 +62,7 @@ async fn s83_no_path_is_made_of_an_id() {
 }
 
 #[tokio::test]
-async fn s84_patterns_match_nothing() {
+async fn s84_wildcards_in_an_id_match_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let (_upstream, proxy) = keeping(dir.path(), &["m-1"], "").await;
     proxy.post("/chat/m-1", "{}").await.whole().await;
@@ -93,7 +93,7 @@ async fn s84_patterns_match_nothing() {
 }
 
 #[tokio::test]
-async fn s85_only_ids_of_our_alphabet_are_looked_for() {
+async fn s85_ids_outside_the_alphabet_are_not_looked_up() {
     let dir = tempfile::tempdir().unwrap();
     let (_upstream, proxy) = keeping(dir.path(), &["m"], "").await;
     proxy.post("/chat/m", "{}").await.whole().await;
@@ -125,7 +125,7 @@ async fn s85_only_ids_of_our_alphabet_are_looked_for() {
     assert_eq!(proxy.get("/stats").await.json().await["totals"]["messages"], 1, "the table is there");
 }
 
-/// The server may close before all of it is sent.
+/// The server may close before everything is sent.
 async fn raw_in_parts(addr: std::net::SocketAddr, request: String) -> String {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let (mut read, mut write) = tokio::net::TcpStream::connect(addr).await.unwrap().into_split();
@@ -146,7 +146,7 @@ async fn told(client: &mut Client, path: &str) -> (String, Duration) {
 }
 
 #[tokio::test]
-async fn s86_anothers_record_is_as_unknown_as_any() {
+async fn s86_record_of_another_tenant_is_unknown() {
     const TIMES: usize = 60;
     let dir = tempfile::tempdir().unwrap();
     let (_upstream, proxy) = keeping(dir.path(), &["m"], &keys()).await;
@@ -170,9 +170,9 @@ async fn s86_anothers_record_is_as_unknown_as_any() {
     assert_eq!(Client::h1(proxy.addr).await.send(request(Method::GET, "/citations/m", ALPHA, "")).await.status, 200);
 }
 
-/// Nothing is remembered of an id that is not there, and nobody waits for it.
+/// An unknown id leaves nothing in memory and causes no wait.
 #[tokio::test]
-async fn s96_lookups_of_unknown_ids_leave_nothing() {
+async fn s96_lookups_of_unknown_ids_do_not_grow_memory() {
     const LOOKUPS: usize = 2000;
     let upstream = Upstream::bind(vec![Scripted::new("/", Script::sse(tencent::answer("m")))]).await.unwrap();
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Values that are another's, too old, or read while they go.
+//! Values of other keys, expired values, and values read while they are deleted.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use sqlx::{ConnectOptions as _, Connection as _, sqlite::SqliteConnectOptions};
 use super::{answering, keeping, on_file};
 use crate::net::{Client, eventually, get};
 
-/// There is no Redis yet, so no failover, eviction or split reply. What such a store could do wrong, it would do by
-/// giving another key's value: each value carries its key, and is served under no other, in the stores that there are.
+/// A store could return the value of another key. Each value contains its key and is not served under any other, in
+/// every store.
 #[tokio::test]
-async fn s93_a_value_under_anothers_key_is_never_served() {
+async fn s93_value_of_another_key_is_never_served() {
     let dir = tempfile::tempdir().unwrap();
     let (_upstream, proxy) = keeping(dir.path(), &["m-1", "m-2"], "").await;
     for id in ["m-1", "m-2"] {
@@ -42,11 +42,10 @@ async fn s93_a_value_under_anothers_key_is_never_served() {
     other.close().await.unwrap();
 }
 
-/// There is no PostgreSQL yet, so no pool of its connections and nothing to serialize. In SQLite, readers beyond those
-/// at work wait for their turn, and writers for the lock, each for a limited time; what still fails is tried again
+/// SQLite: readers beyond the pool and writers without the lock wait for a limited time. What still fails is retried
 /// from a bounded list (`retry_queue_at_the_cap_drops_the_oldest`).
 #[tokio::test]
-async fn s94_more_readers_and_writers_than_connections_get_their_turn() {
+async fn s94_readers_and_writers_beyond_the_pool_wait() {
     let dir = tempfile::tempdir().unwrap();
     let ids: Vec<String> = (0..24).map(|n| format!("m-{n}-")).collect();
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
@@ -76,10 +75,10 @@ async fn s94_more_readers_and_writers_than_connections_get_their_turn() {
     );
 }
 
-/// Old records go while they are read: each answer is the whole record, or that there is none. One from the future, as
-/// a clock that was set back leaves them, is a record like any other, and goes in its time.
+/// Records expire while they are read: each response is the complete record or a 404. A record from the future, as
+/// after a clock correction, is an ordinary record and expires in its time.
 #[tokio::test]
-async fn s95_a_record_is_whole_or_gone() {
+async fn s95_expiring_record_is_complete_or_404() {
     let dir = tempfile::tempdir().unwrap();
     let (_upstream, proxy) =
         keeping(dir.path(), &["m"], "[records]\nttl = \"1s\"\nsweep = \"1s\"\n[timeouts]\ncommit = \"10s\"\n").await;

@@ -15,7 +15,7 @@ use crate::{
     client::{Got, client},
     promises::{cut, end, frames, inject, kind, stream},
     support::{NONCE, bytewise},
-    transcoded::{PROFILES, manner, told},
+    transcoded::{PROFILES, manner, transcode},
 };
 
 /// The upstream's answer up to its end, read by its adapter alone.
@@ -40,23 +40,23 @@ impl Sink for UpstreamAnswer {
     }
 }
 
-fn said(kind: Provider, stream: &[u8], end: End) -> UpstreamAnswer {
+fn upstream_answer(kind: Provider, stream: &[u8], end: End) -> UpstreamAnswer {
     let mut adapter = kind.adapter();
-    let mut said = UpstreamAnswer::default();
+    let mut answer = UpstreamAnswer::default();
     let whole = frames(stream);
     let tail =
         whole.last().map_or(stream, |last| &stream[last.as_ptr() as usize - stream.as_ptr() as usize + last.len()..]);
     let tail = (end == End::Clean).then_some(tail);
     for frame in whole.into_iter().chain(tail) {
         let event = Event::read(frame);
-        if event.data.is_some() && !said.ended && !adapter.gave_up() {
-            let _ = adapter.frame(&event, &mut said);
+        if event.data.is_some() && !answer.ended && !adapter.gave_up() {
+            let _ = adapter.frame(&event, &mut answer);
         }
     }
-    if said.text.is_empty() {
-        said.text = std::mem::take(&mut said.answer);
+    if answer.text.is_empty() {
+        answer.text = std::mem::take(&mut answer.answer);
     }
-    said
+    answer
 }
 
 /// Numbers by which the text may cite a source.
@@ -88,7 +88,7 @@ fn annotations_fit(got: &Got, record: &Record) -> Result<(), TestCaseError> {
 }
 
 /// `[N]` in Open WebUI is the Nth source of its list. It must open the source with that number in the record.
-fn the_page_opens_what_the_text_names(got: &Got, record: &Record) -> Result<(), TestCaseError> {
+fn open_webui_markers_open_their_sources(got: &Got, record: &Record) -> Result<(), TestCaseError> {
     let names: std::collections::HashSet<_> = got.sources.iter().map(|(name, _)| name).collect();
     prop_assert_eq!(names.len(), got.sources.len(), "the page drops a name that comes twice");
     let at = |number: u32| got.sources.get(usize::try_from(number).ok()?.checked_sub(1)?);
@@ -119,17 +119,17 @@ proptest! {
         inject in inject(),
         end in end(),
     ) {
-        let said = said(kind, &stream, end);
+        let answer = upstream_answer(kind, &stream, end);
         for profile in PROFILES {
-            let passed = told(kind, manner(profile, Form::Stream), inject, cut(&stream, &places), end);
+            let passed = transcode(kind, manner(profile, Form::Stream), inject, cut(&stream, &places), end);
             let got = client(profile, &passed.out());
-            prop_assert_eq!(&got.text, &said.text, "{:?}", profile);
-            prop_assert_eq!(&got.thinking, &said.thinking, "{:?}", profile);
+            prop_assert_eq!(&got.text, &answer.text, "{:?}", profile);
+            prop_assert_eq!(&got.thinking, &answer.thinking, "{:?}", profile);
             prop_assert!(got.records.iter().all(|record| record.nonce == NONCE));
 
             // Exactly one end, or none after a cut in the middle of the answer.
             let ends = got.finishes + usize::from(got.error.is_some());
-            prop_assert_eq!(ends, usize::from(said.ended || end == End::Clean), "{:?}", profile);
+            prop_assert_eq!(ends, usize::from(answer.ended || end == End::Clean), "{:?}", profile);
             prop_assert_eq!(got.done, end == End::Clean);
 
             // One final record before the end. Earlier ones are not stored.
@@ -142,7 +142,7 @@ proptest! {
             if let Some(record) = got.record.as_ref().filter(|record| record.stored) {
                 annotations_fit(&got, record)?;
                 if profile == Profile::OpenWebUi {
-                    the_page_opens_what_the_text_names(&got, record)?;
+                    open_webui_markers_open_their_sources(&got, record)?;
                 }
             }
         }
@@ -159,9 +159,9 @@ proptest! {
         for (profile, form) in
             [(Profile::OpenAi, Form::Stream), (Profile::AiSdk, Form::Stream), (Profile::OpenWebUi, Form::Stream), (Profile::OpenWebUi, Form::Whole)]
         {
-            let whole = told(kind, manner(profile, form), inject, vec![Bytes::from(stream.clone())], end);
+            let whole = transcode(kind, manner(profile, form), inject, vec![Bytes::from(stream.clone())], end);
             for chunks in [cut(&stream, &places), bytewise(&stream)] {
-                let other = told(kind, manner(profile, form), inject, chunks, end);
+                let other = transcode(kind, manner(profile, form), inject, chunks, end);
                 prop_assert_eq!(other.out(), whole.out(), "{:?} {:?}", profile, form);
                 prop_assert_eq!(&other.record, &whole.record);
             }
@@ -170,15 +170,15 @@ proptest! {
 
     #[test]
     fn document_has_the_text_of_its_stream(stream in stream(), kind in kind(), inject in inject(), end in end()) {
-        let said = said(kind, &stream, end);
-        let out = told(kind, manner(Profile::OpenAi, Form::Whole), inject, vec![Bytes::from(stream)], end).out();
+        let answer = upstream_answer(kind, &stream, end);
+        let out = transcode(kind, manner(Profile::OpenAi, Form::Whole), inject, vec![Bytes::from(stream)], end).out();
         if end == End::Cut {
             prop_assert!(out.is_empty(), "no document at all");
         } else {
             let json: Value = serde_json::from_slice(&out).unwrap();
             match json.get("error") {
                 Some(error) => prop_assert!(error["message"].is_string()),
-                None => prop_assert_eq!(json["choices"][0]["message"]["content"].as_str(), Some(&*said.text)),
+                None => prop_assert_eq!(json["choices"][0]["message"]["content"].as_str(), Some(&*answer.text)),
             }
         }
     }

@@ -143,7 +143,7 @@ async fn bad_tavily() -> (SocketAddr, Arc<AtomicUsize>) {
 }
 
 /// An upstream that echoes the request as invalid HTTP.
-async fn garbled() -> SocketAddr {
+async fn invalid_http_upstream() -> SocketAddr {
     raw_upstream::serve(|mut stream: TcpStream| async move {
         let said = raw_upstream::head(&mut stream).await;
         let _ = stream.write_all(said.replace("POST", "PSOT ").as_bytes()).await;
@@ -152,7 +152,7 @@ async fn garbled() -> SocketAddr {
 }
 
 /// An upstream that closes with unread bytes, which causes a reset.
-async fn resetting() -> SocketAddr {
+async fn resetting_upstream() -> SocketAddr {
     raw_upstream::serve(|mut stream: TcpStream| async move {
         let _ = stream.read(&mut [0; 8]).await;
         drop(stream);
@@ -194,8 +194,8 @@ impl Rig {
             ("secure", format!("https://localhost:{secure}"), "provider = \"tencent\"\n"),
             ("sup", chat.url(), "provider = \"tencent\"\nsupplement = \"always\"\n"),
             ("dead", format!("http://127.0.0.1:{}", dead_port()), ""),
-            ("garbled", format!("http://{}", garbled().await), ""),
-            ("resets", format!("http://{}", resetting().await), ""),
+            ("garbled", format!("http://{}", invalid_http_upstream().await), ""),
+            ("resets", format!("http://{}", resetting_upstream().await), ""),
             ("not-tls", chat.url().replace("http:", "https:"), ""),
         ] {
             let _ = write!(

@@ -46,7 +46,7 @@ pub fn manner(profile: Profile, form: Form) -> Manner {
     Manner { profile, form, markers: Style::Keep }
 }
 
-pub fn told(kind: Provider, manner: Manner, inject: Inject, chunks: Vec<Bytes>, end: End) -> Passed {
+pub fn transcode(kind: Provider, manner: Manner, inject: Inject, chunks: Vec<Bytes>, end: End) -> Passed {
     whole::pass(context(kind), Settings { manner, ..settings(inject) }, chunks, end, true)
 }
 
@@ -68,7 +68,7 @@ fn golden_dialects() {
         seen += 1;
         let input = fs::read(&path).unwrap();
         let mut golden = |manner: Manner, extension: &str| {
-            let passed = told(kind, manner, Inject::Final, vec![Bytes::from(input.clone())], end_of(&path));
+            let passed = transcode(kind, manner, Inject::Final, vec![Bytes::from(input.clone())], end_of(&path));
             let extension = format!("{}.{extension}", manner.profile.as_str());
             differing.extend(differs(&path.with_extension(extension), &passed.out()));
         };
@@ -111,8 +111,8 @@ fn transcoding_is_the_same_in_one_chunk_and_byte_by_byte() {
             (Profile::OpenAi, Form::Whole, Inject::Final),
         ] {
             let manner = manner(profile, form);
-            let whole = told(kind, manner, inject, vec![Bytes::from(input.clone())], end);
-            let single = told(Provider::AUTO, manner, inject, bytewise(&input), end);
+            let whole = transcode(kind, manner, inject, vec![Bytes::from(input.clone())], end);
+            let single = transcode(Provider::AUTO, manner, inject, bytewise(&input), end);
             assert_eq!(single.out(), whole.out(), "{profile:?} {}", path.display());
             assert_eq!(single.record, whole.record, "{}", path.display());
         }
@@ -124,9 +124,10 @@ fn transcoding_is_the_same_in_one_chunk_and_byte_by_byte() {
 fn record_is_the_same_in_every_dialect() {
     for (kind, path) in captures() {
         let input = Bytes::from(fs::read(&path).unwrap());
-        let native = told(kind, Manner::default(), Inject::Final, vec![input.clone()], end_of(&path));
+        let native = transcode(kind, Manner::default(), Inject::Final, vec![input.clone()], end_of(&path));
         for profile in PROFILES {
-            let other = told(kind, manner(profile, Form::Stream), Inject::Final, vec![input.clone()], end_of(&path));
+            let other =
+                transcode(kind, manner(profile, Form::Stream), Inject::Final, vec![input.clone()], end_of(&path));
             assert_eq!(other.record, native.record, "{profile:?} {}", path.display());
             assert_eq!(other.tally.injected, native.tally.injected, "{profile:?} {}", path.display());
         }
@@ -139,7 +140,8 @@ fn clients_of_all_dialects_get_the_same_answer() {
     for (kind, path) in captures() {
         let input = Bytes::from(fs::read(&path).unwrap());
         let got = |profile| -> Got {
-            let passed = told(kind, manner(profile, Form::Stream), Inject::Final, vec![input.clone()], end_of(&path));
+            let passed =
+                transcode(kind, manner(profile, Form::Stream), Inject::Final, vec![input.clone()], end_of(&path));
             client(profile, &passed.out())
         };
         let openai = got(Profile::OpenAi);
@@ -161,10 +163,10 @@ fn clients_of_all_dialects_get_the_same_answer() {
 fn transcoded_document_equals_its_stream() {
     for (kind, path) in captures().into_iter().filter(|(_, path)| end_of(path) == End::Clean) {
         let input = Bytes::from(fs::read(&path).unwrap());
-        let told =
-            |form| told(kind, manner(Profile::OpenAi, form), Inject::Final, vec![input.clone()], End::Clean).out();
-        let stream = client(Profile::OpenAi, &told(Form::Stream));
-        let json: Value = serde_json::from_slice(&told(Form::Whole)).unwrap();
+        let output =
+            |form| transcode(kind, manner(Profile::OpenAi, form), Inject::Final, vec![input.clone()], End::Clean).out();
+        let stream = client(Profile::OpenAi, &output(Form::Stream));
+        let json: Value = serde_json::from_slice(&output(Form::Whole)).unwrap();
         if let Some(error) = &stream.error {
             assert_eq!(json["error"]["message"], **error, "{}", path.display());
             assert!(json.get("choices").is_none(), "{}", path.display());
@@ -185,13 +187,15 @@ fn unknown_stream_format_is_an_error() {
     let frames: Vec<Bytes> = (0..100).map(|n| Bytes::from(format!("data: {{\"n\":{n}}}\n\n"))).collect();
     for frames in [frames[..3].to_vec(), frames] {
         for profile in PROFILES {
-            let passed = told(Provider::AUTO, manner(profile, Form::Stream), Inject::Final, frames.clone(), End::Clean);
+            let passed =
+                transcode(Provider::AUTO, manner(profile, Form::Stream), Inject::Final, frames.clone(), End::Clean);
             let got = client(profile, &passed.out());
             assert!(got.error.is_some_and(|error| error.contains("no format that citetap can read")), "{profile:?}");
             assert_eq!((got.text.as_str(), got.finishes, got.done), ("", 0, true), "{profile:?}");
             assert_eq!(passed.record, None);
         }
-        let whole = told(Provider::AUTO, manner(Profile::OpenAi, Form::Whole), Inject::Final, frames, End::Clean).out();
+        let whole =
+            transcode(Provider::AUTO, manner(Profile::OpenAi, Form::Whole), Inject::Final, frames, End::Clean).out();
         let json: Value = serde_json::from_slice(&whole).unwrap();
         assert_eq!(json["error"]["type"], "upstream_error");
     }
@@ -248,7 +252,7 @@ fn answer_with_an_oversized_frame_finishes_with_length() {
 #[test]
 fn document_over_the_cap_is_relayed_unchanged() {
     let json = fs::read(fixtures().join("tencent/whole.json")).unwrap();
-    for (cap, told) in [(json.len(), true), (json.len() - 1, false)] {
+    for (cap, transcoded) in [(json.len(), true), (json.len() - 1, false)] {
         for chunks in [vec![Bytes::from(json.clone())], bytewise(&json)] {
             let manner = manner(Profile::OpenAi, Form::Whole);
             let settings = Settings { whole: true, frame_cap: cap, manner, ..settings(Inject::Final) };
@@ -259,8 +263,8 @@ fn document_over_the_cap_is_relayed_unchanged() {
                 End::Clean,
                 true,
             );
-            assert_eq!(passed.out() != json, told);
-            assert_eq!(passed.record.is_some(), told);
+            assert_eq!(passed.out() != json, transcoded);
+            assert_eq!(passed.record.is_some(), transcoded);
         }
     }
 }
@@ -274,7 +278,7 @@ fn live_events_carry_the_record_without_new_sources() {
         + &crate::net::tencent::finish("m");
     for profile in PROFILES {
         let chunks = bytewise(input.as_bytes());
-        let passed = told(
+        let passed = transcode(
             Provider::Of(&citetap::provider::tencent::PROVIDER),
             manner(profile, Form::Stream),
             Inject::Live,
@@ -285,7 +289,7 @@ fn live_events_carry_the_record_without_new_sources() {
         let lists: Vec<_> = got.records.iter().map(|record| (record.citations.len(), record.complete)).collect();
         assert_eq!(lists, [(1, false), (2, false), (2, true)], "{profile:?}");
         assert_eq!(got.sources.len(), 2, "{profile:?}");
-        let passed = told(
+        let passed = transcode(
             Provider::Of(&citetap::provider::tencent::PROVIDER),
             manner(profile, Form::Stream),
             Inject::Off,
@@ -307,7 +311,7 @@ fn answer_only_in_the_finish_frame_is_transcoded() {
         let before = if pieces.is_empty() { String::new() } else { crate::net::tencent::text("m", pieces) };
         for profile in PROFILES {
             let chunks = vec![Bytes::from(before.clone() + finish)];
-            let passed = told(
+            let passed = transcode(
                 Provider::Of(&citetap::provider::tencent::PROVIDER),
                 manner(profile, Form::Stream),
                 Inject::Final,
@@ -329,7 +333,7 @@ fn answer_ends_once_if_the_stream_is_cut_after_its_end() {
     for profile in PROFILES {
         let manner = Manner { markers: Style::Footnote, ..manner(profile, Form::Stream) };
         let out = |end| {
-            told(
+            transcode(
                 Provider::Of(&citetap::provider::tencent::PROVIDER),
                 manner,
                 Inject::Final,
@@ -347,11 +351,11 @@ fn answer_ends_once_if_the_stream_is_cut_after_its_end() {
 /// The upstream's error text is truncated at its cap.
 #[test]
 fn upstream_error_text_is_truncated_at_its_cap() {
-    for (len, told_len) in [(1000, 1000), (1001, 1000)] {
+    for (len, kept_len) in [(1000, 1000), (1001, 1000)] {
         let frame =
             format!("event: STREAM_ERROR\ndata: {{\"error_code\":7,\"error_msg\":\"{}\"}}\n\n", "错".repeat(len));
         let chunks = vec![Bytes::from(frame)];
-        let passed = told(
+        let passed = transcode(
             Provider::Of(&citetap::provider::doubao::PROVIDER),
             manner(Profile::OpenAi, Form::Stream),
             Inject::Final,
@@ -359,6 +363,6 @@ fn upstream_error_text_is_truncated_at_its_cap() {
             End::Clean,
         );
         let error = client(Profile::OpenAi, &passed.out()).error.unwrap();
-        assert_eq!(error.chars().count(), told_len);
+        assert_eq!(error.chars().count(), kept_len);
     }
 }

@@ -199,7 +199,7 @@ async fn each_service_failure_is_a_problem_without_the_key() {
 }
 
 /// An error with this `Retry-After`.
-fn resting(status: u16, after: &str) -> Script {
+fn retry_after_error(status: u16, after: &str) -> Script {
     error(status, json!({})).header(header::RETRY_AFTER, HeaderValue::from_str(after).unwrap())
 }
 
@@ -210,12 +210,12 @@ async fn search_is_retried_once_after_retry_after() {
     let soon = soon.timestamp_to_rfc9110_string(&(jiff::Timestamp::now() + Duration::from_secs(2))).unwrap();
     for (first, least, most) in [
         // First, because its time is running.
-        (resting(500, &soon), 500, 5000),
-        (resting(429, "1"), 950, 5000),
-        (resting(503, "1"), 950, 5000),
-        (resting(429, "0"), 0, 2500),
-        (resting(502, "Tue, 11 Nov 2025 09:00:00 GMT"), 0, 2500),
-        (resting(503, "in a while"), 250, 5000),
+        (retry_after_error(500, &soon), 500, 5000),
+        (retry_after_error(429, "1"), 950, 5000),
+        (retry_after_error(503, "1"), 950, 5000),
+        (retry_after_error(429, "0"), 0, 2500),
+        (retry_after_error(502, "Tue, 11 Nov 2025 09:00:00 GMT"), 0, 2500),
+        (retry_after_error(503, "in a while"), 250, 5000),
         (error(500, json!({})), 250, 5000),
     ] {
         let (tavily, proxy) = searching(first.then(ok()), "", "").await;
@@ -237,7 +237,7 @@ async fn long_retry_after_is_returned_without_waiting() {
         [(429, "search-rate-limited", "6"), (503, "search-failed", "6"), (503, "search-failed", "18446744073709551615")]
     {
         // The timeout would allow a retry.
-        let (tavily, proxy) = searching(resting(status, after).then(ok()), "timeout = \"60s\"", "").await;
+        let (tavily, proxy) = searching(retry_after_error(status, after).then(ok()), "timeout = \"60s\"", "").await;
         let began = Instant::now();
         let answer = search(&proxy, json!({"query": "q"})).await;
         assert!(began.elapsed() < Duration::from_secs(4));

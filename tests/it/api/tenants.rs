@@ -39,7 +39,7 @@ pub async fn chat(proxy: &Proxy, path: &str, headers: &[(&str, &str)]) -> Answer
 }
 
 /// The content of a response.
-async fn told(answer: Answer) -> String {
+async fn content(answer: Answer) -> String {
     let whole = answer.whole().await;
     let mut headers = whole.headers.clone();
     headers.remove(header::DATE);
@@ -94,11 +94,11 @@ async fn other_tenants_cannot_read_list_delete_or_watch() {
         (Method::DELETE, ""),
         (Method::HEAD, ""),
     ] {
-        let unknown = told(ask(&proxy, method.clone(), &format!("/citations/nobody{tail}"), BETA).await).await;
+        let unknown = content(ask(&proxy, method.clone(), &format!("/citations/nobody{tail}"), BETA).await).await;
         assert!(unknown.starts_with("404"), "{unknown}");
         for foreign in ["m-1", "open"] {
             let answer = ask(&proxy, method.clone(), &format!("/citations/{foreign}{tail}"), BETA).await;
-            assert_eq!(told(answer).await, unknown, "{method} {foreign}{tail}");
+            assert_eq!(content(answer).await, unknown, "{method} {foreign}{tail}");
         }
     }
     let listed = ask(&proxy, Method::GET, "/citations", BETA).await.json().await;

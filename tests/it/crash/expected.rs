@@ -26,7 +26,7 @@ pub struct Findings {
     pub drains: usize,
     pub streams: u64,
     /// Number of times that a client learned that a record is stored, and number of records.
-    pub told: usize,
+    pub reported: usize,
     pub records: usize,
     pub compared: usize,
     pub forgotten: usize,
@@ -62,10 +62,10 @@ impl Findings {
     }
 
     pub fn line(&self) -> String {
-        let Self { cycles, starts, drains, streams, told, records, compared, .. } = self;
+        let Self { cycles, starts, drains, streams, reported, records, compared, .. } = self;
         let Self { forgotten, missing, torn, foreign, returned, .. } = self;
         format!(
-            "{cycles} kills ({starts} of them at the start, {drains} while draining), {streams} streams, {told} times \
+            "{cycles} kills ({starts} of them at the start, {drains} while draining), {streams} streams, {reported} times \
              \"stored\" of {records} records, {compared} comparisons, {forgotten} forgotten: {missing} missing, \
              {torn} torn, {foreign} foreign, {returned} returned"
         )
@@ -75,31 +75,31 @@ impl Findings {
 /// Expected records of one file.
 #[derive(Default)]
 pub struct ExpectedRecords {
-    told: BTreeMap<String, StoredReport>,
+    reported: BTreeMap<String, StoredReport>,
     new: BTreeSet<String>,
     forgotten: BTreeMap<String, Deletion>,
 }
 
 impl ExpectedRecords {
     /// What the clients of one process observed.
-    pub fn enter(&mut self, heard: &Observations, findings: &mut Findings) {
-        findings.streams += heard.streams.load(std::sync::atomic::Ordering::Relaxed);
-        for told in heard.told.lock().unwrap().drain(..) {
-            findings.told += 1;
-            let id = told.record.message_id.clone();
-            findings.look("told", &told.record);
-            if let Some(before) = self.told.insert(id.clone(), told) {
+    pub fn enter(&mut self, observations: &Observations, findings: &mut Findings) {
+        findings.streams += observations.streams.load(std::sync::atomic::Ordering::Relaxed);
+        for reported in observations.reported.lock().unwrap().drain(..) {
+            findings.reported += 1;
+            let id = reported.record.message_id.clone();
+            findings.look("reported", &reported.record);
+            if let Some(before) = self.reported.insert(id.clone(), reported) {
                 // An event and the API returned the same record.
-                if as_sent(before.record) != as_sent(self.told[&id].record.clone()) {
+                if as_sent(before.record) != as_sent(self.reported[&id].record.clone()) {
                     findings.torn += 1;
-                    findings.fault(format!("{id} was told in two ways"));
+                    findings.fault(format!("{id} was reported in two ways"));
                 }
             } else {
                 findings.records += 1;
             }
             self.new.insert(id);
         }
-        for (id, what) in heard.forgotten.lock().unwrap().drain(..) {
+        for (id, what) in observations.forgotten.lock().unwrap().drain(..) {
             findings.forgotten += usize::from(what == Deletion::Yes);
             self.new.insert(id.clone());
             self.forgotten.insert(id, what);
@@ -109,12 +109,12 @@ impl ExpectedRecords {
     /// Records since the last call that are younger than `age`.
     pub async fn check_new(&mut self, running: &Running, age: Duration, findings: &mut Findings) {
         let new = std::mem::take(&mut self.new);
-        let recent = |id: &&String| self.told.get(*id).is_none_or(|told| told.at.elapsed() < age);
+        let recent = |id: &&String| self.reported.get(*id).is_none_or(|reported| reported.at.elapsed() < age);
         self.check(running, new.iter().filter(recent), findings).await;
     }
 
     pub async fn check_all(&self, running: &Running, findings: &mut Findings) {
-        self.check(running, self.told.keys().chain(self.forgotten.keys()), findings).await;
+        self.check(running, self.reported.keys().chain(self.forgotten.keys()), findings).await;
     }
 
     async fn check<'a>(&self, running: &Running, ids: impl Iterator<Item = &'a String>, findings: &mut Findings) {
@@ -133,7 +133,7 @@ impl ExpectedRecords {
                 (None, _) => {}
             }
             findings.compared += 1;
-            let told = &self.told[id].record;
+            let reported = &self.reported[id].record;
             if status != 200 {
                 findings.missing += 1;
                 findings.fault(format!("{id} is missing: {status} {text}"));
@@ -145,10 +145,10 @@ impl ExpectedRecords {
                     findings.fault(format!("asked for {id}: {text}"));
                 }
                 Ok(kept) if findings.look("kept", &kept) != RecordState::Whole => {}
-                Ok(kept) if as_sent(kept.clone()) == as_sent(told.clone()) => {}
+                Ok(kept) if as_sent(kept.clone()) == as_sent(reported.clone()) => {}
                 _ => {
                     findings.torn += 1;
-                    findings.fault(format!("{id} was told as {told:?} and is kept as {text}"));
+                    findings.fault(format!("{id} was reported as {reported:?} and is kept as {text}"));
                 }
             }
         }

@@ -42,7 +42,7 @@ pub enum Deletion {
 #[derive(Default)]
 pub struct Observations {
     pub streams: AtomicU64,
-    pub told: Mutex<Vec<StoredReport>>,
+    pub reported: Mutex<Vec<StoredReport>>,
     pub forgotten: Mutex<Vec<(String, Deletion)>>,
 }
 
@@ -50,26 +50,26 @@ impl Observations {
     pub fn note(&self, records: impl IntoIterator<Item = Record>) {
         let at = Instant::now();
         let stored = records.into_iter().filter(|record| record.stored);
-        self.told.lock().unwrap().extend(stored.map(|record| StoredReport { record, at }));
+        self.reported.lock().unwrap().extend(stored.map(|record| StoredReport { record, at }));
     }
 }
 
 /// All clients at once. They end when the server no longer responds.
 pub fn start(addr: SocketAddr, rng: &mut Rng) -> (Arc<Observations>, JoinSet<()>) {
-    let (heard, mut clients) = (Arc::<Observations>::default(), JoinSet::new());
+    let (observations, mut clients) = (Arc::<Observations>::default(), JoinSet::new());
     for _ in 0..H1 {
-        let (heard, rng) = (Arc::clone(&heard), rng.fork());
+        let (observations, rng) = (Arc::clone(&observations), rng.fork());
         clients.spawn(async move {
-            let _ = h1(addr, rng, &heard).await;
+            let _ = h1(addr, rng, &observations).await;
         });
     }
     for _ in 0..H2 {
-        let (heard, rng) = (Arc::clone(&heard), rng.fork());
+        let (observations, rng) = (Arc::clone(&observations), rng.fork());
         clients.spawn(async move {
-            let _ = h2(addr, rng, heard).await;
+            let _ = h2(addr, rng, observations).await;
         });
     }
-    (heard, clients)
+    (observations, clients)
 }
 
 fn ask(rng: &mut Rng) -> http::Request<http_body_util::Full<bytes::Bytes>> {
@@ -79,21 +79,21 @@ fn ask(rng: &mut Rng) -> http::Request<http_body_util::Full<bytes::Bytes>> {
 }
 
 /// Returns `None` when the server is gone.
-async fn h1(addr: SocketAddr, mut rng: Rng, heard: &Observations) -> Option<()> {
+async fn h1(addr: SocketAddr, mut rng: Rng, observations: &Observations) -> Option<()> {
     loop {
         let mut client = Client::try_h1(addr).await.ok()?;
         for _ in 0..rng.within(1..6) {
-            heard.streams.fetch_add(1, Relaxed);
+            observations.streams.fetch_add(1, Relaxed);
             let answer = client.try_send(ask(&mut rng)).await.ok()?;
             let (records, whole) = read_stream(answer).await;
             let of = records.first().map(|record| record.message_id.clone());
-            heard.note(records);
+            observations.note(records);
             if !whole {
                 return None;
             }
             match of {
-                Some(id) if rng.one_in(12) => forget(&mut client, id, heard).await?,
-                Some(id) if rng.one_in(4) => look(&mut client, &id, heard).await?,
+                Some(id) if rng.one_in(12) => forget(&mut client, id, observations).await?,
+                Some(id) if rng.one_in(4) => look(&mut client, &id, observations).await?,
                 _ => {}
             }
         }
@@ -101,19 +101,19 @@ async fn h1(addr: SocketAddr, mut rng: Rng, heard: &Observations) -> Option<()> 
 }
 
 /// What the API reports as stored is stored.
-async fn look(client: &mut Client, id: &str, heard: &Observations) -> Option<()> {
+async fn look(client: &mut Client, id: &str, observations: &Observations) -> Option<()> {
     let answer = client.try_send(get(&format!("/citations/{id}?wait=1"))).await.ok()?;
     let found = answer.status == 200;
     let whole = answer.whole().await;
     // A response cut by the kill is ignored.
     if found && whole.error.is_none() {
-        heard.note(serde_json::from_slice::<Record>(&whole.bytes()).ok());
+        observations.note(serde_json::from_slice::<Record>(&whole.bytes()).ok());
     }
     whole.error.is_none().then_some(())
 }
 
-async fn forget(client: &mut Client, id: String, heard: &Observations) -> Option<()> {
-    let note = |what| heard.forgotten.lock().unwrap().push((id.clone(), what));
+async fn forget(client: &mut Client, id: String, observations: &Observations) -> Option<()> {
+    let note = |what| observations.forgotten.lock().unwrap().push((id.clone(), what));
     let asked = client.try_send(request(Method::DELETE, &format!("/citations/{id}"), &[], "")).await;
     match asked {
         Ok(answer) if answer.status == 204 => note(Deletion::Yes),
@@ -127,20 +127,20 @@ async fn forget(client: &mut Client, id: String, heard: &Observations) -> Option
     Some(())
 }
 
-async fn h2(addr: SocketAddr, mut rng: Rng, heard: Arc<Observations>) -> Option<()> {
+async fn h2(addr: SocketAddr, mut rng: Rng, observations: Arc<Observations>) -> Option<()> {
     let mut client = Client::try_h2(addr).await.ok()?;
     let mut reading = JoinSet::new();
     loop {
         while reading.len() < STREAMS_OF_H2 {
-            heard.streams.fetch_add(1, Relaxed);
+            observations.streams.fetch_add(1, Relaxed);
             let answer = client.try_send(ask(&mut rng)).await;
             let Ok(answer) = answer else {
                 while reading.join_next().await.is_some() {}
                 return None;
             };
-            let heard = Arc::clone(&heard);
+            let observations = Arc::clone(&observations);
             reading.spawn(async move {
-                heard.note(read_stream(answer).await.0);
+                observations.note(read_stream(answer).await.0);
             });
         }
         reading.join_next().await;

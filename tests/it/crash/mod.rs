@@ -124,7 +124,7 @@ impl Loop {
         }
         let running = self.started(ttl).await;
         self.expected.check_new(&running, age, &mut self.findings).await;
-        let (heard, clients) = load::start(running.addr, &mut self.rng);
+        let (observations, clients) = load::start(running.addr, &mut self.rng);
         tokio::time::sleep(self.rng.millis(0..700)).await;
         if moment == Moment::Drain {
             self.findings.drains += 1;
@@ -136,7 +136,7 @@ impl Loop {
         assert_eq!(panics, [""; 0]);
         running.kill();
         over(clients).await;
-        self.expected.enter(&heard, &mut self.findings);
+        self.expected.enter(&observations, &mut self.findings);
     }
 
     async fn started(&mut self, ttl: Duration) -> Running {
@@ -156,14 +156,14 @@ impl Loop {
     }
 
     /// This number of kills on a new file, then a comparison of its complete content.
-    async fn file(&mut self, cycles: usize, told: &impl Fn(&Findings)) {
+    async fn file(&mut self, cycles: usize, progress: &impl Fn(&Findings)) {
         const MONTH: Duration = Duration::from_secs(30 * 86400);
         self.dir = tempfile::tempdir().unwrap();
         self.expected = ExpectedRecords::default();
         let sweeps = SWEEPS.min(cycles / 2);
         for _ in sweeps..cycles {
             self.cycle(MONTH, MONTH).await;
-            told(&self.findings);
+            progress(&self.findings);
         }
         let running = self.started(MONTH).await;
         self.expected.check_all(&running, &mut self.findings).await;
@@ -171,7 +171,7 @@ impl Loop {
         running.kill();
         for _ in 0..sweeps {
             self.cycle(TTL, YOUNG).await;
-            told(&self.findings);
+            progress(&self.findings);
         }
         check_file(&self.dir.path().join("crash.db"), &mut self.findings).await;
         let running = self.started(MONTH).await;
@@ -191,10 +191,10 @@ async fn kills_at_random_times_lose_no_stored_record() {
     if asked.is_some() {
         say(&format!("{cycles} kills, seed {seed}"));
     }
-    let told = |findings: &Findings| {
-        let Findings { cycles: done, streams, told, missing, torn, foreign, .. } = findings;
+    let progress = |findings: &Findings| {
+        let Findings { cycles: done, streams, reported, missing, torn, foreign, .. } = findings;
         let line = format!(
-            "{done}/{cycles} kills  {streams} streams  {told} stored  {missing} missing  {torn} torn  {foreign} foreign"
+            "{done}/{cycles} kills  {streams} streams  {reported} stored  {missing} missing  {torn} torn  {foreign} foreign"
         );
         if asked.is_some() && terminal {
             write!(std::io::stderr(), "\r\x1b[K{line}").unwrap();
@@ -204,12 +204,12 @@ async fn kills_at_random_times_lose_no_stored_record() {
     };
     let mut this = Loop::new(seed).await;
     while this.findings.cycles < cycles && this.findings.is_clean() {
-        this.file(CYCLES_OF_A_FILE.min(cycles - this.findings.cycles), &told).await;
+        this.file(CYCLES_OF_A_FILE.min(cycles - this.findings.cycles), &progress).await;
     }
     let line = format!("{} in {} s, seed {seed}", this.findings.line(), began.elapsed().as_secs());
     if asked.is_some() {
         say(&format!("{}{line}", if terminal { "\r\x1b[K" } else { "" }));
     }
     assert!(this.findings.is_clean(), "{line}\n{}", this.findings.faults.join("\n"));
-    assert!(this.findings.told > cycles * 5, "too few to say anything: {line}");
+    assert!(this.findings.reported > cycles * 5, "too few to say anything: {line}");
 }

@@ -64,8 +64,8 @@ struct Inner {
     /// The fault begins after the first occurrence of this text; if empty, before the first byte.
     after: Vec<u8>,
     healed: AtomicBool,
-    struck: Mutex<Option<Instant>>,
-    told: Mutex<Option<Instant>>,
+    broke_at: Mutex<Option<Instant>>,
+    ended_at: Mutex<Option<Instant>>,
     connections: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -92,8 +92,8 @@ impl Link {
             fault,
             after: after.to_vec(),
             healed: AtomicBool::new(false),
-            struck: Mutex::default(),
-            told: Mutex::default(),
+            broke_at: Mutex::default(),
+            ended_at: Mutex::default(),
             connections: Mutex::default(),
         });
         let accepting = if fault == Fault::Down && after.is_empty() {
@@ -110,13 +110,13 @@ impl Link {
     }
 
     /// When the fault began, if it did.
-    pub fn struck(&self) -> Option<Instant> {
-        *self.inner.struck.lock().unwrap()
+    pub fn broke_at(&self) -> Option<Instant> {
+        *self.inner.broke_at.lock().unwrap()
     }
 
     /// When both sides learned of it by an end or a reset, if they did.
-    pub fn told(&self) -> Option<Instant> {
-        *self.inner.told.lock().unwrap()
+    pub fn ended_at(&self) -> Option<Instant> {
+        *self.inner.ended_at.lock().unwrap()
     }
 
     /// From now on everything passes.
@@ -171,7 +171,7 @@ async fn accept(listener: TcpListener, inner: Arc<Inner>) {
 
 impl Inner {
     fn strike(&self) {
-        self.struck.lock().unwrap().get_or_insert_with(Instant::now);
+        self.broke_at.lock().unwrap().get_or_insert_with(Instant::now);
     }
 
     fn is_broken(&self) -> bool {
@@ -212,14 +212,14 @@ impl Inner {
         }
         drop(sides);
         if !matches!(ending, End::Fin) {
-            *self.told.lock().unwrap() = Some(Instant::now());
+            *self.ended_at.lock().unwrap() = Some(Instant::now());
         }
         matches!(ending, End::Down)
     }
 
     async fn pump(&self, from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf, breaks: bool) -> End {
         let mut seen = Vec::new();
-        let mut struck = None;
+        let mut active = None;
         let mut buffer = vec![0; 16 * 1024];
         loop {
             let read = match from.read(&mut buffer).await {
@@ -227,7 +227,7 @@ impl Inner {
                 _ => break,
             };
             let mut rest = &buffer[..read];
-            if breaks && self.is_broken() && struck.is_none() {
+            if breaks && self.is_broken() && active.is_none() {
                 seen.extend_from_slice(rest);
                 if let Some(at) = memmem::find(&seen, &self.after) {
                     let clear = (at + self.after.len()).saturating_sub(seen.len() - read);
@@ -237,10 +237,10 @@ impl Inner {
                     }
                     rest = after;
                     self.strike();
-                    struck = Some(ActiveFault::new(self.fault));
+                    active = Some(ActiveFault::new(self.fault));
                 }
             }
-            let passed = match &mut struck {
+            let passed = match &mut active {
                 Some(strike) if self.is_broken() => match strike.act(rest, to).await {
                     Ok(passed) => passed,
                     Err(end) => return end,

@@ -124,7 +124,7 @@ impl Run {
             assert!(took >= least && took <= most, "it took {took:?}: {came:?}");
             self.check(came, citetap).await;
         }
-        assert!(link.struck().is_some(), "the link broke");
+        assert!(link.broke_at().is_some(), "the link broke");
         self.check_upstream().await;
         self.check_told(citetap, &name).await;
         let kept = self.check_record(citetap, &name).await;
@@ -217,8 +217,8 @@ impl Run {
             return;
         }
         assert!(self.upstream.until(LIMIT, |upstream| upstream.cancelled() == 1).await, "the upstream is cancelled");
-        if let Some(told) = link.told() {
-            assert!(told.elapsed() < CANCELLED_WITHIN, "the upstream went on for {:?}", told.elapsed());
+        if let Some(ended_at) = link.ended_at() {
+            assert!(ended_at.elapsed() < CANCELLED_WITHIN, "the upstream went on for {:?}", ended_at.elapsed());
         }
     }
 

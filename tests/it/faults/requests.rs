@@ -25,7 +25,7 @@ async fn drive(citetap: &Running, upstream: &Upstream, link: &link::Link, (on, f
     let id = name(on, fault);
     let addr = if on == Link::Client { link.addr } else { citetap.addr };
     let asked = Client::h1(addr).await.try_send(post(&format!("/{id}"), body())).await;
-    assert!(link.struck().is_some(), "the link broke");
+    assert!(link.broke_at().is_some(), "the link broke");
     match (sees, asked) {
         (Sees::All, Ok(answer)) => {
             let whole = answer.whole().await;

@@ -94,7 +94,7 @@ async fn metric(proxy: &Proxy, name: &str, labels: &[&str]) -> f64 {
 }
 
 /// Splits the input into two pieces at every byte.
-fn cut_everywhere(stream: &[u8]) -> Vec<Vec<Bytes>> {
+fn split_everywhere(stream: &[u8]) -> Vec<Vec<Bytes>> {
     let all = Bytes::copy_from_slice(stream);
     (1..stream.len()).map(|at| vec![all.slice(..at), all.slice(at..)]).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use super::{ID, serve, streams_well, upstream};
+use super::{ID, assert_streams, serve, upstream};
 use crate::{
     net::{Client, LIMIT, get, post, tencent},
     process::{Running, citetap, confined, pause, run},
@@ -26,7 +26,7 @@ async fn own_endpoints_are_on_the_admin_listener() {
     let mut running = Running::start(serve(dir.path(), &format!("{toml}\n{rest}"), &upstream)).await;
     let admin = admin(&running);
     assert_ne!(admin, running.addr);
-    streams_well(&mut Client::h1(running.addr).await).await;
+    assert_streams(&mut Client::h1(running.addr).await).await;
 
     let own = ["/citations", "/stats", "/metrics", "/version", "/", "/console/routes", "/component.js"];
     for path in own {
@@ -44,7 +44,7 @@ async fn own_endpoints_are_on_the_admin_listener() {
     }
     let record = Client::h1(admin).await.send(get(&format!("/citations/{ID}"))).await.json().await;
     assert_eq!(record["messageId"], ID);
-    streams_well(&mut Client::h1(admin).await).await;
+    assert_streams(&mut Client::h1(admin).await).await;
 
     // Both listeners close. Requests in flight on either may finish.
     let mut open = Vec::new();

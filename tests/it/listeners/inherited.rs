@@ -14,14 +14,14 @@ use std::{
 use rustix::io::{FdFlags, fcntl_setfd};
 use tokio::net::UnixStream;
 
-use super::{serve, streams_well, upstream};
+use super::{assert_streams, serve, upstream};
 use crate::{
     net::{Client, LIMIT, get},
     process::{Running, confined, run},
 };
 
 /// The command as systemd would start it: with these sockets from file descriptor 3 on.
-fn handed(command: &Command, sockets: &[BorrowedFd<'_>], names: &str) -> Command {
+fn with_sockets(command: &Command, sockets: &[BorrowedFd<'_>], names: &str) -> Command {
     let mut lines = String::new();
     for (at, socket) in sockets.iter().enumerate() {
         fcntl_setfd(socket, FdFlags::empty()).unwrap();
@@ -57,13 +57,14 @@ async fn inherited_sockets_are_served() {
     let command = serve(dir.path(), "listen = \"systemd\"", &upstream);
     // A client that connected before the server started is served.
     let early = tokio::net::TcpStream::connect(addr).await.unwrap();
-    let mut running = Running::start_elsewhere(handed(&command, &[tcp.as_fd(), unix.as_fd()], "http:admin")).await;
+    let mut running =
+        Running::start_elsewhere(with_sockets(&command, &[tcp.as_fd(), unix.as_fd()], "http:admin")).await;
     let said = running.logged("listening", 1).await.remove(0);
     assert_eq!(
         (said["listen"].as_str(), said["admin"].as_str()),
         (Some(addr.to_string().as_str()), Some(format!("unix:{}", local.display()).as_str()))
     );
-    streams_well(&mut Client::over(early, false).await).await;
+    assert_streams(&mut Client::over(early, false).await).await;
     let mut admin = Client::over(UnixStream::connect(&local).await.unwrap(), false).await;
     assert_eq!(admin.send(get("/metrics")).await.status, 200);
     assert_eq!(Client::h1(addr).await.send(get("/metrics")).await.status, 404);
@@ -79,7 +80,7 @@ async fn inherited_socket_overrides_listen() {
     let upstream = upstream().await;
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
     let command = serve(dir.path(), "listen = \"127.0.0.1:1\"", &upstream);
-    let running = Running::start(handed(&command, &[tcp.as_fd()], "citetap.socket")).await;
+    let running = Running::start(with_sockets(&command, &[tcp.as_fd()], "citetap.socket")).await;
     assert_eq!(running.addr, tcp.local_addr().unwrap());
     assert_eq!(running.get("/metrics").await.status, 200);
     drop(running);
@@ -90,10 +91,10 @@ async fn inherited_socket_overrides_listen() {
     assert!(ran.code == 1 && ran.err.contains("--url"), "{ran:?}");
 
     let open = TcpListener::bind("0.0.0.0:0").unwrap();
-    let ran = run(handed(&command, &[open.as_fd()], ""), "");
+    let ran = run(with_sockets(&command, &[open.as_fd()], ""), "");
     assert!(ran.code == 1 && ran.err.contains("can be reached from other machines"), "{ran:?}");
     let datagram = UnixDatagram::unbound().unwrap();
-    let ran = run(handed(&command, &[datagram.as_fd()], ""), "");
+    let ran = run(with_sockets(&command, &[datagram.as_fd()], ""), "");
     assert!(ran.code == 1 && ran.err.contains("neither a TCP nor a Unix stream socket"), "{ran:?}");
 }
 

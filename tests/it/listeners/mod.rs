@@ -46,7 +46,7 @@ fn serve(dir: &Path, toml: &str, upstream: &Upstream) -> Command {
 }
 
 /// Reads two answers in turn: each is the upstream's bytes and one event of ours.
-async fn streams_well(client: &mut Client) {
+async fn assert_streams(client: &mut Client) {
     for _ in 0..2 {
         let whole = client.send(post("/chat", "{}")).await.whole().await;
         assert_eq!(whole.error, None);
@@ -58,7 +58,7 @@ async fn streams_well(client: &mut Client) {
 }
 
 /// An answer larger than any buffer, read slowly.
-async fn carries_much(client: &mut Client) {
+async fn assert_large_answer(client: &mut Client) {
     let mut answer = client.send(post("/chat/bulk", "{}")).await;
     let mut seen = answer.until("reference_chunks").await.into_bytes();
     tokio::time::sleep(Duration::from_millis(300)).await;

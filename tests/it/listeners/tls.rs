@@ -13,7 +13,7 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use super::{ID, carries_much, serve, streams_well, upstream};
+use super::{ID, assert_large_answer, assert_streams, serve, upstream};
 use crate::{
     net::{Client, post, raw, tencent, within},
     process::{Running, citetap, run, the_record},
@@ -67,8 +67,8 @@ async fn streams_over_tls_are_the_upstreams_bytes() {
             let stream = connect(serve.addr, &cert, version, offered).await.unwrap();
             assert_eq!(stream.get_ref().1.alpn_protocol(), chosen);
             let mut client = Client::over(stream, chosen == Some(b"h2")).await;
-            streams_well(&mut client).await;
-            carries_much(&mut client).await;
+            assert_streams(&mut client).await;
+            assert_large_answer(&mut client).await;
         }
     }
     assert!(connect(serve.addr, &cert, &rustls::version::TLS13, &[b"smtp"]).await.is_err(), "nothing in common");
@@ -87,7 +87,7 @@ async fn sighup_reloads_a_valid_certificate_only() {
     let second = make(dir.path());
     serve.signal("HUP");
     serve.logged("certificate reloaded", 1).await;
-    streams_well(&mut h1(serve.addr, &second).await).await;
+    assert_streams(&mut h1(serve.addr, &second).await).await;
     assert!(connect(serve.addr, &first, &rustls::version::TLS13, &[]).await.is_err(), "it is shown no more");
 
     // The key of another certificate, as in the middle of a renewal.
@@ -101,7 +101,7 @@ async fn sighup_reloads_a_valid_certificate_only() {
     fs::write(dir.path().join("site.crt"), "gone").unwrap();
     serve.signal("HUP");
     serve.logged("certificate not reloaded", 2).await;
-    streams_well(&mut h1(serve.addr, &second).await).await;
+    assert_streams(&mut h1(serve.addr, &second).await).await;
 
     seen.extend(answer.whole().await.bytes());
     assert!(the_record(&seen).complete, "what was open before stays open");

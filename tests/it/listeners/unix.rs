@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
 use tokio::net::UnixStream;
 
-use super::{carries_much, serve, streams_well, upstream};
+use super::{assert_large_answer, assert_streams, serve, upstream};
 use crate::{
     net::{Client, get, post},
     process::{Running, citetap, run, the_record},
@@ -26,8 +26,8 @@ async fn unix_socket_serves_and_is_removed_at_shutdown() {
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     for http2 in [false, true] {
         let mut client = client(&path, http2).await;
-        streams_well(&mut client).await;
-        carries_much(&mut client).await;
+        assert_streams(&mut client).await;
+        assert_large_answer(&mut client).await;
         assert_eq!(client.send(get("/metrics")).await.status, 200);
     }
     for args in [&["health"][..], &["health", "--ready"], &["health", "--url", "unix:c.sock"]] {
@@ -58,6 +58,6 @@ async fn socket_of_a_killed_server_is_replaced() {
     Running::start_elsewhere(serve(dir.path(), UNIX, &upstream)).await.kill();
     assert!(path.exists());
     let again = Running::start_elsewhere(citetap(dir.path(), &["serve"])).await;
-    streams_well(&mut client(&path, false).await).await;
+    assert_streams(&mut client(&path, false).await).await;
     drop(again);
 }

@@ -24,7 +24,7 @@ const CONTEXTS: [&[(&str, &str)]; 3] = [
     &[("traceparent", TRACEPARENT), ("traceparent", TRACEPARENT), ("tracestate", "")],
 ];
 
-async fn passes_on_untouched(running: &Running, upstream: &Upstream) {
+async fn passes_unchanged(running: &Running, upstream: &Upstream) {
     for sent in CONTEXTS {
         let before = upstream.request_count();
         Client::h1(running.addr).await.send(chat("chat", sent)).await.whole().await;
@@ -42,7 +42,7 @@ async fn without_endpoint_trace_context_is_relayed_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("citetap.toml"), format!("store = \"memory:\"\n{}", openai(&upstream))).unwrap();
     let running = Running::start(citetap(dir.path(), &["serve", "--listen", "127.0.0.1:0"])).await;
-    passes_on_untouched(&running, &upstream).await;
+    passes_unchanged(&running, &upstream).await;
     let threads = std::fs::read_dir(format!("/proc/{}/task", running.id())).unwrap();
     let names = threads.map(|thread| std::fs::read_to_string(thread.unwrap().path().join("comm")).unwrap());
     assert!(!names.into_iter().any(|name| name.starts_with("OpenTelemetry")), "it costs no thread");
@@ -60,7 +60,7 @@ async fn disabled_or_unavailable_exporters_change_nothing() {
         let upstream = upstream().await;
         let dir = tempfile::tempdir().unwrap();
         let running = Running::start(exporting(dir.path(), &openai(&upstream), &collector.url(), env)).await;
-        passes_on_untouched(&running, &upstream).await;
+        passes_unchanged(&running, &upstream).await;
         let lines = running.log();
         let said: Vec<_> = lines.iter().filter(|line| line["message"] == "telemetry is not exported").collect();
         assert_eq!(said.len(), warned, "{env:?}: {said:?}");

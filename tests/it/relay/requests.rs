@@ -89,7 +89,7 @@ const SENT: [(&str, &str); 18] = [
     ("x-hop", "named by connection"),
 ];
 
-fn passed_on() -> Value {
+fn relayed_headers() -> Value {
     json!({
         "authorization": ["Bearer the-upstreams"], "cookie": ["a=1; b=2"], "accept": ["text/event-stream"],
         "accept-language": ["zh-CN"], "user-agent": ["test/1"], "x-custom": ["one", "two"],
@@ -104,7 +104,7 @@ async fn only_end_to_end_headers_are_relayed() {
     headers.push(("connection", "keep-alive, x-hop, authorization"));
     headers.push(("te", "gzip"));
     let echo = Client::h1(proxy.addr).await.send(request(Method::POST, "/chat", &headers, "{}")).await.json().await;
-    let mut want = passed_on();
+    let mut want = relayed_headers();
     want["host"] = json!([upstream.addr().to_string()]);
     assert_eq!(echo["headers"], want);
 }
@@ -115,7 +115,7 @@ async fn forwarded_headers_of_a_trusted_peer_pass() {
     let mut headers = SENT.to_vec();
     headers.push(("connection", "x-hop"));
     let echo = Client::h1(proxy.addr).await.send(request(Method::POST, "/chat", &headers, "{}")).await.json().await;
-    let mut want = passed_on();
+    let mut want = relayed_headers();
     want["host"] = json!([upstream.addr().to_string()]);
     for (name, value) in &SENT[11..15] {
         want[name] = json!([value]);

@@ -13,7 +13,7 @@ pub async fn relayed(script: Script) -> (Whole, Whole) {
 }
 
 /// Checks status, headers and bytes, and that nothing of ours was added.
-pub async fn passes_as_it_is(script: Script) -> Whole {
+pub async fn passes_unchanged(script: Script) -> Whole {
     let (direct, mut relayed) = relayed(script).await;
     assert_eq!(relayed.status, direct.status);
     assert_eq!(relayed.bytes(), direct.bytes());
@@ -28,7 +28,7 @@ pub async fn passes_as_it_is(script: Script) -> Whole {
 
 #[tokio::test]
 async fn json_response_keeps_its_length() {
-    let whole = passes_as_it_is(Script::json(&br#"{"code":0,"event":"SSE_REPLY_END"}"#[..])).await;
+    let whole = passes_unchanged(Script::json(&br#"{"code":0,"event":"SSE_REPLY_END"}"#[..])).await;
     assert_eq!(whole.header("content-length"), Some("34"));
 }
 
@@ -36,21 +36,21 @@ async fn json_response_keeps_its_length() {
 async fn error_responses_pass_unchanged() {
     for status in [StatusCode::BAD_REQUEST, StatusCode::NOT_FOUND, StatusCode::TOO_MANY_REQUESTS] {
         let script = Script::json(&br#"{"error":"x"}"#[..]).status(status);
-        passes_as_it_is(script.header(header::RETRY_AFTER, HeaderValue::from_static("7"))).await;
+        passes_unchanged(script.header(header::RETRY_AFTER, HeaderValue::from_static("7"))).await;
     }
-    passes_as_it_is(Script::json(&b"oops"[..]).status(StatusCode::INTERNAL_SERVER_ERROR)).await;
+    passes_unchanged(Script::json(&b"oops"[..]).status(StatusCode::INTERNAL_SERVER_ERROR)).await;
 }
 
 /// An event stream with an error status is not tapped.
 #[tokio::test]
 async fn event_stream_with_error_status_is_not_tapped() {
-    passes_as_it_is(Script::sse(tencent::answer("m")).status(StatusCode::BAD_GATEWAY)).await;
-    passes_as_it_is(Script::sse(tencent::answer("m")).status(StatusCode::ACCEPTED)).await;
+    passes_unchanged(Script::sse(tencent::answer("m")).status(StatusCode::BAD_GATEWAY)).await;
+    passes_unchanged(Script::sse(tencent::answer("m")).status(StatusCode::ACCEPTED)).await;
 }
 
 #[tokio::test]
 async fn no_content_passes_unchanged() {
-    let whole = passes_as_it_is(Script::new([]).status(StatusCode::NO_CONTENT)).await;
+    let whole = passes_unchanged(Script::new([]).status(StatusCode::NO_CONTENT)).await;
     assert_eq!(whole.status, 204);
 }
 
@@ -73,7 +73,7 @@ async fn encoded_event_stream_passes_unchanged() {
         let script = Script::sse(tencent::answer("m"))
             .header(header::CONTENT_ENCODING, HeaderValue::from_static(encoding))
             .header(header::ETAG, HeaderValue::from_static("\"x\""));
-        let whole = passes_as_it_is(script).await;
+        let whole = passes_unchanged(script).await;
         assert_eq!(whole.header("x-citetap-nonce"), None);
     }
 }
@@ -115,7 +115,7 @@ async fn any_spelling_of_the_content_type_is_tapped() {
     }
     for kind in ["text/event-streams", "application/json", "text/plain"] {
         let script = Script::sse(tencent::answer("m")).header(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-        passes_as_it_is(script).await;
+        passes_unchanged(script).await;
     }
 }
 

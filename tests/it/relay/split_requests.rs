@@ -24,7 +24,7 @@ fn stream() -> Bytes {
 }
 
 /// The server's bytes on one connection for these pieces, without the parts that vary.
-async fn said(proxy: &Proxy, pieces: &[&str]) -> String {
+async fn exchange(proxy: &Proxy, pieces: &[&str]) -> String {
     let mut client = TcpStream::connect(proxy.addr).await.unwrap();
     client.set_nodelay(true).unwrap();
     for piece in pieces {
@@ -75,9 +75,9 @@ async fn split_request_gets_the_same_response() {
             ["", "x-citetap-profile: openai\r\n", "x-citetap-inject: none such\r\n", "origin: https://a.example\r\n"]
         {
             let asked = asked(&path, headers, "{\"messages\":[]}");
-            let one = said(&proxy, &[&asked]).await;
+            let one = exchange(&proxy, &[&asked]).await;
             let (first, second) = asked.split_at(asked.len() - 3);
-            let two = said(&proxy, &[first, second]).await;
+            let two = exchange(&proxy, &[first, second]).await;
             assert_eq!(one, two, "{path} {headers}");
             assert!(one.contains("HTTP/1.1 "), "{path} {headers}: {one}");
         }

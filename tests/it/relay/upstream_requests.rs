@@ -14,7 +14,7 @@ use crate::{
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
 /// An upstream that records each read and responds at the end of the request.
-async fn telling(end: &'static str) -> (Proxy, mpsc::Receiver<String>) {
+async fn recording_upstream(end: &'static str) -> (Proxy, mpsc::Receiver<String>) {
     let (tell, told) = mpsc::channel(64);
     let upstream = raw_upstream::serve(move |mut stream| {
         let tell = tell.clone();
@@ -37,7 +37,7 @@ async fn telling(end: &'static str) -> (Proxy, mpsc::Receiver<String>) {
 
 #[tokio::test]
 async fn headers_and_available_body_are_one_write() {
-    let (proxy, mut told) = telling("{\"a\":1}").await;
+    let (proxy, mut told) = recording_upstream("{\"a\":1}").await;
     let request =
         "POST /chat?b=c HTTP/1.1\r\nhost: x\r\nx-own: d\r\ncontent-length: 7\r\nconnection: close\r\n\r\n{\"a\":1}";
     assert!(raw(proxy.addr, request).await.ends_with("\r\n\r\nok"));
@@ -51,7 +51,7 @@ async fn headers_and_available_body_are_one_write() {
 
 #[tokio::test]
 async fn body_of_unknown_length_is_chunked_with_trailers() {
-    let (proxy, mut told) = telling("\r\n\r\n").await;
+    let (proxy, mut told) = recording_upstream("\r\n\r\n").await;
     // The first blank line ends the headers, so the upstream responds before it has the body.
     let head = "POST /chat HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\ntrailer: x-sum, content-length\r\n\r\n";
     let mut client = TcpStream::connect(proxy.addr).await.unwrap();
@@ -63,7 +63,7 @@ async fn body_of_unknown_length_is_chunked_with_trailers() {
     assert_eq!(&answer, b"HTTP/1.1 200");
     drop(client);
 
-    let (proxy, mut told) = telling("x-sum: 5\r\n\r\n").await;
+    let (proxy, mut told) = recording_upstream("x-sum: 5\r\n\r\n").await;
     let body = "5\r\nhello\r\n1;x=y\r\n!\r\n0\r\nx-sum: 5\r\nx-other: 6\r\ncontent-length: 7\r\n\r\n";
     let request = format!("{}{body}", head.replace("\r\n\r\n", "\r\nconnection: close\r\n\r\n"));
     assert!(raw(proxy.addr, request).await.ends_with("\r\n\r\nok"));

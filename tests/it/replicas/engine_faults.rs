@@ -80,7 +80,7 @@ async fn in_trouble(
     // On a full disk, existing files may have room for some more records.
     let felt = async { while chat(&replicas[0], LARGE).await.0.stored {} };
     tokio::time::timeout(SEEN, felt).await.expect("trouble");
-    let mut untold = Vec::new();
+    let mut not_stored = Vec::new();
     for replica in &replicas {
         for _ in 0..CHATS {
             // A small record may still fit.
@@ -88,7 +88,7 @@ async fn in_trouble(
             let (record, took) = chat(replica, variant).await;
             line.tell(&format!("a chat of {took:.2?}, stored: {}", record.stored));
             assert!(!record.stored, "nothing can be stored now");
-            untold.push(record);
+            not_stored.push(record);
         }
         let not_ready = eventually(|| async {
             (replica.get("/readyz").await.status == StatusCode::SERVICE_UNAVAILABLE).then_some(())
@@ -109,13 +109,13 @@ async fn in_trouble(
         ready.expect("ready by itself");
         line.tell("/readyz: 200");
     }
-    for told in &untold {
+    for reported in &not_stored {
         let other = &replicas[rng.within(0..2)];
-        let stored = eventually(|| kept(other, &told.message_id)).await;
-        let stored = stored.unwrap_or_else(|| panic!("{} was not stored within {LIMIT:?}", told.message_id));
-        assert_eq!(as_sent(Record { stored: false, ..stored }), as_sent(told.clone()));
+        let stored = eventually(|| kept(other, &reported.message_id)).await;
+        let stored = stored.unwrap_or_else(|| panic!("{} was not stored within {LIMIT:?}", reported.message_id));
+        assert_eq!(as_sent(Record { stored: false, ..stored }), as_sent(reported.clone()));
     }
-    line.tell(&format!("all {} records of the trouble are stored", untold.len()));
+    line.tell(&format!("all {} records of the trouble are stored", not_stored.len()));
     for replica in &replicas {
         is_well(replica, &mut rng).await;
         assert!(replica.peak_memory() < MEMORY, "{}", replica.peak_memory());

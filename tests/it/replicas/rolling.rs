@@ -86,9 +86,15 @@ struct Ends {
 }
 
 /// Chats through the balancer until stopped.
-async fn chatter(addr: SocketAddr, mut rng: Rng, heard: Arc<Observations>, ends: Arc<Ends>, stop: Arc<AtomicBool>) {
+async fn chatter(
+    addr: SocketAddr,
+    mut rng: Rng,
+    observations: Arc<Observations>,
+    ends: Arc<Ends>,
+    stop: Arc<AtomicBool>,
+) {
     while !stop.load(Relaxed) {
-        heard.streams.fetch_add(1, Relaxed);
+        observations.streams.fetch_add(1, Relaxed);
         let path = format!("/{}/{:02}", rng.pick(&DIALECTS), rng.within(0..VARIANTS));
         let (began_before, ends) = (!ends.killed.load(Relaxed), &*ends);
         let refused = || if began_before && ends.killed.load(Relaxed) { &ends.interrupted } else { &ends.refused };
@@ -99,7 +105,7 @@ async fn chatter(addr: SocketAddr, mut rng: Rng, heard: Arc<Observations>, ends:
         match client.try_send(request(http::Method::POST, &path, &[], r#"{"stream":true}"#)).await {
             Ok(answer) if answer.status == 200 => {
                 let (records, whole) = read_stream(answer).await;
-                heard.note(records);
+                observations.note(records);
                 if whole { &ends.whole } else { &ends.cut }.fetch_add(1, Relaxed);
             }
             _ => drop(refused().fetch_add(1, Relaxed)),
@@ -112,11 +118,12 @@ async fn rolling_restart_under_load_loses_nothing(kind: Kind) {
     let mut replicas = vec![cluster.replica("10s", "127.0.0.1:0").await, cluster.replica("10s", "127.0.0.1:0").await];
     let addresses: Vec<SocketAddr> = replicas.iter().map(|replica| replica.addr).collect();
     let balancer = Balancer::start(cluster.dir.path(), &addresses).await;
-    let (heard, ends, stop) = (Arc::<Observations>::default(), Arc::<Ends>::default(), Arc::<AtomicBool>::default());
+    let (observations, ends, stop) =
+        (Arc::<Observations>::default(), Arc::<Ends>::default(), Arc::<AtomicBool>::default());
     let (mut clients, mut rng) = (JoinSet::new(), Rng::new(3));
     for _ in 0..CLIENTS {
-        let (heard, ends, stop) = (Arc::clone(&heard), Arc::clone(&ends), Arc::clone(&stop));
-        clients.spawn(chatter(balancer.addr, rng.fork(), heard, ends, stop));
+        let (observations, ends, stop) = (Arc::clone(&observations), Arc::clone(&ends), Arc::clone(&stop));
+        clients.spawn(chatter(balancer.addr, rng.fork(), observations, ends, stop));
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
     for n in 0..2 {
@@ -140,18 +147,18 @@ async fn rolling_restart_under_load_loses_nothing(kind: Kind) {
     clients.join_all().await;
     assert_eq!(ends.refused.load(Relaxed), 0, "the other takes over");
     let (mut expected, mut findings) = (ExpectedRecords::default(), Findings::default());
-    expected.enter(&heard, &mut findings);
+    expected.enter(&observations, &mut findings);
     let back = cluster.replica("10s", "127.0.0.1:0").await;
     for replica in [&replicas[0], &back] {
         expected.check_all(replica, &mut findings).await;
         expected.check_list(replica, &mut findings).await;
     }
-    said(kind, &findings, &ends);
+    log(kind, &findings, &ends);
     assert!(findings.is_clean(), "{:?}", findings.faults);
 }
 
 #[expect(clippy::print_stderr, reason = "for whoever wants to see how it went")]
-fn said(kind: Kind, findings: &Findings, ends: &Ends) {
+fn log(kind: Kind, findings: &Findings, ends: &Ends) {
     eprintln!(
         "{kind:?}: {} whole, {} cut by the kill; {}",
         ends.whole.load(Relaxed),

@@ -93,7 +93,7 @@ impl ApiClients {
             8 => {
                 let capture = rng.pick(&self.captures).clone();
                 let answer = self.ask(client, tenant, Method::POST, "/normalize", capture).await;
-                return self.heard("normalize", answer, &[200, 422]).await;
+                return self.check_status("normalize", answer, &[200, 422]).await;
             }
             9 => {
                 let style = *rng.pick(&["html", "link", "sup", "footnote", "strip"]);
@@ -104,7 +104,7 @@ impl ApiClients {
             11 if only_here => {
                 // For the other tenant it does not exist.
                 let answer = self.ask(client, 1 - tenant, get, &format!("/citations/{id}"), "").await;
-                return self.heard("foreign", answer, &[404]).await;
+                return self.check_status("foreign", answer, &[404]).await;
             }
             _ => {
                 let path = *rng.pick(&["/", "/component.js", "/version", "/metrics", "/console/routes"]);
@@ -117,10 +117,10 @@ impl ApiClients {
             self.report.expect(what, answer.status.as_u16(), wanted);
             return;
         }
-        self.heard(what, answer, wanted).await;
+        self.check_status(what, answer, wanted).await;
     }
 
-    async fn heard(&self, what: &str, answer: Answer, wanted: &[u16]) {
+    async fn check_status(&self, what: &str, answer: Answer, wanted: &[u16]) {
         let status = answer.status.as_u16();
         self.report.expect(what, status, wanted);
         let whole = answer.whole().await;
@@ -135,7 +135,7 @@ impl ApiClients {
     /// Reads a page of a task and commits its cursor.
     async fn task(&self, client: &mut Client, tenant: usize, id: &str) {
         let bundles = self.ask(client, tenant, Method::GET, &format!("/tasks/{id}/bundles"), "").await;
-        self.heard("bundles", bundles, &[200, 404]).await;
+        self.check_status("bundles", bundles, &[200, 404]).await;
         let path = format!("/tasks/{id}/results?consumer=soak&limit=3");
         let page = self.ask(client, tenant, Method::GET, &path, "").await;
         self.report.expect("results", page.status.as_u16(), &[200, 404]);
@@ -144,7 +144,7 @@ impl ApiClients {
         if found {
             let path = format!("/tasks/{id}/cursors/soak");
             let put = self.ask(client, tenant, Method::PUT, &path, page["cursor"].to_string()).await;
-            self.heard("cursor", put, &[200, 404, 409, 503]).await;
+            self.check_status("cursor", put, &[200, 404, 409, 503]).await;
         }
     }
 

@@ -7,7 +7,7 @@ use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use super::super::metric;
 use crate::{
     net::{Client, chat, chat_with, frames, request, tencent},
-    relay::responses::{passes_as_it_is, relayed},
+    relay::responses::{passes_unchanged, relayed},
 };
 
 /// A forged citation event in the upstream's stream.
@@ -74,7 +74,7 @@ async fn f29_content_type_in_any_spelling_is_an_event_stream() {
     let bare = Script::new([Step::Send(Bytes::from(tencent::answer("m")))]);
     assert_eq!(relayed(bare).await.1.split().1.len(), 1);
     let error = r#"{"code":401001,"message":"bad token"}"#;
-    let whole = passes_as_it_is(Script::json(error)).await;
+    let whole = passes_unchanged(Script::json(error)).await;
     assert_eq!(whole.text(), error);
 }
 
@@ -97,12 +97,12 @@ async fn f30_other_statuses_are_relayed_unchanged() {
             let script = if body.is_empty() { Script::new([]) } else { Script::json(body) };
             script.status(status).header(header::LOCATION, HeaderValue::from_static("/elsewhere"))
         };
-        let whole = passes_as_it_is(script()).await;
+        let whole = passes_unchanged(script()).await;
         assert_eq!(whole.header("location"), Some("/elsewhere"));
         let (upstream, proxy) = chat_with(script(), "", "").await;
         proxy.post("/chat", "{}").await.whole().await;
         assert_eq!(upstream.request_count(), 1, "{status} is not followed");
         assert!(metric(&proxy, "citetap_tap_skipped_total", &["reason=\"status\""]).await > 0.5);
     }
-    passes_as_it_is(Script::sse(tencent::answer("m")).status(StatusCode::BAD_GATEWAY)).await;
+    passes_unchanged(Script::sse(tencent::answer("m")).status(StatusCode::BAD_GATEWAY)).await;
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::json;
 
-use super::super::{Bench, cut_everywhere, doubao, openai};
+use super::super::{Bench, doubao, openai, split_everywhere};
 use crate::{
     net::{Whole, frames, tencent},
     support::bytewise,
@@ -93,7 +93,7 @@ async fn f25_repeated_block_counts_once() {
 async fn f27_our_event_is_on_a_boundary_in_every_chunking() {
     let stream = tencent::answer("m");
     for stream in [stream.clone(), stream.replace('\n', "\r\n")] {
-        let streams = cut_everywhere(stream.as_bytes());
+        let streams = split_everywhere(stream.as_bytes());
         let count = streams.len();
         let mut bench = Bench::new("tencent", streams).await;
         for n in 0..count {

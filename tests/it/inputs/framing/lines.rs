@@ -5,7 +5,7 @@ use citetap::replay::{Script, Step};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-use super::super::{Bench, cut_everywhere, doubao, metric, openai};
+use super::super::{Bench, doubao, metric, openai, split_everywhere};
 use crate::{
     net::{chat, tencent},
     support::bytewise,
@@ -84,7 +84,7 @@ async fn f03_lf_cr_and_crlf_each_end_a_line_once() {
 async fn f05_character_split_at_any_byte_is_parsed() {
     let list = json!([{"target_id": "t", "title": "é中文😀 标题", "url": "https://s1.example.com/"}]);
     let stream = super::super::with_references(&list);
-    let streams = cut_everywhere(stream.as_bytes());
+    let streams = split_everywhere(stream.as_bytes());
     let count = streams.len();
     let mut bench = Bench::new("tencent", streams).await;
     for n in 0..count {

@@ -27,7 +27,7 @@ const LINES: usize = 100_000;
 const EVENTS: usize = 100_000;
 
 /// `len` bytes of x, as read from a socket.
-fn much(len: u64) -> Vec<Step> {
+fn filler(len: u64) -> Vec<Step> {
     let piece = Step::Send(Bytes::from(vec![b'x'; 64 * 1024]));
     vec![piece; usize::try_from(len / (64 * 1024)).unwrap()]
 }
@@ -70,7 +70,7 @@ async fn f04_single_bytes_are_relayed_in_linear_time() {
 #[tokio::test]
 async fn f07_event_of_any_size_is_relayed_and_the_next_one_tapped() {
     let mut steps = vec![Step::Send("data: ".into())];
-    steps.extend(much(ONE_EVENT));
+    steps.extend(filler(ONE_EVENT));
     steps.extend([Step::Send("\n\n".into()), references()]);
     let rig = Rig::new(script(&steps)).await;
     is_all(rig.ask().await, &steps).await;
@@ -81,7 +81,7 @@ async fn f07_event_of_any_size_is_relayed_and_the_next_one_tapped() {
 #[tokio::test]
 async fn f08_endless_line_is_relayed() {
     let mut steps = vec![references()];
-    steps.extend(much(ONE_LINE));
+    steps.extend(filler(ONE_LINE));
     let rig = Rig::new(Script::sse_steps(steps)).await;
     let mut answer = rig.ask().await;
     let (mut came, mut text) = (0, Vec::new());

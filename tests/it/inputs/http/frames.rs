@@ -59,13 +59,13 @@ pub struct Raw {
 
 /// The server's frames until it closed or the time was over.
 #[derive(Debug, Default)]
-pub struct Said {
+pub struct ServerFrames {
     /// Types and payloads, except DATA.
     pub frames: Vec<(u8, Vec<u8>)>,
     pub closed: bool,
 }
 
-impl Said {
+impl ServerFrames {
     /// The error code of its GOAWAY (RFC 9113 6.8).
     pub fn goaway(&self) -> Option<u32> {
         let last = self.frames.iter().rev().find(|(kind, _)| *kind == GOAWAY)?;
@@ -96,7 +96,11 @@ impl Raw {
     }
 
     /// Sends the pieces while reading, then reads to the end or for a while.
-    pub async fn flood_reading(self, pieces: impl Iterator<Item = Vec<u8>> + Send + 'static, rest: Duration) -> Said {
+    pub async fn flood_reading(
+        self,
+        pieces: impl Iterator<Item = Vec<u8>> + Send + 'static,
+        rest: Duration,
+    ) -> ServerFrames {
         let Self { read, mut write } = self;
         let sending = tokio::spawn(async move {
             for piece in pieces {
@@ -106,7 +110,7 @@ impl Raw {
             }
             write
         });
-        let reading = tokio::spawn(said(read));
+        let reading = tokio::spawn(read_frames(read));
         let write = tokio::time::timeout(LIMIT, sending).await.expect("the flood is over").unwrap();
         let stopped = tokio::time::timeout(rest, async {
             while !reading.is_finished() {
@@ -121,8 +125,8 @@ impl Raw {
 }
 
 /// Reads frames to the connection's end.
-pub async fn said(mut read: OwnedReadHalf) -> Said {
-    let mut said = Said::default();
+pub async fn read_frames(mut read: OwnedReadHalf) -> ServerFrames {
+    let mut said = ServerFrames::default();
     let mut head = [0; 9];
     while read.read_exact(&mut head).await.is_ok() {
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;

@@ -14,7 +14,7 @@ use http_body_util::StreamBody;
 use tokio::{io::AsyncWriteExt, net::TcpStream, task::JoinHandle};
 
 use super::super::http::frames::{
-    CONTINUATION, END_HEADERS, END_STREAM, HEADERS, PING, Raw, fields, frame, request, said,
+    CONTINUATION, END_HEADERS, END_STREAM, HEADERS, PING, Raw, fields, frame, read_frames, request,
 };
 use crate::{
     net::{Client, LIMIT, chat, chat_with, eventually, get, post, route, tencent, within},
@@ -64,7 +64,7 @@ fn dripping(addr: SocketAddr, drip: Drip) -> JoinHandle<(&'static str, Duration)
             }
             write
         });
-        let closed = tokio::time::timeout(LIMIT, said(read)).await;
+        let closed = tokio::time::timeout(LIMIT, read_frames(read)).await;
         sending.abort();
         assert!(closed.is_ok(), "{} is waited for", drip.name);
         (drip.name, began.elapsed())

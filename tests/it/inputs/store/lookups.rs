@@ -136,7 +136,7 @@ async fn raw_in_parts(addr: std::net::SocketAddr, request: String) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-async fn told(client: &mut Client, path: &str) -> (String, Duration) {
+async fn lookup(client: &mut Client, path: &str) -> (String, Duration) {
     let began = std::time::Instant::now();
     let whole = client.send(request(Method::GET, path, BETA, "")).await.whole().await;
     let took = began.elapsed();
@@ -155,9 +155,9 @@ async fn s86_record_of_another_tenant_is_unknown() {
     let mut client = Client::h1(proxy.addr).await;
     let (mut foreign, mut unknown) = (Vec::new(), Vec::new());
     for _ in 0..TIMES {
-        let (of_another, took) = told(&mut client, "/citations/m").await;
+        let (of_another, took) = lookup(&mut client, "/citations/m").await;
         foreign.push(took);
-        let (of_nobody, took) = told(&mut client, "/citations/n").await;
+        let (of_nobody, took) = lookup(&mut client, "/citations/n").await;
         unknown.push(took);
         assert!(of_another.starts_with("404"));
         assert_eq!(of_another, of_nobody);

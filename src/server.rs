@@ -196,7 +196,7 @@ async fn answer_api(app: &App, api: Router, mut request: Request<Incoming>) -> R
         Err(never) => match never {},
     };
     if response.status().is_server_error()
-        && let Some(problem::Kind(kind)) = response.extensions().get().copied()
+        && let Some(problem::ProblemType(kind)) = response.extensions().get().copied()
     {
         let of = faults::Of { tenant: &tenant, route: None, provider: None, request: None };
         app.faults.note(of, kind, response.status().as_u16());

@@ -19,17 +19,17 @@ use serde_json::json;
 use super::normalize;
 use crate::{
     app::{App, faults::Of, problem::Problem},
-    config::{Manner, Mapping, Profile, Route},
+    config::{Mapping, OutputFormat, Profile, Route},
     mapping::{Ask, Beside, To},
-    pipeline::{Outcome, hold::Share},
+    pipeline::{Outcome, budget::BudgetShare},
     profile::{Form, openai},
     relay::{
-        self, Answer, Readable,
+        self, Readable, UpstreamResponse,
         abandoned_bodies::guard,
         error_translation,
-        observer::{Place, Watch},
+        observer::{RelayObserver, StreamPermit},
         request_body::{BodyStatus, OwnBody},
-        request_options::Wants,
+        request_options::RequestOptions,
         supplement,
         tap_body::TapBody,
     },
@@ -144,7 +144,7 @@ async fn chat(
     if head.headers.get(header::CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
         return Err(Problem::encoded());
     }
-    let place = Place::take(app).ok_or_else(|| {
+    let place = StreamPermit::take(app).ok_or_else(|| {
         let of = Of { tenant: &tenant, route: None, provider: None, request: None };
         app.faults.noted(of, Problem::overloaded(app.config.limits.streams))
     })?;
@@ -154,7 +154,7 @@ async fn chat(
     let (route, mapping) = mappings(routes)
         .find(|(_, mapping)| mapping.models.contains(&ask.model))
         .ok_or_else(|| unknown_model(routes, &ask.model))?;
-    let wants = Wants::of(&head.headers, route)?;
+    let options = RequestOptions::of(&head.headers, route)?;
     let (copy, search) = supplement::begin(app, route).unzip();
     let mut watch = relay::watch(app, place, tenant, route, search, began);
     let (model, stream) = (ask.model.clone(), ask.stream);
@@ -167,7 +167,7 @@ async fn chat(
     let body = match mapped {
         Cow::Borrowed(_) => OwnBody::new(bytes.clone(), share),
         Cow::Owned(mapped) => {
-            let share = Share::of(&app.budget, mapped.len());
+            let share = BudgetShare::of(&app.budget, mapped.len());
             let share = share.ok_or_else(|| Problem::busy("too many bytes are held already (limits.held_total)"))?;
             OwnBody::new(mapped.into(), share)
         }
@@ -191,27 +191,32 @@ async fn chat(
 
     let mut answer = relay::send(app, route, outgoing, &BodyStatus::default(), &mut watch, task).await?;
     let failed = answer.head.status.as_u16() >= 400;
-    let own = stream && wants.native;
+    let own = stream && options.native;
     if failed {
-        let response = answer.tapped(app, route, watch, wants);
+        let response = answer.tapped(app, route, watch, options);
         let response = response.map(|body| guard(&app.abandoned, body));
         return Ok(if own { response } else { error_translation::error(response).await });
     }
     answer.look(app, route, true);
     let host = route.upstream.host_str().unwrap_or_default();
-    let manner = manner(&mapping.to, wants.manner, stream, own, &answer)
+    let output_format = output_format(&mapping.to, options.output_format, stream, own, &answer)
         .map_err(|what| app.faults.noted(watch.of(), Problem::upstream_answer(host, &what)))?;
-    let settles = !own && (manner.form == Form::Whole || answer.readable == Some(Readable::Whole));
-    let mut response = answer.tapped(app, route, watch, Wants { manner, ..wants });
+    let settles = !own && (output_format.form == Form::Whole || answer.readable == Some(Readable::Whole));
+    let mut response = answer.tapped(app, route, watch, RequestOptions { output_format, ..options });
     response.body_mut().pipeline_mut().name_model(&model);
     if settles {
-        return settled(app, host, manner, response).await;
+        return settled(app, host, output_format, response).await;
     }
     Ok(response.map(|body| guard(&app.abandoned, body)))
 }
 
 /// The upstream's body; borrowed where it is the client's own.
-fn mapped<'b>(mapping: &Mapping, ask: &Ask<'b>, headers: &HeaderMap, watch: &Watch) -> Result<Cow<'b, [u8]>, Problem> {
+fn mapped<'b>(
+    mapping: &Mapping,
+    ask: &Ask<'b>,
+    headers: &HeaderMap,
+    watch: &RelayObserver,
+) -> Result<Cow<'b, [u8]>, Problem> {
     let session = headers.get(SESSION).and_then(|session| session.to_str().ok()).map(str::trim);
     let request = watch.request.to_string();
     let beside = Beside { session: session.filter(|session| !session.is_empty()), request: &request };
@@ -232,15 +237,23 @@ fn of_the_body(headers: &mut HeaderMap, to: &To) {
 /// How the client is spoken to. An upstream that speaks OpenAI's dialect is not told again in other words: what it
 /// says beyond ours (tools, log probabilities, several choices) would be lost; nor is any other (`own`) to a client that
 /// asks for its own words. An error says what came instead.
-fn manner(to: &To, asked: Manner, stream: bool, own: bool, answer: &Answer) -> Result<Manner, String> {
+fn output_format(
+    to: &To,
+    asked: OutputFormat,
+    stream: bool,
+    own: bool,
+    answer: &UpstreamResponse,
+) -> Result<OutputFormat, String> {
     let profile = if asked.profile == Profile::Native { Profile::OpenAi } else { asked.profile };
     let same = matches!(to, To::OpenAi) && profile == Profile::OpenAi;
-    let native = |form| Ok(Manner { profile: Profile::Native, form, ..asked });
+    let native = |form| Ok(OutputFormat { profile: Profile::Native, form, ..asked });
     match answer.readable {
         Some(_) if own => native(Form::Stream),
         Some(Readable::Stream) if same && stream => native(Form::Stream),
         Some(Readable::Whole) if same => native(Form::Whole),
-        Some(_) => Ok(Manner { profile, form: if stream { Form::Stream } else { profile.form_of_whole() }, ..asked }),
+        Some(_) => {
+            Ok(OutputFormat { profile, form: if stream { Form::Stream } else { profile.form_of_whole() }, ..asked })
+        }
         None if answer.head.status != StatusCode::OK => Err(format!("status {}", answer.head.status.as_u16())),
         None if same || own => native(Form::Stream),
         None => Err("something that is neither an event stream nor JSON".to_owned()),
@@ -251,8 +264,8 @@ fn manner(to: &To, asked: Manner, stream: bool, own: bool, answer: &Answer) -> R
 async fn settled(
     app: &Arc<App>,
     host: &str,
-    manner: Manner,
-    response: Response<TapBody<ResponseBody, Watch>>,
+    output_format: OutputFormat,
+    response: Response<TapBody<ResponseBody, RelayObserver>>,
 ) -> Result<Response<Body>, Problem> {
     let (head, mut body) = response.into_parts();
     let first = body.frame().await;
@@ -262,14 +275,14 @@ async fn settled(
         _ => None,
     };
     let failure = body.pipeline().failure().cloned();
-    let stray = manner.profile != Profile::Native && !body.pipeline().speaks();
+    let stray = output_format.profile != Profile::Native && !body.pipeline().speaks();
     if broken.is_some() || failure.is_some() || stray {
         // To its end, so that it is logged as what it was.
         while let Some(Ok(_)) = body.frame().await {}
     }
     let mut failed: Response<Body> = match (broken, failure) {
         (None, None) if stray => {
-            app.faults.noted(body.keeper().of(), Problem::upstream_answer(host, "JSON that is no answer")).openai()
+            app.faults.noted(body.observer().of(), Problem::upstream_answer(host, "JSON that is no answer")).openai()
         }
         (None, None) => {
             let first = first.and_then(Result::ok).and_then(|frame| frame.into_data().ok());

@@ -26,8 +26,8 @@ use crate::{
     },
     citation::Record,
     config,
-    pipeline::{Inject, hold::Hold},
-    profile::Manner,
+    pipeline::{Inject, budget::HeldBytes},
+    profile::OutputFormat,
     provider::{Provider, REGISTRY},
     replay::{self, CaptureReader, HarRecords, MAX_CAPTURE},
 };
@@ -44,7 +44,7 @@ pub fn router() -> OpenApiRouter<Arc<App>> {
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct Asked {
+struct NormalizeParams {
     /// Whose it is; told by what it holds otherwise.
     provider: Option<String>,
     /// What relative links are relative to.
@@ -70,7 +70,7 @@ enum Normalized {
 ///
 /// Raw SSE, `curl -N` output, one JSON payload per line, HAR, or one JSON body of a service that is known. Nothing is kept.
 #[utoipa::path(
-    post, path = "/normalize", tag = "tools", params(Asked),
+    post, path = "/normalize", tag = "tools", params(NormalizeParams),
     request_body(content((Object = "application/json"), (String = "text/event-stream"), (String = "text/plain"), (Vec<u8> = "application/octet-stream"))),
     responses(
         (status = 200, description = "What it rests on", body = Normalized),
@@ -80,7 +80,7 @@ enum Normalized {
 )]
 async fn normalize(
     State(app): State<Arc<App>>,
-    query: Result<Query<Asked>, QueryRejection>,
+    query: Result<Query<NormalizeParams>, QueryRejection>,
     body: Body,
 ) -> Result<Response, Problem> {
     let query = read(query)?;
@@ -101,7 +101,7 @@ async fn normalize(
         provider: kind,
         link_base,
         inject: Inject::Off,
-        manner: Manner::default(),
+        output_format: OutputFormat::default(),
         frame_cap: bytes.len(),
         rules: Arc::clone(&app.config.rules),
     };
@@ -131,7 +131,7 @@ fn answer(bytes: &[u8], reading: &CaptureReader, entry: Option<usize>) -> Result
 
 /// The body, up to `limit` and the limit of all bodies, and within the bytes that citetap holds altogether. It comes
 /// without long silences, and as a whole within the time that a relayed one has to be answered in.
-pub async fn collect<B>(app: &App, mut body: B, limit: u64) -> Result<Hold, Problem>
+pub async fn collect<B>(app: &App, mut body: B, limit: u64) -> Result<HeldBytes, Problem>
 where
     B: http_body::Body<Data = Bytes> + Unpin,
 {
@@ -141,7 +141,7 @@ where
         return Err(too_large());
     }
     let end = Instant::now() + app.config.timeouts.first_byte;
-    let mut held = Hold::new(Arc::clone(&app.budget), cap);
+    let mut held = HeldBytes::new(Arc::clone(&app.budget), cap);
     loop {
         let until = end.min(Instant::now() + app.config.timeouts.client_stall);
         let piece = tokio::time::timeout_at(until, body.frame()).await;

@@ -37,7 +37,7 @@ pub fn router() -> OpenApiRouter<Arc<App>> {
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct Asked {
+struct StatsParams {
     /// As in `/citations`; 30 days by default, 366 at most, whole days.
     since: Option<String>,
     until: Option<String>,
@@ -54,13 +54,13 @@ struct Asked {
 
 /// What records add up to, and which sites answers rest on
 #[utoipa::path(
-    get, path = "/stats", tag = "citations", params(Asked),
+    get, path = "/stats", tag = "citations", params(StatsParams),
     responses((status = 200, description = "The sums", content((Shown = "application/json"), (String = "text/csv")))),
 )]
 async fn stats(
     State(app): State<Arc<App>>,
     Extension(Asker(tenant)): Extension<Asker>,
-    query: Result<Query<Asked>, QueryRejection>,
+    query: Result<Query<StatsParams>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let query = read(query)?;
     let csv = match query.format.as_deref() {

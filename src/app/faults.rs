@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::problem::Problem;
 use crate::{
-    pipeline::{Outcome, Tally},
+    pipeline::{Outcome, StreamStats},
     telemetry::KindLabel,
 };
 
@@ -44,17 +44,17 @@ const UNREAD: &str = "frames_unread";
 const OVERSIZED: &str = "frames_oversized";
 
 /// What is to be said of a stream that is over: of its end, and of the tap, where it is of a dialect that we know.
-pub fn of_stream(outcome: Outcome, status: u16, tally: &Tally, known: bool) -> [Option<&'static str>; 2] {
+pub fn of_stream(outcome: Outcome, status: u16, stream_stats: &StreamStats, known: bool) -> [Option<&'static str>; 2] {
     let end = match outcome {
         Outcome::Complete if status >= 500 => Some(STATUS),
-        Outcome::Complete if tally.fault => Some(SAID),
+        Outcome::Complete if stream_stats.fault => Some(SAID),
         Outcome::Complete => None,
         other => Some(other.as_str()),
     };
-    let tap = match tally {
-        Tally { panicked: true, .. } => Some(PANICKED),
-        Tally { unread: 1.., .. } if known => Some(UNREAD),
-        Tally { oversized: 1.., .. } => Some(OVERSIZED),
+    let tap = match stream_stats {
+        StreamStats { panicked: true, .. } => Some(PANICKED),
+        StreamStats { unread: 1.., .. } if known => Some(UNREAD),
+        StreamStats { oversized: 1.., .. } => Some(OVERSIZED),
         _ => None,
     };
     [end, tap]
@@ -155,20 +155,20 @@ mod tests {
 
     #[test]
     fn what_is_said_of_a_stream() {
-        let tally = Tally::default();
-        let of = |outcome, status, tally: Tally| of_stream(outcome, status, &tally, true);
-        assert_eq!(of(Outcome::Complete, 200, tally), [None, None]);
-        assert_eq!(of(Outcome::Complete, 404, tally), [None, None], "a client's own");
-        assert_eq!(of(Outcome::Complete, 500, tally), [Some(STATUS), None]);
-        assert_eq!(of(Outcome::Complete, 200, Tally { fault: true, ..tally }), [Some(SAID), None]);
-        assert_eq!(of(Outcome::ClientGone, 200, tally), [Some("client_gone"), None]);
+        let stream_stats = StreamStats::default();
+        let of = |outcome, status, stream_stats: StreamStats| of_stream(outcome, status, &stream_stats, true);
+        assert_eq!(of(Outcome::Complete, 200, stream_stats), [None, None]);
+        assert_eq!(of(Outcome::Complete, 404, stream_stats), [None, None], "a client's own");
+        assert_eq!(of(Outcome::Complete, 500, stream_stats), [Some(STATUS), None]);
+        assert_eq!(of(Outcome::Complete, 200, StreamStats { fault: true, ..stream_stats }), [Some(SAID), None]);
+        assert_eq!(of(Outcome::ClientGone, 200, stream_stats), [Some("client_gone"), None]);
         assert_eq!(
-            of(Outcome::UpstreamCut, 200, Tally { panicked: true, unread: 1, ..tally }),
+            of(Outcome::UpstreamCut, 200, StreamStats { panicked: true, unread: 1, ..stream_stats }),
             [Some("upstream_cut"), Some(PANICKED)]
         );
-        assert_eq!(of(Outcome::Complete, 200, Tally { unread: 3, ..tally }), [None, Some(UNREAD)]);
-        assert_eq!(of(Outcome::Complete, 200, Tally { oversized: 1, ..tally }), [None, Some(OVERSIZED)]);
-        let strange = of_stream(Outcome::Complete, 200, &Tally { unread: 3, ..tally }, false);
+        assert_eq!(of(Outcome::Complete, 200, StreamStats { unread: 3, ..stream_stats }), [None, Some(UNREAD)]);
+        assert_eq!(of(Outcome::Complete, 200, StreamStats { oversized: 1, ..stream_stats }), [None, Some(OVERSIZED)]);
+        let strange = of_stream(Outcome::Complete, 200, &StreamStats { unread: 3, ..stream_stats }, false);
         assert_eq!(strange, [None, None], "what is no chat is not to be read");
     }
 }

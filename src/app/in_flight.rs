@@ -21,7 +21,7 @@ struct State {
 }
 
 /// Who can say what is known of a message now.
-pub trait Teller: Send + Sync {
+pub trait SnapshotSource: Send + Sync {
     /// To those who watch.
     fn tell(&self);
 }
@@ -29,7 +29,7 @@ pub trait Teller: Send + Sync {
 /// Has nothing to say.
 pub struct Nobody;
 
-impl Teller for Nobody {
+impl SnapshotSource for Nobody {
     fn tell(&self) {}
 }
 
@@ -40,7 +40,7 @@ struct Message {
     sender: watch::Sender<State>,
     /// Relayed by this replica; others are known from hearsay.
     own: bool,
-    teller: Weak<dyn Teller>,
+    snapshot_source: Weak<dyn SnapshotSource>,
 }
 
 #[derive(Default, Clone)]
@@ -52,14 +52,14 @@ impl Live {
     /// The message, if it is in flight. `patience` is for one that is on its way to the store.
     pub async fn watch(&self, tenant: &str, id: &str, patience: Duration) -> Option<Watched> {
         let key = (tenant.to_owned(), id.to_owned());
-        let (mut receiver, teller) = {
+        let (mut receiver, snapshot_source) = {
             let messages = self.lock();
             let message = messages.get(&key)?;
-            (message.sender.subscribe(), message.teller.upgrade())
+            (message.sender.subscribe(), message.snapshot_source.upgrade())
         };
         // Without the lock: whoever tells holds its stream, which may want to announce another message.
-        if let Some(teller) = teller {
-            teller.tell();
+        if let Some(snapshot_source) = snapshot_source {
+            snapshot_source.tell();
         }
         let known = receiver.wait_for(|state| state.record.is_some() || state.done);
         let record = tokio::time::timeout(patience, known).await.ok()?.ok()?.record.clone()?;
@@ -67,10 +67,16 @@ impl Live {
     }
 
     /// Announces a message. Of two with one id, the later is found.
-    pub fn begin(&self, tenant: &str, id: String, record: Option<Record>, teller: Weak<dyn Teller>) -> InFlight {
+    pub fn begin(
+        &self,
+        tenant: &str,
+        id: String,
+        record: Option<Record>,
+        snapshot_source: Weak<dyn SnapshotSource>,
+    ) -> InFlight {
         let key = (tenant.to_owned(), id);
         let (sender, _) = watch::channel(State { record: record.map(Arc::new), done: false });
-        self.lock().insert(key.clone(), Message { sender: sender.clone(), own: true, teller });
+        self.lock().insert(key.clone(), Message { sender: sender.clone(), own: true, snapshot_source });
         InFlight { live: self.clone(), key, sender }
     }
 
@@ -82,7 +88,10 @@ impl Live {
         if messages.contains_key(&key) {
             return None;
         }
-        messages.insert(key.clone(), Message { sender: sender.clone(), own: false, teller: Weak::<Nobody>::new() });
+        messages.insert(
+            key.clone(),
+            Message { sender: sender.clone(), own: false, snapshot_source: Weak::<Nobody>::new() },
+        );
         drop(messages);
         Some(InFlight { live: self.clone(), key, sender })
     }

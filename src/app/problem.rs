@@ -27,7 +27,7 @@ pub struct Problem {
 
 /// Goes with an answer that is a problem, for those who note them.
 #[derive(Debug, Clone, Copy)]
-pub struct Kind(pub &'static str);
+pub struct ProblemType(pub &'static str);
 
 /// RFC 9457
 #[derive(Serialize, ToSchema)]
@@ -283,7 +283,7 @@ impl Problem {
     fn dressed(self, kind: &'static str, body: Vec<u8>) -> Response<Body> {
         let mut response = Response::new(Body::from(body));
         *response.status_mut() = self.status;
-        response.extensions_mut().insert(Kind(self.kind));
+        response.extensions_mut().insert(ProblemType(self.kind));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

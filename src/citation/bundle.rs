@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use super::{
     Rules,
-    record::{Citation, Failure, Record, Round, Status, is_plain_id, path_id},
+    record::{Citation, Failure, Record, SearchRound, Status, is_plain_id, path_id},
     text,
     url::source_id,
 };
@@ -132,7 +132,7 @@ pub fn bundles(record: &Record, rules: &Rules) -> Vec<SearchResultBundle> {
 pub fn bundles_after(before: usize, record: &Record, rules: &Rules) -> (Vec<SearchResultBundle>, usize) {
     let rounds = rounds(record);
     // Numbered before the blank ones go, so that a query keeps its id while the record grows.
-    let bundle = |(index, round): (usize, &Round)| {
+    let bundle = |(index, round): (usize, &SearchRound)| {
         let query_text = query_text(record, round);
         let of_round = record.citations.iter().filter(|citation| round_of(citation) == round.round);
         let found = of_round.map(|citation| item(record, citation, rules));
@@ -154,7 +154,7 @@ pub fn bundles_after(before: usize, record: &Record, rules: &Rules) -> (Vec<Sear
 }
 
 /// A block that named neither a result nor a query of its own, such as an earlier one sent again under a new id.
-fn blank(record: &Record, round: &Round, earlier: &[Round]) -> bool {
+fn blank(record: &Record, round: &SearchRound, earlier: &[SearchRound]) -> bool {
     let known = |query: &String| earlier.iter().any(|round| round.queries.contains(query));
     let counts = round.failed_count + round.dedup_count;
     counts == 0
@@ -164,12 +164,12 @@ fn blank(record: &Record, round: &Round, earlier: &[Round]) -> bool {
 
 /// The record's rounds, and those that only its citations name. What no round counts is the first one's,
 /// as in records that were kept before rounds were.
-fn rounds(record: &Record) -> Vec<Round> {
+fn rounds(record: &Record) -> Vec<SearchRound> {
     let mut rounds = record.rounds.clone();
     let named: BTreeSet<u32> = record.citations.iter().map(round_of).collect();
     for number in named {
         if rounds.iter().all(|round| round.round != number) {
-            rounds.push(Round { round: number, ..Round::default() });
+            rounds.push(SearchRound { round: number, ..SearchRound::default() });
         }
     }
     rounds.sort_by_key(|round| round.round);
@@ -177,7 +177,7 @@ fn rounds(record: &Record) -> Vec<Round> {
     let dedup = record.stats.dedup_count.saturating_sub(rounds.iter().map(|round| round.dedup_count).sum());
     if failed + dedup > 0 {
         if rounds.is_empty() {
-            rounds.push(Round::default());
+            rounds.push(SearchRound::default());
         }
         if let Some(first) = rounds.first_mut() {
             first.failed_count += failed;
@@ -193,7 +193,7 @@ fn round_of(citation: &Citation) -> u32 {
     round.and_then(|round| u32::try_from(round).ok()).unwrap_or_default()
 }
 
-fn query_text(record: &Record, round: &Round) -> String {
+fn query_text(record: &Record, round: &SearchRound) -> String {
     let joined = |queries: &[String]| (!queries.is_empty()).then(|| queries.join(JOINT));
     joined(&round.queries)
         .or_else(|| round.summary.clone())
@@ -241,7 +241,7 @@ fn item(record: &Record, citation: &Citation, rules: &Rules) -> SearchResultItem
 }
 
 /// There is nothing to show of it but that it was there. Its id is no source's, and the same in every reading.
-fn failed(record: &Record, round: &Round, failure: &Failure) -> SearchResultItem {
+fn failed(record: &Record, round: &SearchRound, failure: &Failure) -> SearchResultItem {
     let Record { provider, message_id, .. } = record;
     let id = failure.id.as_deref().unwrap_or_default();
     let key = format!("{provider}:{message_id}:{}:{}:{id}", round.round, failure.position);
@@ -264,7 +264,7 @@ fn failed(record: &Record, round: &Round, failure: &Failure) -> SearchResultItem
     }
 }
 
-fn stats(round: &Round, results: &[SearchResultItem]) -> SearchResultStats {
+fn stats(round: &SearchRound, results: &[SearchResultItem]) -> SearchResultStats {
     let count = |wanted: fn(&State) -> bool| {
         u32::try_from(results.iter().filter(|item| wanted(&item.state)).count()).unwrap_or(u32::MAX)
     };

@@ -15,7 +15,7 @@ use url::Url;
 use super::{
     entry::{Entry, push_tight},
     names::{Key, Names},
-    record::{Citation, CitationType, Round, Stats, Status},
+    record::{Citation, CitationType, SearchRound, Stats, Status},
     rounds::Rounds,
     score, text,
     url::{self as links, Page},
@@ -364,7 +364,7 @@ fn bounded(name: &str) -> Cow<'_, str> {
 pub struct View {
     pub summary: Option<String>,
     pub queries: Vec<String>,
-    pub rounds: Vec<Round>,
+    pub rounds: Vec<SearchRound>,
     pub citations: Vec<Citation>,
     pub stats: Stats,
     pub truncated: bool,

@@ -60,7 +60,7 @@ pub struct Record {
     pub corroboration: Option<Corroboration>,
     /// The searches in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub rounds: Vec<Round>,
+    pub rounds: Vec<SearchRound>,
     /// Facts about the message itself, such as an id outside our alphabet.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     #[schema(value_type = Object)]
@@ -140,7 +140,7 @@ pub enum Status {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = SearchRound)]
-pub struct Round {
+pub struct SearchRound {
     /// As in `metadata.round` of its citations; 0 for those that came before any search was announced.
     pub round: u32,
     pub queries: Vec<String>,

@@ -3,7 +3,7 @@
 use super::{
     entry::push_tight,
     ledger::{MAX_ROUNDS, MAX_TITLE},
-    record::{Failure, Round},
+    record::{Failure, SearchRound},
     text,
 };
 
@@ -17,9 +17,9 @@ const MAX_FAILURE_ID: usize = 128;
 #[derive(Debug, Default)]
 pub(super) struct Rounds {
     /// What came before any search was announced.
-    before: Round,
+    before: SearchRound,
     /// By the upstream's key of the search block.
-    named: Vec<(String, Round)>,
+    named: Vec<(String, SearchRound)>,
     current: usize,
     queries: usize,
     failures: usize,
@@ -32,7 +32,7 @@ impl Rounds {
         let index = known.unwrap_or_else(|| {
             if self.named.len() < MAX_ROUNDS {
                 let round = u32::try_from(self.named.len()).unwrap_or_default() + 1;
-                push_tight(&mut self.named, (key.to_owned(), Round { round, ..Round::default() }), 1);
+                push_tight(&mut self.named, (key.to_owned(), SearchRound { round, ..SearchRound::default() }), 1);
             }
             self.named.len().saturating_sub(1)
         });
@@ -70,13 +70,13 @@ impl Rounds {
     }
 
     /// In order. What came before them counts as one only where there is something of it.
-    pub fn list(&self, sources_before: bool) -> Vec<Round> {
-        let before = sources_before || self.before != Round::default();
+    pub fn list(&self, sources_before: bool) -> Vec<SearchRound> {
+        let before = sources_before || self.before != SearchRound::default();
         let named = self.named.iter().map(|(_, round)| round);
         before.then_some(&self.before).into_iter().chain(named).cloned().collect()
     }
 
-    fn current(&mut self) -> &mut Round {
+    fn current(&mut self) -> &mut SearchRound {
         match self.current.checked_sub(1).and_then(|index| self.named.get_mut(index)) {
             Some((_, round)) => round,
             None => &mut self.before,

@@ -6,7 +6,7 @@ use std::{collections::HashSet, sync::Arc};
 use super::{
     Citation, Record, corroborate,
     ledger::MAX_CITATIONS,
-    record::{Origin, Round, Status, Supplemented},
+    record::{Origin, SearchRound, Status, Supplemented},
     url::{self as links, source_id},
 };
 
@@ -17,7 +17,7 @@ const SUMMARY: &str = "supplemental search";
 
 /// What became of a message's search.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub enum Supply {
+pub enum SearchOutcome {
     /// Nothing was searched.
     #[default]
     None,
@@ -30,16 +30,16 @@ pub enum Supply {
 
 /// Adds what was found to a record that holds the upstream's own sources, and says so in its stats. Nothing of the
 /// search's query is taken over.
-pub fn join(record: &mut Record, supply: &Supply, rules: &corroborate::Rules) {
+pub fn join(record: &mut Record, supply: &SearchOutcome, rules: &corroborate::Rules) {
     record.stats.supplement = match supply {
-        Supply::None => None,
-        Supply::Pending => Some(Supplemented::Pending),
-        Supply::Failed => Some(Supplemented::Failed),
-        Supply::Found(found) if add(record, found) => {
+        SearchOutcome::None => None,
+        SearchOutcome::Pending => Some(Supplemented::Pending),
+        SearchOutcome::Failed => Some(Supplemented::Failed),
+        SearchOutcome::Found(found) if add(record, found) => {
             record.corroboration = rules.corroborate(&record.citations);
             Some(Supplemented::Joined)
         }
-        Supply::Found(_) => Some(Supplemented::Empty),
+        SearchOutcome::Found(_) => Some(Supplemented::Empty),
     };
 }
 
@@ -55,14 +55,14 @@ fn add(record: &mut Record, found: &Record) -> bool {
         .collect();
     let mut number =
         record.citations.iter().flat_map(|c| c.aliases.iter().chain([&c.number])).max().copied().unwrap_or(0);
-    let mut round = Round {
+    let mut round = SearchRound {
         round: record.rounds.iter().map(|round| round.round).max().unwrap_or(0) + 1,
         summary: Some(SUMMARY.to_owned()),
         failed_count: found.stats.failed_count,
         dedup_count: found.stats.dedup_count,
         provider: Some(found.provider.clone()),
         failures: found.rounds.iter().flat_map(|round| &round.failures).cloned().collect(),
-        ..Round::default()
+        ..SearchRound::default()
     };
     let mut joined = 0;
     for citation in &found.citations {

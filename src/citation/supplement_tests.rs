@@ -64,7 +64,7 @@ fn found(urls: &[&str]) -> Arc<Record> {
 }
 
 fn joined(mut record: Record, found: Arc<Record>) -> Record {
-    join(&mut record, &Supply::Found(found), &default_rules().corroboration);
+    join(&mut record, &SearchOutcome::Found(found), &default_rules().corroboration);
     record
 }
 
@@ -132,10 +132,10 @@ fn they_are_a_round_of_their_own_without_the_query() {
 fn nothing_found_and_nothing_searched_leave_the_record_as_it_is() {
     let own = record("doubao", |ledger| ledger.text("没有"));
     for (supply, said) in [
-        (Supply::None, None),
-        (Supply::Pending, Some(Supplemented::Pending)),
-        (Supply::Failed, Some(Supplemented::Failed)),
-        (Supply::Found(found(&[])), Some(Supplemented::Empty)),
+        (SearchOutcome::None, None),
+        (SearchOutcome::Pending, Some(Supplemented::Pending)),
+        (SearchOutcome::Failed, Some(Supplemented::Failed)),
+        (SearchOutcome::Found(found(&[])), Some(Supplemented::Empty)),
     ] {
         let mut record = own.clone();
         join(&mut record, &supply, &default_rules().corroboration);

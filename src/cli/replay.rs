@@ -14,8 +14,8 @@ use url::Url;
 use super::{Failure, export, print, table};
 use crate::{
     citation::{Record, export::Format},
-    config::{self, Inject, Manner, Profile, Provider, Style},
-    pipeline::whole::Passed,
+    config::{self, Inject, OutputFormat, Profile, Provider, Style},
+    pipeline::offline::OfflineOutput,
     provider::REGISTRY,
     replay::{self, CaptureFile, CaptureReader, HarRecords, MAX_CAPTURE},
 };
@@ -116,7 +116,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-fn print_stream(args: &Args, output: Output, passed: &Passed) -> Result<(), Failure> {
+fn print_stream(args: &Args, output: Output, passed: &OfflineOutput) -> Result<(), Failure> {
     if args.diff {
         return print(diff(passed).as_bytes());
     }
@@ -129,8 +129,9 @@ fn print_stream(args: &Args, output: Output, passed: &Passed) -> Result<(), Fail
 }
 
 /// Selects the stream for outputs that cover one stream: the only one, or the only one with a message.
-fn single_stream<'a>(args: &Args, passed: &'a [Passed]) -> Result<&'a Passed, Failure> {
-    let with_message: Vec<(usize, &Passed)> = (1..).zip(passed).filter(|(_, passed)| passed.record.is_some()).collect();
+fn single_stream<'a>(args: &Args, passed: &'a [OfflineOutput]) -> Result<&'a OfflineOutput, Failure> {
+    let with_message: Vec<(usize, &OfflineOutput)> =
+        (1..).zip(passed).filter(|(_, passed)| passed.record.is_some()).collect();
     match (passed, with_message.as_slice()) {
         ([only], _) => Ok(only),
         (_, [(_, only)]) => Ok(only),
@@ -185,10 +186,10 @@ fn reading(args: &Args) -> CaptureReader {
         provider: REGISTRY.of_capture(&args.provider).unwrap_or(Provider::AUTO),
         link_base: args.link_base.clone(),
         inject: args.inject.parse().unwrap_or_default(),
-        manner: Manner {
+        output_format: OutputFormat {
             profile: args.profile.parse().unwrap_or_default(),
             markers: args.markers.parse().unwrap_or_default(),
-            ..Manner::default()
+            ..OutputFormat::default()
         },
         // Default of `limits.frame`.
         frame_cap: 4 << 20,
@@ -247,7 +248,7 @@ fn format_table(record: &Record) -> String {
 }
 
 /// Lists the frames that citetap adds, each with its byte offset in the upstream's stream.
-fn diff(passed: &Passed) -> String {
+fn diff(passed: &OfflineOutput) -> String {
     let (mut at, mut added, mut out) = (0, 0, String::new());
     for (ours, piece) in &passed.pieces {
         if !ours {

@@ -44,7 +44,7 @@ use self::{
 pub use crate::mapping::Mapping;
 pub use crate::marker::Style;
 pub use crate::pipeline::{inject::Inject, supplement::Supplement};
-pub use crate::profile::{Form, Manner, Profile};
+pub use crate::profile::{Form, OutputFormat, Profile};
 pub use crate::provider::Provider;
 pub use url_check::{RESERVED, plain_url};
 
@@ -215,7 +215,7 @@ pub struct Route {
     /// False: responses are relayed without being parsed.
     pub tap: bool,
     pub link_base: Option<Url>,
-    pub manner: Manner,
+    pub output_format: OutputFormat,
     pub inject: Inject,
     pub emit_empty: bool,
     pub supplement: Arc<Supplementing>,

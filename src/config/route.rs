@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::SocketAddr};
 use http::{HeaderName, HeaderValue, header};
 
 use super::{
-    HeaderRules, Inject, Manner, Origin, Profile, Provider, Route, Style, check,
+    HeaderRules, Inject, Origin, OutputFormat, Profile, Provider, Route, Style, check,
     error::{ConfigError, Location},
     layer::{Settings, Table},
     mapping,
@@ -174,7 +174,7 @@ pub(super) fn resolve(
                 provider,
                 tap,
                 link_base,
-                manner: Manner { profile, markers, ..Manner::default() },
+                output_format: OutputFormat { profile, markers, ..OutputFormat::default() },
                 inject,
                 emit_empty,
                 supplement,

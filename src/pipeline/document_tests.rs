@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{whole::Passed, *};
+use super::{offline::OfflineOutput, *};
 use crate::{profile::Profile, provider::Provider};
 
 const LEXIANG: &str = include_str!("../../tests/fixtures/tencent/whole.json");
@@ -12,14 +12,18 @@ fn context(provider: Provider) -> Context {
 }
 
 fn settings(profile: Profile, form: Form, whole: bool) -> Settings {
-    Settings { manner: Manner { profile, form, ..Manner::default() }, whole, ..tests::settings(Inject::Final, 1 << 20) }
+    Settings {
+        output_format: OutputFormat { profile, form, ..OutputFormat::default() },
+        whole,
+        ..tests::settings(Inject::Final, 1 << 20)
+    }
 }
 
-fn pass(provider: Provider, settings: Settings, input: &str) -> Passed {
-    whole::pass(context(provider), settings, [Bytes::copy_from_slice(input.as_bytes())], End::Clean, true)
+fn pass(provider: Provider, settings: Settings, input: &str) -> OfflineOutput {
+    offline::pass(context(provider), settings, [Bytes::copy_from_slice(input.as_bytes())], End::Clean, true)
 }
 
-fn value(passed: &Passed) -> Value {
+fn value(passed: &OfflineOutput) -> Value {
     serde_json::from_slice(&passed.out()).unwrap_or_default()
 }
 
@@ -47,9 +51,9 @@ fn a_document_that_is_relayed_stays_as_it_is() {
 
 fn annotated(style: Style, json: &str) -> (String, bool) {
     let mut settings = settings(Profile::Native, Form::Whole, true);
-    settings.manner.markers = style;
+    settings.output_format.markers = style;
     let passed = pass(Provider::Of(&crate::provider::openai::PROVIDER), settings, json);
-    (String::from_utf8(passed.out()).unwrap_or_default(), passed.tally.injected)
+    (String::from_utf8(passed.out()).unwrap_or_default(), passed.stream_stats.injected)
 }
 
 /// As an Ark bot answers: its sources where no other client looks.

@@ -37,7 +37,7 @@ impl FrameSignal {
             Signal::Stage { name, message, detail } => {
                 Self::Stage { name: (*name).to_owned(), message: (*message).to_owned(), detail: detail.clone() }
             }
-            Signal::Round { queries, .. } => {
+            Signal::SearchRound { queries, .. } => {
                 Self::Searching(queries.iter().map(|query| query.clone().into_owned()).collect())
             }
             Signal::Usage(usage) => Self::Usage(*usage),

@@ -3,7 +3,8 @@
 use bytes::Bytes;
 
 use super::{
-    Cut, End, Form, Out, OutputMode, Phase, Pipeline, UNFINISHED, UNREADABLE, frame_signals::FrameSignal, hold::counted,
+    Cut, End, Form, Out, OutputMode, Phase, Pipeline, UNFINISHED, UNREADABLE, budget::counted,
+    frame_signals::FrameSignal,
 };
 use crate::provider::refusal::refusal;
 
@@ -83,7 +84,7 @@ impl Pipeline {
         let Some(closing) = self.message.closing.take() else { return };
         if let (OutputMode::Transcode(speak), Some(tap)) = (&mut self.mode, &self.tap) {
             let mut out = Vec::new();
-            speak.close(&closing, self.tally.oversized > 0, tap, &mut out);
+            speak.close(&closing, self.stream_stats.oversized > 0, tap, &mut out);
             self.say(out);
         }
     }
@@ -154,7 +155,7 @@ impl Pipeline {
 
     /// Something of an answer was seen, or there was nothing to see.
     fn understood(&self) -> bool {
-        let silent = self.tally.frames == 0 && self.tally.oversized == 0;
+        let silent = self.stream_stats.frames == 0 && self.stream_stats.oversized == 0;
         silent || self.tap.as_ref().is_some_and(|tap| tap.seen().any)
     }
 
@@ -228,7 +229,7 @@ impl Pipeline {
     /// where a document is what the client gets.
     fn foreign_document(&mut self, json: Bytes) {
         let refusal = std::str::from_utf8(&json).ok().and_then(refusal).filter(|refusal| refusal.certain);
-        if refusal.is_none() && self.settings.manner.form == Form::Whole {
+        if refusal.is_none() && self.settings.output_format.form == Form::Whole {
             self.mode = OutputMode::Relay;
             self.message.phase = Phase::Done;
             self.store_rest();

@@ -65,7 +65,7 @@ impl Pipeline {
     /// Our event may still come. What a client gets of a document is the upstream's, or all ours.
     pub(super) fn injecting(&self) -> bool {
         // A document of the upstream's is added to only where that is asked for; one of ours is.
-        let ours = matches!(self.mode, OutputMode::Transcode(_)) || self.settings.manner.annotates();
+        let ours = matches!(self.mode, OutputMode::Transcode(_)) || self.settings.output_format.annotates();
         self.message.phase == Phase::Due && self.settings.inject != Inject::Off && (!self.settings.whole || ours)
     }
 
@@ -110,7 +110,7 @@ impl Pipeline {
     pub(super) fn live(&mut self) {
         if self.settings.inject != Inject::Live
             || self.message.phase != Phase::Due
-            || self.tally.live_events >= MAX_LIVE_EVENTS
+            || self.stream_stats.live_events >= MAX_LIVE_EVENTS
         {
             return;
         }
@@ -118,7 +118,7 @@ impl Pipeline {
         let count = tap.citable();
         if count > self.message.announced {
             self.message.announced = count;
-            self.tally.live_events += 1;
+            self.stream_stats.live_events += 1;
             let record = tap.record(false);
             self.emit_chunk_to(self.input.at);
             self.emit_event(record);

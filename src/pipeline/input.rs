@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Settings, hold::Hold};
+use super::{Settings, budget::HeldBytes};
 use crate::sse::{Cut, Eol, Splitter};
 
 pub(super) struct Input {
@@ -22,7 +22,7 @@ pub(super) struct Input {
 
 /// The last frame, which began in an earlier chunk and is not whole yet.
 pub(super) struct PartialFrame {
-    pub hold: Hold,
+    pub hold: HeldBytes,
     /// How much of it was passed on already.
     pub sent: usize,
     /// It is too large: its rest passes untapped, and nothing of it is held.
@@ -31,7 +31,7 @@ pub(super) struct PartialFrame {
 
 impl Input {
     pub fn new(settings: &Settings) -> Self {
-        let hold = Hold::new(Arc::clone(&settings.budget), settings.frame_cap);
+        let hold = HeldBytes::new(Arc::clone(&settings.budget), settings.frame_cap);
         Self {
             splitter: Splitter::default(),
             chunk: Bytes::new(),

@@ -9,11 +9,12 @@
 //! That is the [`OutputMode::Relay`] ([`relayed`]). Where markers are rewritten ([`rewrite`]) or the client wants another dialect
 //! ([`transcode`]), frames go through one by one, and an incomplete one is held to the end.
 
+pub mod budget;
 pub mod frame_signals;
 mod framed;
-pub mod hold;
 pub mod inject;
 mod input;
+pub mod offline;
 mod outcome;
 mod relayed;
 mod rewrite;
@@ -21,7 +22,6 @@ mod state;
 pub mod supplement;
 pub mod tap;
 mod transcode;
-pub mod whole;
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -30,17 +30,17 @@ use bytes::Bytes;
 use crate::{
     citation::Record,
     marker::Style,
-    profile::{self, Form, Manner},
+    profile::{self, Form, OutputFormat},
     provider::json,
     sse::{Cut, Eol, Event, encode},
 };
+pub use budget::Budget;
 use frame_signals::FrameSignal;
-pub use hold::Budget;
 pub use inject::{End, Inject, MAX_LIVE_EVENTS};
 use input::Input;
 pub use outcome::Outcome;
 use rewrite::Rewrite;
-pub use state::Tally;
+pub use state::StreamStats;
 use state::{Message, Phase};
 pub use supplement::Supplement;
 pub use tap::Context;
@@ -53,7 +53,7 @@ use transcode::Transcode;
 pub struct Settings {
     pub inject: Inject,
     pub emit_empty: bool,
-    pub manner: Manner,
+    pub output_format: OutputFormat,
     pub supplement: Supplement,
     /// The body is one JSON document, not a stream of frames: it passes at once, and is tapped at its end.
     pub whole: bool,
@@ -113,7 +113,7 @@ pub struct Pipeline {
     /// What the current frame said. Kept by the modes that need it.
     heard: Vec<FrameSignal>,
     out: VecDeque<Out>,
-    tally: Tally,
+    stream_stats: StreamStats,
 }
 
 impl Pipeline {
@@ -124,8 +124,8 @@ impl Pipeline {
 
     /// The same with a tap that was made before.
     pub fn with_tap(tap: Option<Box<Tap>>, settings: Settings) -> Self {
-        let annotates = settings.whole && settings.manner.annotates();
-        let mode = match (&tap, profile::encoder(settings.manner), settings.manner.markers) {
+        let annotates = settings.whole && settings.output_format.annotates();
+        let mode = match (&tap, profile::encoder(settings.output_format), settings.output_format.markers) {
             (None, ..) => OutputMode::Relay,
             (_, None, Style::Keep) if !annotates => OutputMode::Relay,
             (_, Some(encoder), style) => OutputMode::Transcode(Box::new(Transcode::new(encoder, style))),
@@ -139,7 +139,7 @@ impl Pipeline {
             tap,
             heard: Vec::new(),
             out: VecDeque::new(),
-            tally: Tally::default(),
+            stream_stats: StreamStats::default(),
         }
     }
 
@@ -165,13 +165,13 @@ impl Pipeline {
         self.out.iter().any(|out| matches!(out, Out::Bytes(_) | Out::Event(_)))
     }
 
-    pub fn tally(&self) -> Tally {
+    pub fn stream_stats(&self) -> StreamStats {
         let markers = match &self.mode {
             OutputMode::Relay => 0,
             OutputMode::Rewrite(rewrite) => rewrite.rewritten,
             OutputMode::Transcode(speak) => speak.rewritten,
         };
-        Tally { markers, ..self.tally }
+        StreamStats { markers, ..self.stream_stats }
     }
 
     /// What is known of the message so far.
@@ -228,7 +228,7 @@ impl Pipeline {
         record.stored = stored;
         self.message.phase = Phase::Done;
         self.emit_event(*record);
-        self.tally.injected = true;
+        self.stream_stats.injected = true;
         let resume = std::mem::take(&mut self.message.resume);
         self.go_on(resume);
     }
@@ -308,7 +308,7 @@ impl Pipeline {
     pub fn heartbeat(&mut self) -> Option<Bytes> {
         if let OutputMode::Transcode(_) = self.mode {
             let speaking =
-                self.settings.manner.form == Form::Stream && self.message.ended.is_none() && self.out.is_empty();
+                self.settings.output_format.form == Form::Stream && self.message.ended.is_none() && self.out.is_empty();
             return speaking.then(|| encode::heartbeat(Eol::Lf));
         }
         let between = self.input.splitter.begun()
@@ -328,8 +328,8 @@ impl Pipeline {
         }
         if event.data.is_none() && event.foreign {
             // Clients dispatch nothing, and yet something was said: JSON without `data:`, say.
-            self.tally.frames += 1;
-            self.tally.unread += 1;
+            self.stream_stats.frames += 1;
+            self.stream_stats.unread += 1;
         }
         event.data.is_some() && self.read_event(&event)
     }
@@ -344,19 +344,19 @@ impl Pipeline {
 
     fn read_event(&mut self, event: &Event<'_>) -> bool {
         let Some(tap) = &mut self.tap else { return false };
-        self.tally.frames += 1;
+        self.stream_stats.frames += 1;
         let heard = if matches!(self.mode, OutputMode::Relay) { None } else { Some(&mut self.heard) };
         match tap.read(event, heard) {
             Read::Ok => {}
-            Read::Unread => self.tally.unread += 1,
+            Read::Unread => self.stream_stats.unread += 1,
             Read::Panicked => {
                 self.lose_tap_to_panic();
                 return false;
             }
         }
         let seen = tap.seen();
-        self.tally.finished |= seen.finish;
-        self.tally.fault |= seen.fault;
+        self.stream_stats.finished |= seen.finish;
+        self.stream_stats.fault |= seen.fault;
         let ends = seen.finish || seen.fault;
         if tap.gave_up() {
             self.lose_tap();
@@ -365,7 +365,7 @@ impl Pipeline {
     }
 
     fn lose_tap_to_panic(&mut self) {
-        self.tally.panicked = true;
+        self.stream_stats.panicked = true;
         self.lose_tap();
     }
 

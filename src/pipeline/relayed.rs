@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Cut, Form, OutputMode, Phase, Pipeline, hold::counted};
+use super::{Cut, Form, OutputMode, Phase, Pipeline, budget::counted};
 
 impl Pipeline {
     /// Works through the chunk until it is used up or a commit is awaited.
@@ -73,7 +73,7 @@ impl Pipeline {
     pub(super) fn fits(&mut self, len: usize) -> bool {
         let fits = len <= self.input.partial.hold.cap();
         if !fits {
-            self.tally.oversized += 1;
+            self.stream_stats.oversized += 1;
         }
         fits
     }
@@ -100,13 +100,13 @@ impl Pipeline {
     /// The held frame passes a cap: what is held of it goes out, and the rest passes untapped.
     pub(super) fn overflow(&mut self) {
         let unsent = self.input.partial.take_unsent();
-        if self.settings.whole && self.settings.manner.form == Form::Whole {
+        if self.settings.whole && self.settings.output_format.form == Form::Whole {
             // A document that cannot be read passes as it is.
             self.mode = OutputMode::Relay;
         }
         self.emit(unsent);
         self.input.partial.skipping = true;
-        self.tally.oversized += 1;
+        self.stream_stats.oversized += 1;
     }
 
     /// Passes on what is unsent of the chunk up to `end`, as one piece.

@@ -38,7 +38,7 @@ pub(super) struct Message {
 
 /// What happened, for the log line and the metrics.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct StreamStats {
     pub frames: u64,
     pub unread: u64,
     pub oversized: u64,

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use bytes::Bytes;
 
 use super::{Out, Phase, Pipeline};
-use crate::citation::supplement::Supply;
+use crate::citation::supplement::SearchOutcome;
 
 /// When a message's sources are supplemented by a search of our own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -45,7 +45,7 @@ impl FromStr for Supplement {
 
 impl Pipeline {
     /// The answer to [`Out::Await`].
-    pub fn supplemented(&mut self, supply: Supply) {
+    pub fn supplemented(&mut self, supply: SearchOutcome) {
         if self.message.phase != Phase::Awaiting {
             return;
         }
@@ -79,7 +79,7 @@ impl Pipeline {
     /// Where no event waits for it, the record says that it is on its way, and whoever stores that follows it up.
     pub(super) fn supplement_aside(&mut self) {
         if self.message.phase == Phase::Awaiting || (self.message.phase == Phase::Due && self.wants_supplement()) {
-            self.supply(Supply::Pending);
+            self.supply(SearchOutcome::Pending);
         }
     }
 
@@ -95,7 +95,7 @@ impl Pipeline {
         })
     }
 
-    fn supply(&mut self, supply: Supply) {
+    fn supply(&mut self, supply: SearchOutcome) {
         if let Some(tap) = &mut self.tap {
             tap.supply = supply;
         }

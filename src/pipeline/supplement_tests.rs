@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use super::{
     super::{
+        offline::{self, OfflineOutput},
         tests::{CARD, END, context, settings, shape},
-        whole::{self, Passed},
         *,
     },
     Supplement,
@@ -11,7 +11,7 @@ use super::{
 use crate::{
     citation::{
         record::{Origin, Supplemented},
-        supplement::Supply,
+        supplement::SearchOutcome,
     },
     provider::Provider,
     sse::Event,
@@ -20,20 +20,20 @@ use crate::{
 const TEXT: &str = "event: CHUNK_DELTA\ndata: {\"text\":\"没有\"}\n\n";
 const ERROR: &str = "event: STREAM_ERROR\ndata: {\"error_code\":1}\n\n";
 
-fn found() -> Supply {
+fn found() -> SearchOutcome {
     let json =
         r#"{"query":"user text","results":[{"title":"S","url":"https://s.example.com/","content":"c","score":0.9}]}"#;
     let context = Context { provider: Provider::Of(&crate::provider::tavily::PROVIDER), ..context() };
-    Supply::Found(Arc::new(*whole::document(context, Bytes::from_static(json.as_bytes())).unwrap()))
+    SearchOutcome::Found(Arc::new(*offline::document(context, Bytes::from_static(json.as_bytes())).unwrap()))
 }
 
-fn pass(supplement: Supplement, inject: Inject, chunks: &[&str], end: End, supply: &Supply) -> Passed {
+fn pass(supplement: Supplement, inject: Inject, chunks: &[&str], end: End, supply: &SearchOutcome) -> OfflineOutput {
     let chunks = chunks.iter().map(|chunk| Bytes::copy_from_slice(chunk.as_bytes()));
     let settings = Settings { supplement, ..settings(inject, 1 << 20) };
-    whole::pass_with(context(), settings, chunks, end, true, supply)
+    offline::pass_with(context(), settings, chunks, end, true, supply)
 }
 
-fn origins(passed: &Passed) -> Vec<Origin> {
+fn origins(passed: &OfflineOutput) -> Vec<Origin> {
     passed.record.iter().flat_map(|record| &record.citations).map(|citation| citation.origin).collect()
 }
 
@@ -46,7 +46,7 @@ fn when_empty_gives_an_event_to_a_message_that_had_none() {
     let event = passed.ours()[0].clone();
     let data = Event::read(&event).data.map(|data| data.into_owned()).unwrap();
     assert!(data.contains("\"supplemental\"") && !data.contains("user text"), "{data}");
-    assert!(passed.tally.injected);
+    assert!(passed.stream_stats.injected);
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn nothing_comes_out_until_the_answer_is_there() {
                     Out::Await => {
                         assert_eq!(out, TEXT.as_bytes(), "all that precedes the finish is out");
                         assert_eq!((pipeline.take(), pipeline.heartbeat()), (None, None));
-                        pipeline.supplemented(Supply::Pending);
+                        pipeline.supplemented(SearchOutcome::Pending);
                     }
                     Out::Store(record) => assert_eq!(record.stats.supplement, Some(Supplemented::Pending)),
                     other => panic!("{other:?}"),

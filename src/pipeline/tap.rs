@@ -14,11 +14,11 @@ use crate::{
     citation::{
         Ledger, Record, Rules,
         record::{RecordType, Status, path_id},
-        supplement::{self, Supply},
+        supplement::{self, SearchOutcome},
         text,
     },
     marker::{Source, Sources},
-    profile::{Opening, Positions},
+    profile::{MessageStart, Positions},
     provider::{Adapter, Envelope, Payload, Provider, Reason, Signal, Sink, Usage},
     sse::Event,
 };
@@ -43,7 +43,7 @@ pub struct Tap {
     adapter: Box<dyn Adapter>,
     seen: MessageState,
     /// What a search of our own found.
-    pub(super) supply: Supply,
+    pub(super) supply: SearchOutcome,
     context: Context,
     /// The id that a client was told in another dialect. It counts from then on, also where the upstream's comes later.
     told: OnceLock<String>,
@@ -84,7 +84,7 @@ impl Tap {
 
     pub(super) fn with(adapter: Box<dyn Adapter>, context: Context) -> Self {
         let seen = MessageState { ledger: Ledger::new(context.link_base.clone()), ..MessageState::default() };
-        Self { adapter, seen, supply: Supply::None, context, told: OnceLock::new() }
+        Self { adapter, seen, supply: SearchOutcome::None, context, told: OnceLock::new() }
     }
 
     /// Reads a frame; `heard` gets what it said.
@@ -150,9 +150,9 @@ impl Tap {
     }
 
     /// Calls `say` with what is known of the message.
-    pub fn open(&self, say: impl FnOnce(&Opening<'_>)) {
+    pub fn open(&self, say: impl FnOnce(&MessageStart<'_>)) {
         let id = self.message_id().unwrap_or_else(|| self.context.fallback_id.clone());
-        say(&Opening {
+        say(&MessageStart {
             id: self.told.get_or_init(|| id),
             model: self.seen.model.as_deref().unwrap_or(&self.context.route),
             created: self.context.created.as_second(),
@@ -161,7 +161,7 @@ impl Tap {
 
     /// How many sources an event would name.
     pub fn citable(&self) -> usize {
-        if let Supply::Found(_) = self.supply {
+        if let SearchOutcome::Found(_) = self.supply {
             return self.record(false).citations.iter().filter(|citation| citation.status == Status::Ok).count();
         }
         self.seen.ledger.kept(&self.context.rules.scores, self.context.created)
@@ -256,7 +256,7 @@ impl Sink for MessageState {
             }
             Signal::Answer(whole, _) => self.ledger.answer(whole),
             Signal::Thinking(_) | Signal::Stage { .. } => self.any = true,
-            Signal::Round { key, summary, queries } => {
+            Signal::SearchRound { key, summary, queries } => {
                 self.any = true;
                 self.ledger.round(key, summary, &queries);
             }

@@ -1,7 +1,7 @@
-use crate::profile::Manner;
+use crate::profile::OutputFormat;
 use std::sync::Arc;
 
-use super::{whole::Passed, *};
+use super::{offline::OfflineOutput, *};
 use crate::provider::{Provider, Reason, Signal};
 
 pub(super) const CARD: &str = "event: STREAM_CHUNK\ndata: {\"message_id\":\"12\",\"patch_op\":[{\"patch_object\":1,\"patch_value\":{\"content_block\":[{\"block_type\":10025,\"block_id\":\"b\",\"content\":{\"search_query_result_block\":{\"results\":[{\"text_card\":{\"index\":1,\"title\":\"T\",\"url\":\"https://a.example.com/\"}}]}}}]}}]}\n\n";
@@ -24,7 +24,7 @@ pub(super) fn settings(inject: Inject, frame_cap: usize) -> Settings {
     Settings {
         inject,
         emit_empty: false,
-        manner: Manner::default(),
+        output_format: OutputFormat::default(),
         supplement: Supplement::Off,
         whole: false,
         frame_cap,
@@ -32,13 +32,13 @@ pub(super) fn settings(inject: Inject, frame_cap: usize) -> Settings {
     }
 }
 
-fn pass(inject: Inject, frame_cap: usize, chunks: &[&str], end: crate::pipeline::End) -> Passed {
+fn pass(inject: Inject, frame_cap: usize, chunks: &[&str], end: crate::pipeline::End) -> OfflineOutput {
     let chunks = chunks.iter().map(|chunk| Bytes::copy_from_slice(chunk.as_bytes()));
-    whole::pass(context(), settings(inject, frame_cap), chunks, end, true)
+    offline::pass(context(), settings(inject, frame_cap), chunks, end, true)
 }
 
 /// Upstream pieces as their length, ours as `*`.
-pub(super) fn shape(passed: &Passed) -> String {
+pub(super) fn shape(passed: &OfflineOutput) -> String {
     let parts: Vec<String> = passed
         .pieces
         .iter()
@@ -60,7 +60,7 @@ fn p3_a_finish_behind_a_bom_in_a_large_chunk_follows_our_event() {
     let large = CARD.replace("\"T\"", &format!("\"{}\"", "T".repeat(2048)));
     let end = format!("\u{feff}{END}");
     let passed = pass(Inject::Final, 1 << 20, &[&(end.clone() + &large)], super::End::Clean);
-    assert!(passed.tally.finished && passed.ours().is_empty(), "what comes after the finish is not injected");
+    assert!(passed.stream_stats.finished && passed.ours().is_empty(), "what comes after the finish is not injected");
     assert_eq!(passed.record.map(|record| (record.complete, record.citations.len())), Some((true, 1)));
     let passed = pass(Inject::Final, 1 << 20, &[&format!("\u{feff}{large}{END}")], super::End::Clean);
     assert_eq!(shape(&passed), format!("{} * {}", 3 + large.len(), END.len()));
@@ -73,7 +73,7 @@ fn p10_a_stream_broken_at_any_byte_is_read_the_same() {
         let stream = format!("\u{feff}{CARD}: comment\n\n\n{CARD}{end}{CARD}").replace('\n', eol);
         let told = |chunks: &[&str]| {
             let passed = pass(Inject::Final, 1 << 20, chunks, super::End::Clean);
-            (passed.out(), passed.record, passed.tally)
+            (passed.out(), passed.record, passed.stream_stats)
         };
         let whole = told(&[&stream]);
         for at in (0..stream.len()).filter(|at| stream.is_char_boundary(*at)) {
@@ -98,8 +98,8 @@ fn a_frame_is_tapped_at_its_cap_and_passed_untapped_over_it() {
     for (cap, tapped) in [(CARD.len(), true), (CARD.len() - 1, false)] {
         for chunks in [vec![CARD, END], CARD.split_inclusive(',').chain([END]).collect()] {
             let passed = pass(Inject::Final, cap, &chunks, super::End::Clean);
-            assert_eq!(passed.tally.injected, tapped, "cap {cap}, {} chunks", chunks.len());
-            assert_eq!(passed.tally.oversized, u64::from(!tapped));
+            assert_eq!(passed.stream_stats.injected, tapped, "cap {cap}, {} chunks", chunks.len());
+            assert_eq!(passed.stream_stats.oversized, u64::from(!tapped));
             assert_eq!(passed.relayed(), [CARD, END].concat().as_bytes());
         }
     }
@@ -110,13 +110,13 @@ fn a_frame_is_tapped_at_its_cap_and_passed_untapped_over_it() {
 fn p10_the_cap_of_a_frame_does_not_depend_on_its_chunks() {
     let [card, end] = [CARD, END].map(|frame| frame.replace('\n', "\r\n"));
     let whole = format!("{card}{end}");
-    for manner in [Manner::default(), Manner { markers: Style::Link, ..Manner::default() }] {
+    for output_format in [OutputFormat::default(), OutputFormat { markers: Style::Link, ..OutputFormat::default() }] {
         for (cap, tapped) in [(card.len(), true), (card.len() - 1, true), (card.len() - 2, false)] {
             for at in 1..whole.len() {
-                let settings = Settings { manner, ..settings(Inject::Final, cap) };
+                let settings = Settings { output_format, ..settings(Inject::Final, cap) };
                 let chunks = [&whole[..at], &whole[at..]].map(|chunk| Bytes::from(chunk.to_owned()));
-                let passed = whole::pass(context(), settings, chunks, super::End::Clean, true);
-                assert_eq!(passed.tally.injected, tapped, "cap {cap}, split at {at}");
+                let passed = offline::pass(context(), settings, chunks, super::End::Clean, true);
+                assert_eq!(passed.stream_stats.injected, tapped, "cap {cap}, split at {at}");
                 assert_eq!(passed.relayed(), whole.as_bytes());
             }
         }
@@ -149,9 +149,9 @@ fn a_cut_in_mid_frame_puts_our_event_before_the_part() {
 fn what_waits_for_a_marker_goes_out_at_the_end() {
     let stream = format!("event: CHUNK_DELTA\ndata: {{\"text\":\"a [\"}}\n\ndata: {}", "x".repeat(100));
     for end in [super::End::Clean, super::End::Cut] {
-        let manner = Manner { markers: Style::Link, ..Manner::default() };
-        let settings = Settings { manner, ..settings(Inject::Final, 64) };
-        let passed = whole::pass(context(), settings, [Bytes::from(stream.clone())], end, true);
+        let output_format = OutputFormat { markers: Style::Link, ..OutputFormat::default() };
+        let settings = Settings { output_format, ..settings(Inject::Final, 64) };
+        let passed = offline::pass(context(), settings, [Bytes::from(stream.clone())], end, true);
         assert_eq!(String::from_utf8_lossy(&passed.out()), stream, "{end:?}");
     }
 }
@@ -196,11 +196,11 @@ fn a_live_event_follows_its_frame_also_where_a_chunk_ends_in_cr() {
     let card = CARD.replace('\n', "\r");
     let stream = [card.as_str(), "data: {}\r\r", END].concat();
     for markers in [Style::Keep, Style::Link] {
-        let manner = Manner { markers, ..Manner::default() };
+        let output_format = OutputFormat { markers, ..OutputFormat::default() };
         let told = |chunks: &[&str]| {
             let chunks = chunks.iter().map(|chunk| Bytes::copy_from_slice(chunk.as_bytes()));
-            let settings = Settings { manner, ..settings(Inject::Live, 1 << 20) };
-            let passed = whole::pass(context(), settings, chunks, super::End::Clean, true);
+            let settings = Settings { output_format, ..settings(Inject::Live, 1 << 20) };
+            let passed = offline::pass(context(), settings, chunks, super::End::Clean, true);
             (passed.ours().len(), passed.out())
         };
         let (whole, cut) = (told(&[&stream]), told(&[&card, &stream[card.len()..]]));
@@ -300,7 +300,7 @@ fn p2_an_adapter_that_panics_leaves_a_passthrough() {
         pipeline.finish(super::End::Clean);
         assert_eq!(pipeline.take(), None);
         assert_eq!(out, stream.as_bytes());
-        assert!(pipeline.tally().panicked && !pipeline.tally().injected);
+        assert!(pipeline.stream_stats().panicked && !pipeline.stream_stats().injected);
     }
 }
 
@@ -334,8 +334,9 @@ impl crate::provider::Adapter for PanicsLater {
 #[test]
 fn p2_an_adapter_that_panics_is_an_error_of_the_dialect_until_the_answer_has_ended() {
     for finish in [false, true] {
-        let manner = Manner { profile: crate::profile::Profile::OpenAi, ..Manner::default() };
-        let mut pipeline = Pipeline::new(Some(context()), Settings { manner, ..settings(Inject::Final, 1 << 20) });
+        let output_format = OutputFormat { profile: crate::profile::Profile::OpenAi, ..OutputFormat::default() };
+        let mut pipeline =
+            Pipeline::new(Some(context()), Settings { output_format, ..settings(Inject::Final, 1 << 20) });
         pipeline.tap = Some(Box::new(Tap::with(Box::new(PanicsLater { finish, frames: 0 }), context())));
         pipeline.push(Bytes::from([CARD, CARD, CARD].concat()));
         pipeline.finish(super::End::Clean);
@@ -346,7 +347,7 @@ fn p2_an_adapter_that_panics_is_an_error_of_the_dialect_until_the_answer_has_end
             }
         }
         let out = String::from_utf8_lossy(&out);
-        assert!(pipeline.tally().panicked);
+        assert!(pipeline.stream_stats().panicked);
         assert!(out.contains("half [") && out.ends_with("data: [DONE]\n\n"), "{out}");
         assert_eq!(out.matches("\"error\"").count(), usize::from(!finish), "{out}");
         assert_eq!(out.matches("\"finish_reason\":\"stop\"").count(), usize::from(finish), "{out}");

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::{Encoder, Opening, Positions, native::fitted, openai::data};
+use super::{Encoder, MessageStart, Positions, native::fitted, openai::data};
 use crate::{
     citation::{Citation, Record, text},
     provider::{
@@ -127,7 +127,7 @@ impl Parts {
 }
 
 impl Encoder for Parts {
-    fn open(&mut self, opening: &Opening<'_>, out: &mut Vec<u8>) {
+    fn open(&mut self, opening: &MessageStart<'_>, out: &mut Vec<u8>) {
         say(&Chunk::Start { message_id: opening.id }, out);
     }
 

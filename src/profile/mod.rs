@@ -89,7 +89,7 @@ pub enum Form {
 
 /// How a client is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Manner {
+pub struct OutputFormat {
     pub profile: Profile,
     /// Of a dialect that is not the upstream's. In its own dialect [`Form::Whole`] means that sources are added to an
     /// answer that was not streamed.
@@ -97,7 +97,7 @@ pub struct Manner {
     pub markers: Style,
 }
 
-impl Manner {
+impl OutputFormat {
     /// Are sources added to an answer that was not streamed?
     pub fn annotates(self) -> bool {
         self.profile == Profile::Native && self.form == Form::Whole
@@ -111,7 +111,7 @@ impl Manner {
 
 /// What a encoder knows of the message when it begins.
 #[derive(Debug, Clone, Copy)]
-pub struct Opening<'a> {
+pub struct MessageStart<'a> {
     /// The id under which `/citations` has the record.
     pub id: &'a str,
     /// The model's name, or the route's where the upstream names none.
@@ -165,8 +165,8 @@ impl Positions {
 }
 
 /// Who speaks a profile; `None` for the upstream's own dialect, which needs nobody.
-pub fn encoder(manner: Manner) -> Option<Box<dyn Encoder>> {
-    Some(match (manner.profile, manner.form) {
+pub fn encoder(output_format: OutputFormat) -> Option<Box<dyn Encoder>> {
+    Some(match (output_format.profile, output_format.form) {
         (Profile::Native, _) => return None,
         (Profile::OpenAi, Form::Stream) => Box::new(openai::Chunks::default()),
         (Profile::OpenAi, Form::Whole) => Box::new(openai::Whole::default()),
@@ -180,7 +180,7 @@ pub fn encoder(manner: Manner) -> Option<Box<dyn Encoder>> {
 /// `out`, whole frames only. A encoder of whole documents keeps all to itself until [`Encoder::end`].
 pub trait Encoder: Send {
     /// First, and once.
-    fn open(&mut self, opening: &Opening<'_>, out: &mut Vec<u8>);
+    fn open(&mut self, opening: &MessageStart<'_>, out: &mut Vec<u8>);
     fn text(&mut self, text: &str, out: &mut Vec<u8>);
     fn thinking(&mut self, text: &str, out: &mut Vec<u8>);
     /// What the upstream is doing, in its own words.

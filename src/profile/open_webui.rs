@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use serde::Serialize;
 
 use super::{
-    Encoder, Opening, Positions,
+    Encoder, MessageStart, Positions,
     openai::{self, data, document},
 };
 use crate::{
@@ -102,7 +102,7 @@ impl Events {
 }
 
 impl Encoder for Events {
-    fn open(&mut self, opening: &Opening<'_>, out: &mut Vec<u8>) {
+    fn open(&mut self, opening: &MessageStart<'_>, out: &mut Vec<u8>) {
         self.chunks.open(opening, out);
     }
 
@@ -190,7 +190,7 @@ struct WithSources<'a> {
 }
 
 impl Encoder for Whole {
-    fn open(&mut self, opening: &Opening<'_>, out: &mut Vec<u8>) {
+    fn open(&mut self, opening: &MessageStart<'_>, out: &mut Vec<u8>) {
         self.0.open(opening, out);
     }
 

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Encoder, Opening, Positions, native};
+use super::{Encoder, MessageStart, Positions, native};
 use crate::{
     citation::Record,
     provider::{
@@ -21,7 +21,7 @@ pub struct Head {
 }
 
 impl Head {
-    pub fn of(opening: &Opening<'_>) -> Self {
+    pub fn of(opening: &MessageStart<'_>) -> Self {
         Self { id: opening.id.to_owned(), model: opening.model.to_owned(), created: opening.created }
     }
 }
@@ -148,7 +148,7 @@ impl Chunks {
 }
 
 impl Encoder for Chunks {
-    fn open(&mut self, opening: &Opening<'_>, out: &mut Vec<u8>) {
+    fn open(&mut self, opening: &MessageStart<'_>, out: &mut Vec<u8>) {
         self.head = Head::of(opening);
         self.chunk(Delta { role: Some("assistant"), content: Some(""), ..Delta::default() }, None, out);
     }
@@ -252,7 +252,7 @@ impl Whole {
 }
 
 impl Encoder for Whole {
-    fn open(&mut self, opening: &Opening<'_>, _: &mut Vec<u8>) {
+    fn open(&mut self, opening: &MessageStart<'_>, _: &mut Vec<u8>) {
         self.head = Head::of(opening);
     }
 

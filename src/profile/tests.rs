@@ -28,9 +28,9 @@ fn lines(out: &[u8]) -> Vec<Value> {
 
 /// What a encoder says when asked for one thing.
 fn said(profile: Profile, say: impl FnOnce(&mut dyn Encoder, &mut Vec<u8>)) -> Vec<Value> {
-    let mut encoder = encoder(Manner { profile, ..Manner::default() }).unwrap();
+    let mut encoder = encoder(OutputFormat { profile, ..OutputFormat::default() }).unwrap();
     let mut out = Vec::new();
-    encoder.open(&Opening { id: "m", model: "a model", created: 7 }, &mut out);
+    encoder.open(&MessageStart { id: "m", model: "a model", created: 7 }, &mut out);
     out.clear();
     say(&mut *encoder, &mut out);
     lines(&out)
@@ -218,7 +218,7 @@ fn the_record_fits_its_line_in_every_dialect() {
     let many: Vec<Value> = (1..=1000).map(|n| citation(n, &[], &"题".repeat(300), true)).collect();
     let record = record(&many, &[]);
     for profile in [Profile::OpenAi, Profile::AiSdk, Profile::OpenWebUi] {
-        let mut encoder = encoder(Manner { profile, ..Manner::default() }).unwrap();
+        let mut encoder = encoder(OutputFormat { profile, ..OutputFormat::default() }).unwrap();
         let mut out = Vec::new();
         encoder.citations(&record, &Positions::default(), &mut out);
         assert!(std::str::from_utf8(&out).unwrap().lines().all(|line| line.len() < native::MAX_LINE), "{profile:?}");

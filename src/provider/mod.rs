@@ -74,7 +74,7 @@ pub enum Signal<'a> {
         detail: Option<String>,
     },
     /// A search: its block, and what is known of it. References that follow belong to it.
-    Round {
+    SearchRound {
         key: &'a str,
         summary: Option<&'a str>,
         queries: Vec<Cow<'a, str>>,

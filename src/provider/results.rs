@@ -39,7 +39,7 @@ pub fn has_results(node: &Node<'_>) -> bool {
 
 pub fn results(holder: &Node<'_>, query: Option<&str>, snippets: &[&str], sink: &mut dyn Sink) {
     let queries = query.map(Into::into).into_iter().collect();
-    sink.signal(Signal::Round { key: "results", summary: None, queries });
+    sink.signal(Signal::SearchRound { key: "results", summary: None, queries });
     let list = holder.get("results").map(Node::list).unwrap_or_default();
     for (position, result) in (1..).zip(list) {
         reference(result, position, snippets, sink);

@@ -31,29 +31,29 @@ pub fn replace<'e>(json: &str, edits: impl IntoIterator<Item = (&'e [Step], &'e 
 }
 
 /// A string literal, quotes included, and in how many string literals it stands.
-struct Place {
+struct StringRange {
     range: Range<usize>,
     nested: u8,
 }
 
-fn find(json: &str, steps: &[Step], left: u8) -> Option<Place> {
+fn find(json: &str, steps: &[Step], left: u8) -> Option<StringRange> {
     let value: &RawValue = serde_json::from_str(json).ok()?;
     find_in(json, value, steps, left)
 }
 
-fn find_in(json: &str, value: &RawValue, steps: &[Step], left: u8) -> Option<Place> {
+fn find_in(json: &str, value: &RawValue, steps: &[Step], left: u8) -> Option<StringRange> {
     let raw = value.get();
     // A raw value is a piece of the document that it was read from.
     let start = (raw.as_ptr() as usize).checked_sub(json.as_ptr() as usize)?;
     let Some((step, rest)) = steps.split_first() else {
-        return raw.starts_with('"').then_some(Place { range: start..start + raw.len(), nested: 0 });
+        return raw.starts_with('"').then_some(StringRange { range: start..start + raw.len(), nested: 0 });
     };
     if raw.starts_with('"') {
         let inner: String = serde_json::from_str(raw).ok()?;
         let place = find(&inner, steps, left.checked_sub(1)?)?;
         let from = start + raw_offset(raw, place.range.start)?;
         let to = start + raw_offset(raw, place.range.end)?;
-        return Some(Place { range: from..to, nested: place.nested + 1 });
+        return Some(StringRange { range: from..to, nested: place.nested + 1 });
     }
     let inner = match *step {
         Step::Key(key) => {

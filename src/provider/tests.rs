@@ -15,7 +15,7 @@ impl Sink for Notes {
             Signal::Thinking(text) => format!("thinking {text}"),
             Signal::Answer(text, _) => format!("answer {text}"),
             Signal::Stage { name, detail, .. } => format!("stage {name} {}", detail.unwrap_or_default()),
-            Signal::Round { key, .. } => format!("round {key}"),
+            Signal::SearchRound { key, .. } => format!("round {key}"),
             Signal::Reference(reference) => format!("reference {:?}", reference.number),
             Signal::Finish(_) => "finish".to_owned(),
             Signal::Usage(usage) => format!("usage {} {} {}", usage.input, usage.output, usage.total),

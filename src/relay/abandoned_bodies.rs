@@ -13,19 +13,19 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
 use super::{
-    observer::Watch,
+    observer::RelayObserver,
     tap_body::{Aborted, TapBody},
 };
 use crate::{
     app::{
         abandoned::{Abandonable, AbandonedBodies},
-        in_flight::Teller,
+        in_flight::SnapshotSource,
     },
     pipeline::Outcome,
     transport::{BoxError, client::ResponseBody},
 };
 
-type Relayed = TapBody<ResponseBody, Watch>;
+type Relayed = TapBody<ResponseBody, RelayObserver>;
 
 /// A body that can be taken away from a client that does not take from it, and asked for what it has seen.
 struct Guarded(Arc<Slot>);
@@ -33,7 +33,7 @@ struct Guarded(Arc<Slot>);
 /// The body as the client gets it.
 pub fn guard(open: &AbandonedBodies, mut body: Relayed) -> body::Body {
     let slot = Arc::new_cyclic(|slot: &Weak<Slot>| {
-        body.keeper_mut().told_by(slot.clone());
+        body.observer_mut().told_by(slot.clone());
         Slot { body: Mutex::new(Some(body)) }
     });
     open.add(Arc::downgrade(&slot) as Weak<dyn Abandonable>);
@@ -70,7 +70,7 @@ impl Body for Guarded {
     }
 }
 
-impl Teller for Slot {
+impl SnapshotSource for Slot {
     fn tell(&self) {
         if let Some(body) = self.lock().as_mut() {
             body.tell();

@@ -33,17 +33,17 @@ pub use self::request_check::check;
 use self::{
     abandoned_bodies::guard,
     model::Seeker,
-    observer::{Place, Watch},
-    records::{Owner, Records},
+    observer::{RelayObserver, StreamPermit},
+    records::{RecordContext, Records},
     request_body::{BodyFailure, BodyStatus, RequestBody},
-    request_options::Wants,
+    request_options::RequestOptions,
     request_path::has_parent_segments,
     supplement::Search,
     tap_body::{Clocks, TapBody},
 };
 use crate::{
     app::{App, faults::Of, problem::Problem},
-    config::{Form, Inject, Manner, Profile, Provider, Route},
+    config::{Form, Inject, OutputFormat, Profile, Provider, Route},
     pipeline::{Context, Pipeline, Settings, Supplement, tap::Tap},
     telemetry::{
         ReasonLabel, RequestLabels, RouteLabel,
@@ -82,8 +82,8 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: Peer) -> Res
     if has_parent_segments(rest) {
         return Err(Problem::bad_request("the path has .. segments, plain or encoded"));
     }
-    let wants = Wants::of(&head.headers, route)?;
-    let place = Place::take(&app).ok_or_else(|| {
+    let options = RequestOptions::of(&head.headers, route)?;
+    let place = StreamPermit::take(&app).ok_or_else(|| {
         let (name, provider) = (Some(route.name.as_str()), Some(route.provider.as_str()));
         let of = Of { tenant: &tenant, route: name, provider, request: None };
         app.faults.noted(of, Problem::overloaded(app.config.limits.streams))
@@ -113,9 +113,9 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: Peer) -> Res
     let mut watch = watch(&app, place, tenant, route, search, began);
     watch.chat = chat;
     let answer = send(&app, route, outgoing, &status, &mut watch, task).await?;
-    let foreign = wants.manner.profile != Profile::Native && !head_only;
+    let foreign = options.output_format.profile != Profile::Native && !head_only;
     let failed = answer.head.status.as_u16() >= 400;
-    let (response, form) = respond(&app, route, answer, watch, wants, head_only);
+    let (response, form) = respond(&app, route, answer, watch, options, head_only);
     Ok(match form {
         None if foreign && failed => Box::pin(error_translation::error(response)).await,
         Some(Form::Whole) if foreign => Box::pin(error_translation::document(response)).await,
@@ -125,16 +125,16 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: Peer) -> Res
 
 pub fn watch(
     app: &Arc<App>,
-    place: Place,
+    place: StreamPermit,
     tenant: String,
     route: &Route,
     search: Option<Search>,
     began: Instant,
-) -> Watch {
+) -> RelayObserver {
     let created_ms = jiff::Timestamp::now().as_millisecond();
     let (route, provider) = (route.name.clone(), route.provider);
-    let owner = Owner { app: Arc::clone(app), route, provider, tenant, created_ms };
-    Watch::new(place, Records::new(owner, search), uuid::Uuid::now_v7(), began)
+    let owner = RecordContext { app: Arc::clone(app), route, provider, tenant, created_ms };
+    RelayObserver::new(place, Records::new(owner, search), uuid::Uuid::now_v7(), began)
 }
 
 /// Where telemetry is exported. Before the route's own rules for headers, which may forbid what it adds.
@@ -155,9 +155,9 @@ pub async fn send(
     route: &Route,
     outgoing: Request<Body>,
     status: &BodyStatus,
-    watch: &mut Watch,
+    watch: &mut RelayObserver,
     task: Option<String>,
-) -> Result<Answer, Problem> {
+) -> Result<UpstreamResponse, Problem> {
     let host = route.upstream.host_str().unwrap_or_default();
     let first_byte = app.config.timeouts.first_byte;
     let mut sent = pin!(tokio::time::timeout(first_byte, app.client.send(outgoing)));
@@ -202,7 +202,7 @@ pub async fn send(
         .get_or_create(&RouteLabel { route: route.name.clone() })
         .observe(watch.first_byte.as_secs_f64());
     count(app, route, watch.status);
-    Ok(Answer::new(route, answer, ready))
+    Ok(UpstreamResponse::new(route, answer, ready))
 }
 
 /// What an answer needs that can be made while it is awaited: nobody waits for that then.
@@ -235,27 +235,27 @@ impl Ready {
 fn respond(
     app: &Arc<App>,
     route: &Route,
-    mut answer: Answer,
-    watch: Watch,
-    mut wants: Wants,
+    mut answer: UpstreamResponse,
+    watch: RelayObserver,
+    mut options: RequestOptions,
     head_only: bool,
 ) -> (Response<Body>, Option<Form>) {
-    let foreign = wants.manner.profile != Profile::Native;
+    let foreign = options.output_format.profile != Profile::Native;
     // The head of an answer in another dialect is that dialect's, also where nothing follows it.
     if !head_only || foreign {
         answer.look(app, route, foreign);
     }
     answer.head_only = head_only;
     if answer.readable == Some(Readable::Whole) && foreign {
-        wants.manner.form = wants.manner.profile.form_of_whole();
+        options.output_format.form = options.output_format.profile.form_of_whole();
     }
-    let form = answer.readable.filter(|_| foreign).map(|_| wants.manner.form);
-    let response = answer.tapped(app, route, watch, wants);
+    let form = answer.readable.filter(|_| foreign).map(|_| options.output_format.form);
+    let response = answer.tapped(app, route, watch, options);
     (response.map(|body| guard(&app.abandoned, body)), form)
 }
 
 /// An upstream's answer whose body has not been read yet.
-pub struct Answer {
+pub struct UpstreamResponse {
     pub head: http::response::Parts,
     pub readable: Option<Readable>,
     /// Nothing follows its head.
@@ -264,7 +264,7 @@ pub struct Answer {
     ready: Ready,
 }
 
-impl Answer {
+impl UpstreamResponse {
     fn new(route: &Route, answer: Response<ResponseBody>, ready: Ready) -> Self {
         let (mut head, body) = answer.into_parts();
         response_headers(&mut head.headers, &route.response_headers);
@@ -281,15 +281,15 @@ impl Answer {
         self,
         app: &Arc<App>,
         route: &Route,
-        mut watch: Watch,
-        wants: Wants,
-    ) -> Response<TapBody<ResponseBody, Watch>> {
+        mut watch: RelayObserver,
+        options: RequestOptions,
+    ) -> Response<TapBody<ResponseBody, RelayObserver>> {
         let Self { mut head, readable, head_only, body, ready } = self;
         if readable.is_none() || head_only {
             // There will be no record for it.
             watch.records.search = None;
         }
-        let Wants { inject, manner, .. } = wants;
+        let RequestOptions { inject, output_format, .. } = options;
         let Ready { nonce, request, tap } = ready;
         let tap = tap.filter(|_| readable.is_some() && !head_only);
         if readable == Some(Readable::Stream)
@@ -298,20 +298,21 @@ impl Answer {
             chat.mark_streamed();
         }
         if let Some(readable) = readable {
-            let changed = manner != Manner::default() || (readable == Readable::Stream && inject != Inject::Off);
+            let changed =
+                output_format != OutputFormat::default() || (readable == Readable::Stream && inject != Inject::Off);
             if changed {
                 drop_headers(&mut head.headers, |name| error_translation::OF_THE_BYTES.contains(&name));
             }
-            for (name, value) in manner.profile.headers(manner.form) {
+            for (name, value) in output_format.profile.headers(output_format.form) {
                 head.headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
             }
-            let foreign = manner.profile != Profile::Native;
-            if (readable == Readable::Stream || foreign || manner.changes_documents())
+            let foreign = output_format.profile != Profile::Native;
+            if (readable == Readable::Stream || foreign || output_format.changes_documents())
                 && let Ok(nonce) = HeaderValue::try_from(nonce)
             {
                 head.headers.insert(NONCE, nonce);
             }
-            if readable == Readable::Stream || (foreign && manner.form == Form::Stream) {
+            if readable == Readable::Stream || (foreign && output_format.form == Form::Stream) {
                 stream_headers(&mut head.headers);
             }
         }
@@ -321,7 +322,7 @@ impl Answer {
         let settings = Settings {
             inject,
             emit_empty: route.emit_empty,
-            manner,
+            output_format,
             supplement: if watch.records.search.is_some() { route.supplement.when } else { Supplement::Off },
             whole: readable == Some(Readable::Whole),
             frame_cap: app.config.limits.frame,

@@ -8,17 +8,17 @@ use std::{
 };
 
 use super::{
-    records::{Owner, Put, Records},
+    records::{Put, RecordContext, Records},
     tap_body::{Commit, Report, StreamObserver, Supplying},
 };
 use crate::{
     app::{
         App,
         faults::{self, Of},
-        in_flight::{InFlight, Nobody, Teller},
+        in_flight::{InFlight, Nobody, SnapshotSource},
         problem::Problem,
     },
-    citation::{Record, record::Origin, supplement::Supply},
+    citation::{Record, record::Origin, supplement::SearchOutcome},
     pipeline::{Outcome, Pipeline, tap::Tap},
     telemetry::{
         FrameLabels, InjectionLabels, MessageLabels, OutcomeLabels, ProviderLabel, ReasonLabel, RouteLabel,
@@ -31,9 +31,9 @@ use crate::{
 const TELL_EVERY: Duration = Duration::from_millis(100);
 
 /// A place among the streams that may be open; given back when dropped.
-pub struct Place(Arc<App>);
+pub struct StreamPermit(Arc<App>);
 
-impl Place {
+impl StreamPermit {
     /// `None` when all are taken.
     pub fn take(app: &Arc<App>) -> Option<Self> {
         let before = app.streams.fetch_add(1, Ordering::Relaxed);
@@ -44,15 +44,15 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamPermit {
     fn drop(&mut self) {
         self.0.streams.fetch_sub(1, Ordering::Relaxed);
         self.0.metrics.streams.dec();
     }
 }
 
-pub struct Watch {
-    place: Place,
+pub struct RelayObserver {
+    place: StreamPermit,
     pub request: uuid::Uuid,
     pub records: Records,
     pub status: u16,
@@ -62,7 +62,7 @@ pub struct Watch {
     pub chat: Option<Box<ChatSpan>>,
     in_flight: Option<InFlight>,
     /// Whom those who watch ask; nobody before the body is with its client.
-    teller: Option<Weak<dyn Teller>>,
+    snapshot_source: Option<Weak<dyn SnapshotSource>>,
     told_revision: u64,
     /// With this one those who watch were told, or there were none.
     known_revision: u64,
@@ -76,8 +76,8 @@ pub struct Watch {
     settled: bool,
 }
 
-impl Watch {
-    pub fn new(place: Place, records: Records, request: uuid::Uuid, began: Instant) -> Self {
+impl RelayObserver {
+    pub fn new(place: StreamPermit, records: Records, request: uuid::Uuid, began: Instant) -> Self {
         Self {
             place,
             request,
@@ -87,7 +87,7 @@ impl Watch {
             first_byte: Duration::ZERO,
             chat: None,
             in_flight: None,
-            teller: None,
+            snapshot_source: None,
             told_revision: 0,
             known_revision: 0,
             told_at: None,
@@ -98,13 +98,13 @@ impl Watch {
         }
     }
 
-    pub fn told_by(&mut self, teller: Weak<impl Teller + 'static>) {
-        self.teller = Some(teller);
+    pub fn told_by(&mut self, snapshot_source: Weak<impl SnapshotSource + 'static>) {
+        self.snapshot_source = Some(snapshot_source);
     }
 
     /// For what goes wrong with it.
     pub fn of(&self) -> Of<'_> {
-        let Owner { tenant, route, provider, .. } = &self.records.owner;
+        let RecordContext { tenant, route, provider, .. } = &self.records.owner;
         Of { tenant, route: Some(route), provider: Some(provider.as_str()), request: Some(self.request) }
     }
 
@@ -141,11 +141,11 @@ impl Watch {
     }
 }
 
-impl StreamObserver for Watch {
+impl StreamObserver for RelayObserver {
     fn supplement(&mut self) -> Supplying {
         match &self.records.search {
             Some(search) => search.in_time(self.app()),
-            None => Box::pin(ready(Supply::None)),
+            None => Box::pin(ready(SearchOutcome::None)),
         }
     }
 
@@ -203,9 +203,9 @@ impl StreamObserver for Watch {
             }
         } else if let Some(id) = tap.message_id() {
             // Where nobody can be asked later, it is told now.
-            let record = self.teller.is_none().then(|| tap.record(false));
-            let teller = self.teller.clone().unwrap_or_else(|| Weak::<Nobody>::new());
-            self.in_flight = Some(self.app().live.begin(&self.records.owner.tenant, id, record, teller));
+            let record = self.snapshot_source.is_none().then(|| tap.record(false));
+            let snapshot_source = self.snapshot_source.clone().unwrap_or_else(|| Weak::<Nobody>::new());
+            self.in_flight = Some(self.app().live.begin(&self.records.owner.tenant, id, record, snapshot_source));
         }
     }
 
@@ -220,12 +220,14 @@ impl StreamObserver for Watch {
     }
 
     fn ended(&mut self, report: &Report, pipeline: &Pipeline) {
-        let tally = pipeline.tally();
-        if tally.frames > 0 {
-            self.records.ended(tally.finished);
+        let stream_stats = pipeline.stream_stats();
+        if stream_stats.frames > 0 {
+            self.records.ended(stream_stats.finished);
         }
         let tapped = pipeline.tap().and_then(Tap::provider);
-        for what in faults::of_stream(report.outcome, self.status, &tally, tapped.is_some()).into_iter().flatten() {
+        for what in
+            faults::of_stream(report.outcome, self.status, &stream_stats, tapped.is_some()).into_iter().flatten()
+        {
             let of = Of { provider: tapped.or(self.of().provider), ..self.of() };
             self.app().faults.note(of, what, self.status);
         }
@@ -243,13 +245,13 @@ impl StreamObserver for Watch {
                 metrics.frames.get_or_create(&labels).inc_by(count);
             }
         };
-        frames("tapped", tally.frames - tally.unread);
-        frames("unread", tally.unread);
-        frames("oversized", tally.oversized);
-        if tally.frames > 0 && provider == "none" {
+        frames("tapped", stream_stats.frames - stream_stats.unread);
+        frames("unread", stream_stats.unread);
+        frames("oversized", stream_stats.oversized);
+        if stream_stats.frames > 0 && provider == "none" {
             metrics.tap_skipped.get_or_create(&ReasonLabel { reason: "unknown_dialect" }).inc();
         }
-        if tally.panicked {
+        if stream_stats.panicked {
             metrics.tap_skipped.get_or_create(&ReasonLabel { reason: "panic" }).inc();
         }
         if report.bytes_in > 0 && pipeline.tap().is_some() {
@@ -270,12 +272,12 @@ impl StreamObserver for Watch {
             let labels = ProviderLabel { provider: provider.to_owned() };
             metrics.citations.get_or_create(&labels).inc_by(self.extracted as u64);
         }
-        if tally.markers > 0 {
+        if stream_stats.markers > 0 {
             let labels = ProviderLabel { provider: provider.to_owned() };
-            metrics.markers.get_or_create(&labels).inc_by(tally.markers);
+            metrics.markers.get_or_create(&labels).inc_by(stream_stats.markers);
         }
-        if tally.frames > 0 {
-            let result = match (tally.injected, tally.finished) {
+        if stream_stats.frames > 0 {
+            let result = match (stream_stats.injected, stream_stats.finished) {
                 (true, true) => "final",
                 (true, false) => "incomplete",
                 _ => "none",
@@ -284,7 +286,7 @@ impl StreamObserver for Watch {
         }
         if let Some(chat) = self.chat.take() {
             let failed = report.outcome != Outcome::Complete;
-            let error = if failed { Some(outcome) } else { tally.fault.then_some("upstream_error") };
+            let error = if failed { Some(outcome) } else { stream_stats.fault.then_some("upstream_error") };
             chat.finish(&ChatEnd { tap: pipeline.tap(), error, citations: self.citations });
         }
         let of_route = &self.records.owner.route;
@@ -296,12 +298,12 @@ impl StreamObserver for Watch {
             outcome,
             ttfb_ms = self.first_byte.as_millis() as u64,
             duration_ms = self.began.elapsed().as_millis() as u64,
-            frames = tally.frames,
-            unread = tally.unread,
-            oversized = tally.oversized,
+            frames = stream_stats.frames,
+            unread = stream_stats.unread,
+            oversized = stream_stats.oversized,
             citations = self.citations,
-            injected = tally.injected,
-            finished = tally.finished,
+            injected = stream_stats.injected,
+            finished = stream_stats.finished,
             bytes_in = report.bytes_in,
             bytes_out = report.bytes_out,
             "stream ended"

@@ -25,7 +25,7 @@ type Stored = Result<Receiver<Result<(), StoreError>>, StoreError>;
 
 /// Whose record it is.
 #[derive(Clone)]
-pub struct Owner {
+pub struct RecordContext {
     pub app: Arc<App>,
     pub route: String,
     /// As configured.
@@ -34,7 +34,7 @@ pub struct Owner {
     pub created_ms: i64,
 }
 
-impl Owner {
+impl RecordContext {
     fn entry(&self, record: &Record) -> Entry {
         Entry { tenant: self.tenant.clone(), created_ms: self.created_ms, record: record.clone() }
     }
@@ -68,7 +68,7 @@ fn outcome(record: &Record, late: bool) -> Option<&'static str> {
 }
 
 pub struct Records {
-    pub owner: Owner,
+    pub owner: RecordContext,
     /// Dropped where nobody needs it.
     pub search: Option<Search>,
     later: Option<Arc<Mutex<Later>>>,
@@ -90,7 +90,7 @@ pub struct Put {
 }
 
 impl Records {
-    pub fn new(owner: Owner, search: Option<Search>) -> Self {
+    pub fn new(owner: RecordContext, search: Option<Search>) -> Self {
         Self { owner, search, later: None, counted: false }
     }
 
@@ -162,7 +162,7 @@ fn lock(later: &Mutex<Later>) -> MutexGuard<'_, Later> {
 
 /// Waits for the answer, however late, and stores the record with it. Ends with the search, which has its own time limit.
 struct Follower {
-    owner: Owner,
+    owner: RecordContext,
     search: Search,
     later: Arc<Mutex<Later>>,
     late_from: Instant,

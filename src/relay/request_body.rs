@@ -13,7 +13,7 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::{model::Seeker, supplement::BodyCopy};
 use crate::{
-    pipeline::hold::Share,
+    pipeline::budget::BudgetShare,
     transport::{BoxError, incoming::IncomingBody, trailers},
 };
 
@@ -131,11 +131,11 @@ const PIECE: usize = 64 * 1024;
 /// A request body of our own, and the share of the budget that they take until they are sent.
 pub struct OwnBody {
     rest: Bytes,
-    _share: Share,
+    _share: BudgetShare,
 }
 
 impl OwnBody {
-    pub fn new(bytes: Bytes, share: Share) -> Self {
+    pub fn new(bytes: Bytes, share: BudgetShare) -> Self {
         Self { rest: bytes, _share: share }
     }
 }

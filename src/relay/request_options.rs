@@ -6,7 +6,7 @@ use http::{HeaderMap, header::HeaderName};
 
 use crate::{
     app::problem::Problem,
-    config::{Inject, Manner, Profile, Route},
+    config::{Inject, OutputFormat, Profile, Route},
 };
 
 const INJECT: HeaderName = HeaderName::from_static("x-citetap-inject");
@@ -15,23 +15,27 @@ const MARKERS: HeaderName = HeaderName::from_static("x-citetap-markers");
 
 /// What the client gets: as the route says, or as the request asks.
 #[derive(Debug, Clone, Copy)]
-pub struct Wants {
+pub struct RequestOptions {
     pub inject: Inject,
-    pub manner: Manner,
+    pub output_format: OutputFormat,
     /// The request says itself that it wants the upstream's own dialect.
     pub native: bool,
 }
 
-impl Wants {
+impl RequestOptions {
     pub fn of(headers: &HeaderMap, route: &Route) -> Result<Self, Problem> {
-        let Route { inject, manner, .. } = route;
-        let profile =
-            asked(headers, &PROFILE, manner.profile, "x-citetap-profile is native, openai, ai-sdk or open-webui")?;
+        let Route { inject, output_format, .. } = route;
+        let profile = asked(
+            headers,
+            &PROFILE,
+            output_format.profile,
+            "x-citetap-profile is native, openai, ai-sdk or open-webui",
+        )?;
         let markers =
-            asked(headers, &MARKERS, manner.markers, "x-citetap-markers is keep, link, sup, footnote or strip")?;
+            asked(headers, &MARKERS, output_format.markers, "x-citetap-markers is keep, link, sup, footnote or strip")?;
         Ok(Self {
             inject: asked(headers, &INJECT, *inject, "x-citetap-inject is final, live or off")?,
-            manner: Manner { profile, markers, ..*manner },
+            output_format: OutputFormat { profile, markers, ..*output_format },
             native: profile == Profile::Native && headers.contains_key(&PROFILE),
         })
     }

@@ -18,9 +18,9 @@ use tokio::{sync::oneshot, time::sleep};
 use super::tap_body::Supplying;
 use crate::{
     app::App,
-    citation::{Record, supplement::Supply},
+    citation::{Record, supplement::SearchOutcome},
     config::{Route, Supplement, Supplementing},
-    pipeline::hold::Hold,
+    pipeline::budget::HeldBytes,
     search::{Ask, Query, query},
 };
 
@@ -37,11 +37,11 @@ pub enum Searched {
 }
 
 impl Searched {
-    pub fn supply(&self) -> Supply {
+    pub fn supply(&self) -> SearchOutcome {
         match self {
-            Self::Found(found) => Supply::Found(Arc::clone(found)),
-            Self::Failed => Supply::Failed,
-            Self::Skipped(_) => Supply::None,
+            Self::Found(found) => SearchOutcome::Found(Arc::clone(found)),
+            Self::Failed => SearchOutcome::Failed,
+            Self::Skipped(_) => SearchOutcome::None,
         }
     }
 }
@@ -53,14 +53,14 @@ pub fn begin(app: &Arc<App>, route: &Route) -> Option<(BodyCopy, Search)> {
     }
     let (tell, coming) = oneshot::channel();
     let then = Then { app: Arc::clone(app), route: Arc::clone(&route.supplement), tell };
-    let copy = BodyCopy { held: Hold::new(Arc::clone(&app.copies), MAX_COPY), then: Some(then) };
-    let answer = Arc::new(Mutex::new(Answer::Coming(coming)));
+    let copy = BodyCopy { held: HeldBytes::new(Arc::clone(&app.copies), MAX_COPY), then: Some(then) };
+    let answer = Arc::new(Mutex::new(SearchState::Coming(coming)));
     Some((copy, Search { answer, max_wait: route.supplement.max_wait }))
 }
 
 /// The copy of a request's body. Dropped before the body's end, it searches for nothing.
 pub struct BodyCopy {
-    held: Hold,
+    held: HeldBytes,
     then: Option<Then>,
 }
 
@@ -85,7 +85,7 @@ impl BodyCopy {
     /// The body is complete: the search begins. Never waits.
     pub fn end(&mut self) {
         if let Some(mut then) = self.then.take() {
-            let held = std::mem::replace(&mut self.held, Hold::new(Arc::clone(&then.app.copies), 0));
+            let held = std::mem::replace(&mut self.held, HeldBytes::new(Arc::clone(&then.app.copies), 0));
             tokio::spawn(async move {
                 let searched = tokio::select! {
                     biased;
@@ -98,7 +98,7 @@ impl BodyCopy {
     }
 }
 
-async fn look(app: &App, route: &Arc<Supplementing>, mut body: Hold) -> Searched {
+async fn look(app: &App, route: &Arc<Supplementing>, mut body: HeldBytes) -> Searched {
     let by = Arc::clone(route);
     // A body of 1 MiB takes its time to read.
     let found = tokio::task::spawn_blocking(move || query::find(&body.take(), by.query.as_ref())).await;
@@ -117,32 +117,32 @@ async fn look(app: &App, route: &Arc<Supplementing>, mut body: Hold) -> Searched
 /// A search that is under way. Dropped, it is given up, unless its answer is still awaited for a record.
 #[derive(Clone)]
 pub struct Search {
-    answer: Arc<Mutex<Answer>>,
+    answer: Arc<Mutex<SearchState>>,
     /// For what is not there at the finish.
     pub max_wait: Duration,
 }
 
-enum Answer {
+enum SearchState {
     Coming(oneshot::Receiver<Searched>),
     Here(Searched),
 }
 
 impl Search {
-    fn lock(&self) -> MutexGuard<'_, Answer> {
+    fn lock(&self) -> MutexGuard<'_, SearchState> {
         self.answer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn poll(&self, task: &mut Context<'_>) -> Poll<Searched> {
         let mut answer = self.lock();
         let searched = match &mut *answer {
-            Answer::Here(searched) => searched.clone(),
-            Answer::Coming(coming) => match Pin::new(coming).poll(task) {
+            SearchState::Here(searched) => searched.clone(),
+            SearchState::Coming(coming) => match Pin::new(coming).poll(task) {
                 Poll::Pending => return Poll::Pending,
                 // The request ended before its body did, or had none.
                 Poll::Ready(answer) => answer.unwrap_or(Searched::Skipped("no_body")),
             },
         };
-        *answer = Answer::Here(searched.clone());
+        *answer = SearchState::Here(searched.clone());
         Poll::Ready(searched)
     }
 
@@ -167,8 +167,8 @@ impl Search {
             tokio::select! {
                 biased;
                 searched = search.answered() => searched.supply(),
-                () = sleep(search.max_wait) => Supply::Pending,
-                () = cut.cancelled() => Supply::Pending,
+                () = sleep(search.max_wait) => SearchOutcome::Pending,
+                () = cut.cancelled() => SearchOutcome::Pending,
             }
         })
     }

@@ -24,7 +24,7 @@ use tokio::{
 };
 
 use crate::{
-    citation::{Record, supplement::Supply},
+    citation::{Record, supplement::SearchOutcome},
     pipeline::{End, Out, Outcome, Pipeline, tap::Tap},
     transport::{BoxError, trailers},
 };
@@ -42,7 +42,7 @@ pub const LATE: Duration = Duration::from_millis(500);
 pub type Commit = Pin<Box<dyn Future<Output = bool> + Send>>;
 
 /// What a search of our own found; resolves within the route's wait.
-pub type Supplying = Pin<Box<dyn Future<Output = Supply> + Send>>;
+pub type Supplying = Pin<Box<dyn Future<Output = SearchOutcome> + Send>>;
 
 /// What stands beside a stream: the store, those who watch it, the log.
 pub trait StreamObserver: Send + 'static {
@@ -182,11 +182,11 @@ where
         &mut self.pipeline
     }
 
-    pub fn keeper(&self) -> &K {
+    pub fn observer(&self) -> &K {
         &self.observer
     }
 
-    pub fn keeper_mut(&mut self) -> &mut K {
+    pub fn observer_mut(&mut self) -> &mut K {
         &mut self.observer
     }
 

@@ -11,9 +11,9 @@ use crate::{
     pipeline::Supplement,
     pipeline::{
         Budget, Context, End, Inject, Settings,
-        whole::{self, Passed},
+        offline::{self, OfflineOutput},
     },
-    profile::Manner,
+    profile::OutputFormat,
     provider::{Provider, json},
 };
 
@@ -28,7 +28,7 @@ pub struct CaptureReader {
     pub provider: Provider,
     pub link_base: Option<Url>,
     pub inject: Inject,
-    pub manner: Manner,
+    pub output_format: OutputFormat,
     /// Larger frames are passed through without being parsed.
     pub frame_cap: usize,
     pub rules: Arc<Rules>,
@@ -36,37 +36,37 @@ pub struct CaptureReader {
 
 impl CaptureReader {
     /// Processes each stream, or the document. The error describes what the input contains instead.
-    pub fn read(&self, captured: CaptureFile) -> Result<Vec<Passed>, String> {
+    pub fn read(&self, captured: CaptureFile) -> Result<Vec<OfflineOutput>, String> {
         match captured {
             CaptureFile::Document(text) => self.document(&text).map(|passed| vec![passed]),
             CaptureFile::Streams(streams) => Ok(streams.into_iter().map(|capture| self.stream(capture.sse)).collect()),
         }
     }
 
-    fn stream(&self, sse: Bytes) -> Passed {
+    fn stream(&self, sse: Bytes) -> OfflineOutput {
         let settings = Settings {
             inject: self.inject,
             emit_empty: false,
-            manner: self.manner,
+            output_format: self.output_format,
             supplement: Supplement::Off,
             whole: false,
             frame_cap: self.frame_cap,
             budget: Budget::new(sse.len().max(self.frame_cap)),
         };
         // Nothing is stored here, and the record says so.
-        let mut passed = whole::pass(self.context(self.provider), settings, [sse], End::Clean, false);
+        let mut passed = offline::pass(self.context(self.provider), settings, [sse], End::Clean, false);
         if let Some(record) = &mut passed.record {
             record.stored = false;
         }
         passed
     }
 
-    fn document(&self, text: &str) -> Result<Passed, String> {
+    fn document(&self, text: &str) -> Result<OfflineOutput, String> {
         let provider = match self.provider {
             Provider::Auto(registry) => registry.of_document(text).ok_or_else(|| describe_document(text))?,
             named => named,
         };
-        let passed = whole::pass_document(self.context(provider), Bytes::copy_from_slice(text.as_bytes()));
+        let passed = offline::pass_document(self.context(provider), Bytes::copy_from_slice(text.as_bytes()));
         match passed.record {
             Some(_) => Ok(passed),
             None => Err(format!("{}, and nothing of {} in it", describe_document(text), provider.as_str())),
@@ -87,8 +87,8 @@ impl CaptureReader {
     }
 
     /// Error text for streams in which no message was found.
-    pub fn no_message(&self, passed: &[Passed]) -> String {
-        let frames: u64 = passed.iter().map(|passed| passed.tally.frames).sum();
+    pub fn no_message(&self, passed: &[OfflineOutput]) -> String {
+        let frames: u64 = passed.iter().map(|passed| passed.stream_stats.frames).sum();
         let expected = match self.provider {
             Provider::Auto(_) => "a known provider",
             named => named.as_str(),
@@ -106,7 +106,7 @@ pub struct HarRecords<'a> {
 }
 
 impl<'a> HarRecords<'a> {
-    pub fn of(passed: &'a [Passed]) -> Self {
+    pub fn of(passed: &'a [OfflineOutput]) -> Self {
         let records: Vec<&Record> = passed.iter().filter_map(|passed| passed.record.as_deref()).collect();
         Self { skipped: passed.len() - records.len(), records }
     }

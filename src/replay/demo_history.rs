@@ -18,7 +18,7 @@ use crate::{
         record::Citation,
     },
     pipeline::Inject,
-    profile::Manner,
+    profile::OutputFormat,
     provider::Provider,
 };
 
@@ -70,7 +70,7 @@ impl SourceCapture {
             provider: Provider::AUTO,
             link_base: url::Url::parse("https://kb.example.com").ok(),
             inject: Inject::Off,
-            manner: Manner::default(),
+            output_format: OutputFormat::default(),
             frame_cap: sse.len(),
             rules: Arc::clone(rules),
         };

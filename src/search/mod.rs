@@ -16,13 +16,13 @@ pub use crate::config::search::{Depth, NO_KEY, Topic};
 use crate::{
     citation::{
         Record, Rules,
-        record::{Round, Status},
+        record::{SearchRound, Status},
     },
     config::{
         Search,
         search::{MAX_DOMAINS, MAX_RESULTS, domain},
     },
-    pipeline::{Context, whole},
+    pipeline::{Context, offline},
     provider::Provider,
 };
 pub use found::Found;
@@ -262,7 +262,7 @@ pub fn context(rules: Arc<Rules>) -> Context {
 pub fn record(context: Context, query: &Query, answer: Bytes) -> Result<(Box<Record>, u32), SearchError> {
     let id = context.fallback_id.clone();
     let rules = Arc::clone(&context.rules);
-    let record = whole::document(context, answer);
+    let record = offline::document(context, answer);
     let mut record = record.ok_or(SearchError::Unreadable("it is no search response"))?;
     let request_id = std::mem::replace(&mut record.message_id, id);
     if request_id != record.message_id {
@@ -291,7 +291,7 @@ pub fn record(context: Context, query: &Query, answer: Bytes) -> Result<(Box<Rec
     if record.queries.is_empty() {
         record.queries.push(query.query.clone());
         if record.rounds.is_empty() {
-            record.rounds.push(Round { round: 1, ..Round::default() });
+            record.rounds.push(SearchRound { round: 1, ..SearchRound::default() });
         }
         for round in &mut record.rounds {
             round.queries.push(query.query.clone());

@@ -196,7 +196,7 @@ fn drain(pipeline: &mut Pipeline) -> usize {
 
 fn passed((pipeline, bytes): (Pipeline, usize)) {
     assert!(bytes > 100 * DELTAS, "{bytes}");
-    assert_eq!(pipeline.tally().injected, pipeline.tap().is_some());
+    assert_eq!(pipeline.stream_stats().injected, pipeline.tap().is_some());
 }
 
 library_benchmark_group!(

@@ -12,7 +12,7 @@ use citetap::{
     config::default_rules,
     marker::{Source, Sources},
     pipeline::{Budget, Context, Inject, Pipeline, Settings, Supplement},
-    profile::{Manner, Positions},
+    profile::{OutputFormat, Positions},
     provider::{Adapter, Provider, Signal, Sink},
     sse::Event,
 };
@@ -315,7 +315,7 @@ fn settings() -> Settings {
     Settings {
         inject: Inject::Final,
         emit_empty: false,
-        manner: Manner::default(),
+        output_format: OutputFormat::default(),
         supplement: Supplement::Off,
         whole: false,
         frame_cap: 4 << 20,

@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf};
 
 use bytes::Bytes;
 use citetap::{
-    pipeline::{End, Inject, Settings, whole},
+    pipeline::{End, Inject, Settings, offline},
     provider::{Provider, REGISTRY},
 };
 
@@ -95,7 +95,7 @@ fn p10_unstreamed_answer_gives_the_record_of_its_stream() {
     let json = fs::read(fixtures().join("tencent/whole.json")).unwrap();
     let settings = Settings { whole: true, ..settings(Inject::Final) };
     for chunks in [vec![Bytes::from(json.clone())], bytewise(&json)] {
-        let passed = whole::pass(
+        let passed = offline::pass(
             context(Provider::Of(&citetap::provider::tencent::PROVIDER)),
             settings.clone(),
             chunks,
@@ -132,7 +132,7 @@ fn p10_unstreamed_completion_gives_the_record_of_its_stream() {
         let streamed = pass(kind, Inject::Final, bytewise(&streamed), End::Clean).record.unwrap();
         let settings = Settings { whole: true, ..settings(Inject::Final) };
         for chunks in [vec![Bytes::from(json.clone())], bytewise(&json)] {
-            let passed = whole::pass(context(kind), settings.clone(), chunks, End::Clean, true);
+            let passed = offline::pass(context(kind), settings.clone(), chunks, End::Clean, true);
             assert_eq!(passed.out(), json, "{}", path.display());
             assert_eq!(passed.record.as_ref(), Some(&streamed), "{}", path.display());
         }
@@ -150,7 +150,7 @@ fn json_error_gives_no_record() {
     ] {
         let json = fs::read(fixtures().join(folder).join("json-error.json")).unwrap();
         let settings = Settings { whole: true, ..settings(Inject::Final) };
-        let passed = whole::pass(context(kind), settings, vec![Bytes::from(json.clone())], End::Clean, true);
+        let passed = offline::pass(context(kind), settings, vec![Bytes::from(json.clone())], End::Clean, true);
         assert_eq!((passed.out(), passed.record), (json, None));
     }
 }
@@ -171,7 +171,7 @@ fn golden_documents() {
             count += 1;
             let input = fs::read_to_string(&path).unwrap();
             assert_eq!(REGISTRY.of_document(&input), Some(kind), "{}", path.display());
-            let record = whole::document(context(kind), Bytes::from(input.clone()));
+            let record = offline::document(context(kind), Bytes::from(input.clone()));
             let actual = serde_json::to_string_pretty(&record).unwrap() + "\n";
             differing.extend(differs(&path.with_extension("citations.json"), actual.as_bytes()));
         }

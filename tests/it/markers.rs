@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use citetap::{
     marker::{self, Source, Sources, Style},
-    pipeline::{End, Inject, Settings, whole, whole::Passed},
-    profile::Manner,
+    pipeline::{End, Inject, Settings, offline, offline::OfflineOutput},
+    profile::OutputFormat,
     provider::{Provider, Signal, Sink},
     sse::{Cut, Event, Splitter},
 };
@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 
 use crate::support::{bytewise, context, fixtures, settings};
 
-fn rewritten(kind: Provider, style: Style, chunks: Vec<Bytes>, end: End) -> Passed {
-    let manner = Manner { markers: style, ..Manner::default() };
-    whole::pass(context(kind), Settings { manner, ..settings(Inject::Final) }, chunks, end, true)
+fn rewritten(kind: Provider, style: Style, chunks: Vec<Bytes>, end: End) -> OfflineOutput {
+    let output_format = OutputFormat { markers: style, ..OutputFormat::default() };
+    offline::pass(context(kind), Settings { output_format, ..settings(Inject::Final) }, chunks, end, true)
 }
 
 fn link(kind: Provider, stream: &str) -> String {
@@ -218,10 +218,10 @@ fn unstreamed_answer_is_rewritten_in_its_document() {
             "additional_content": {"reference_docs": [{"target_id": "t1", "title": "T", "url": "https://s1.example.com/"}]}}});
         format!(" {data}\n")
     };
-    let manner = Manner { markers: Style::Link, ..Manner::default() };
-    let settings = Settings { manner, whole: true, ..settings(Inject::Final) };
+    let output_format = OutputFormat { markers: Style::Link, ..OutputFormat::default() };
+    let settings = Settings { output_format, whole: true, ..settings(Inject::Final) };
     for chunks in [vec![Bytes::from(json("a[1]"))], bytewise(json("a[1]").as_bytes())] {
-        let passed = whole::pass(
+        let passed = offline::pass(
             context(Provider::Of(&citetap::provider::tencent::PROVIDER)),
             settings.clone(),
             chunks,
@@ -229,7 +229,7 @@ fn unstreamed_answer_is_rewritten_in_its_document() {
             true,
         );
         assert_eq!(String::from_utf8(passed.out()).unwrap(), json("a[[1]](https://s1.example.com/)"));
-        assert_eq!(passed.tally.markers, 1);
+        assert_eq!(passed.stream_stats.markers, 1);
         assert!(passed.record.unwrap().citations[0].cited);
     }
 }
@@ -289,7 +289,7 @@ fn captures_give_the_same_record_in_every_style() {
                 assert_eq!(is.thinking, was.thinking, "{name}");
                 if is.text == was.text && is.answer == was.answer {
                     assert_eq!(changed.relayed(), input, "{name}");
-                    assert_eq!(changed.tally.markers, 0, "{name}");
+                    assert_eq!(changed.stream_stats.markers, 0, "{name}");
                 }
             }
         }

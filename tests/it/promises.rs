@@ -7,10 +7,10 @@ use citetap::{
     citation::{
         Record,
         bundle::{self, State},
-        record::{Origin, Round, Status},
-        supplement::Supply,
+        record::{Origin, SearchRound, Status},
+        supplement::SearchOutcome,
     },
-    pipeline::{End, Inject, Settings, Supplement, whole},
+    pipeline::{End, Inject, Settings, Supplement, offline},
     provider::Provider,
     sse::{Cut, Event, Splitter},
 };
@@ -166,14 +166,19 @@ fn deny() -> impl Strategy<Value = HashSet<String>> {
 }
 
 /// Results of a supplementary search: a page of its own and one that streams contain too.
-fn extra() -> impl Strategy<Value = (Supplement, Supply)> {
+fn extra() -> impl Strategy<Value = (Supplement, SearchOutcome)> {
     let json = serde_json::json!({"query": "user text", "results": [
         {"title": "S", "url": "https://s.example.com/", "content": "c", "score": 0.9},
         {"title": "A", "url": "https://a.example.com/", "content": "c", "score": 0.8}, {}]});
     let found =
-        whole::document(context(Provider::Of(&citetap::provider::tavily::PROVIDER)), Bytes::from(json.to_string()))
+        offline::document(context(Provider::Of(&citetap::provider::tavily::PROVIDER)), Bytes::from(json.to_string()))
             .unwrap();
-    let supplies = vec![Supply::None, Supply::Pending, Supply::Failed, Supply::Found(Arc::new(*found))];
+    let supplies = vec![
+        SearchOutcome::None,
+        SearchOutcome::Pending,
+        SearchOutcome::Failed,
+        SearchOutcome::Found(Arc::new(*found)),
+    ];
     (
         prop::sample::select(vec![Supplement::Off, Supplement::WhenEmpty, Supplement::Always]),
         prop::sample::select(supplies),
@@ -269,7 +274,7 @@ proptest! {
         }
         prop_assert!(finals <= 1);
         prop_assert!(ours.iter().rev().skip(1).all(|record| !record.stored && !record.complete));
-        prop_assert_eq!(passed.tally.injected, finals == 1);
+        prop_assert_eq!(passed.stream_stats.injected, finals == 1);
         if let Some(last) = ours.last() {
             prop_assert!(!last.citations.is_empty());
             prop_assert!(last.stored, "a final event follows every live one");
@@ -319,14 +324,14 @@ proptest! {
         let mut context = context(kind);
         Arc::make_mut(&mut context.rules).scores.deny = deny;
         let rules = Arc::clone(&context.rules);
-        let passed = whole::pass_with(context, Settings { supplement, ..settings(inject) }, vec![Bytes::from(stream)], End::Clean, true, &supply);
+        let passed = offline::pass_with(context, Settings { supplement, ..settings(inject) }, vec![Bytes::from(stream)], End::Clean, true, &supply);
         let ours: Vec<Bytes> = passed.ours().into_iter().cloned().collect();
         if let Some(record) = passed.record {
             let stats = &record.stats;
             let sum = stats.kept_after_filter + stats.filtered_count + stats.failed_count + stats.dedup_count;
             prop_assert_eq!(stats.total_returned, sum);
             prop_assert_eq!((stats.kept_after_filter + stats.filtered_count) as usize, record.citations.len());
-            let of_rounds = |of: fn(&Round) -> u32| record.rounds.iter().map(of).sum::<u32>();
+            let of_rounds = |of: fn(&SearchRound) -> u32| record.rounds.iter().map(of).sum::<u32>();
             prop_assert_eq!(of_rounds(|round| round.failed_count), stats.failed_count);
             prop_assert_eq!(of_rounds(|round| round.dedup_count), stats.dedup_count);
             let bundles = bundle::bundles(&record, &rules);

@@ -15,7 +15,7 @@ use crate::{
     client::{Got, client},
     promises::{cut, end, frames, inject, kind, stream},
     support::{NONCE, bytewise},
-    transcoded::{PROFILES, manner, transcode},
+    transcoded::{PROFILES, output_format, transcode},
 };
 
 /// The upstream's answer up to its end, read by its adapter alone.
@@ -121,7 +121,7 @@ proptest! {
     ) {
         let answer = upstream_answer(kind, &stream, end);
         for profile in PROFILES {
-            let passed = transcode(kind, manner(profile, Form::Stream), inject, cut(&stream, &places), end);
+            let passed = transcode(kind, output_format(profile, Form::Stream), inject, cut(&stream, &places), end);
             let got = client(profile, &passed.out());
             prop_assert_eq!(&got.text, &answer.text, "{:?}", profile);
             prop_assert_eq!(&got.thinking, &answer.thinking, "{:?}", profile);
@@ -134,7 +134,7 @@ proptest! {
 
             // One final record before the end. Earlier ones are not stored.
             let finals = got.records.iter().filter(|record| record.stored).count();
-            prop_assert_eq!(finals == 1, passed.tally.injected, "{:?}", profile);
+            prop_assert_eq!(finals == 1, passed.stream_stats.injected, "{:?}", profile);
             prop_assert!(finals <= 1 && got.records.iter().rev().skip(1).all(|record| !record.stored));
             if inject == Inject::Off {
                 prop_assert!(got.records.is_empty() && got.sources.is_empty());
@@ -159,9 +159,9 @@ proptest! {
         for (profile, form) in
             [(Profile::OpenAi, Form::Stream), (Profile::AiSdk, Form::Stream), (Profile::OpenWebUi, Form::Stream), (Profile::OpenWebUi, Form::Whole)]
         {
-            let whole = transcode(kind, manner(profile, form), inject, vec![Bytes::from(stream.clone())], end);
+            let whole = transcode(kind, output_format(profile, form), inject, vec![Bytes::from(stream.clone())], end);
             for chunks in [cut(&stream, &places), bytewise(&stream)] {
-                let other = transcode(kind, manner(profile, form), inject, chunks, end);
+                let other = transcode(kind, output_format(profile, form), inject, chunks, end);
                 prop_assert_eq!(other.out(), whole.out(), "{:?} {:?}", profile, form);
                 prop_assert_eq!(&other.record, &whole.record);
             }
@@ -171,7 +171,7 @@ proptest! {
     #[test]
     fn document_has_the_text_of_its_stream(stream in stream(), kind in kind(), inject in inject(), end in end()) {
         let answer = upstream_answer(kind, &stream, end);
-        let out = transcode(kind, manner(Profile::OpenAi, Form::Whole), inject, vec![Bytes::from(stream)], end).out();
+        let out = transcode(kind, output_format(Profile::OpenAi, Form::Whole), inject, vec![Bytes::from(stream)], end).out();
         if end == End::Cut {
             prop_assert!(out.is_empty(), "no document at all");
         } else {

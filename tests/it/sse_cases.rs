@@ -112,7 +112,7 @@ fn generated_cases_relay_exactly_and_the_next_event_is_tapped() {
         let chunks = (0..input.len()).step_by(size).map(|at| input.slice(at..(at + size).min(input.len()))).collect();
         let passed = pass(Provider::Of(&citetap::provider::doubao::PROVIDER), Inject::Final, chunks, End::Clean);
         assert!(passed.out() == input, "{}", case["id"]);
-        assert!(passed.tally.finished, "{}: the events after it were tapped", case["id"]);
+        assert!(passed.stream_stats.finished, "{}: the events after it were tapped", case["id"]);
     }
 }
 

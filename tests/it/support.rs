@@ -1,14 +1,14 @@
 //! Shared helpers.
 
-use citetap::profile::Manner;
+use citetap::profile::OutputFormat;
 use std::path::PathBuf;
 
 use bytes::Bytes;
 use citetap::{
-    citation::supplement::Supply,
+    citation::supplement::SearchOutcome,
     pipeline::{
         Budget, Context, End, Inject, Settings, Supplement,
-        whole::{self, Passed},
+        offline::{self, OfflineOutput},
     },
     provider::Provider,
 };
@@ -32,7 +32,7 @@ pub fn settings(inject: Inject) -> Settings {
     Settings {
         inject,
         emit_empty: false,
-        manner: Manner::default(),
+        output_format: OutputFormat::default(),
         supplement: Supplement::Off,
         whole: false,
         frame_cap: 4 << 20,
@@ -40,8 +40,8 @@ pub fn settings(inject: Inject) -> Settings {
     }
 }
 
-pub fn pass(provider: Provider, inject: Inject, chunks: Vec<Bytes>, end: End) -> Passed {
-    whole::pass(context(provider), settings(inject), chunks, end, true)
+pub fn pass(provider: Provider, inject: Inject, chunks: Vec<Bytes>, end: End) -> OfflineOutput {
+    offline::pass(context(provider), settings(inject), chunks, end, true)
 }
 
 /// On a route with a supplementary search that returns these results.
@@ -50,10 +50,10 @@ pub fn pass_with(
     inject: Inject,
     chunks: Vec<Bytes>,
     end: End,
-    (supplement, supply): &(Supplement, Supply),
-) -> Passed {
+    (supplement, supply): &(Supplement, SearchOutcome),
+) -> OfflineOutput {
     let settings = Settings { supplement: *supplement, ..settings(inject) };
-    whole::pass_with(context(provider), settings, chunks, end, true, supply)
+    offline::pass_with(context(provider), settings, chunks, end, true, supply)
 }
 
 /// One chunk per byte.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use citetap::{
     citation::{
         Record,
-        record::{Citation, Round},
+        record::{Citation, SearchRound},
         url::source_id,
     },
     replay::{Script, Scripted, Upstream},
@@ -108,8 +108,11 @@ impl Task {
         let mut record = self.like.clone();
         record.message_id = format!("m{message}");
         record.task_id = Some("task".to_owned());
-        let rounds =
-            (1..=ROUNDS).map(|round| Round { round, queries: vec![format!("{message} {round}")], ..Round::default() });
+        let rounds = (1..=ROUNDS).map(|round| SearchRound {
+            round,
+            queries: vec![format!("{message} {round}")],
+            ..SearchRound::default()
+        });
         record.rounds = rounds.collect();
         record.citations = Vec::new();
         for (name, (round, score)) in &self.messages[&message] {

@@ -5,8 +5,8 @@ use std::{fs, path::Path};
 use bytes::Bytes;
 use citetap::{
     config::Style,
-    pipeline::{End, Inject, Settings, whole, whole::Passed},
-    profile::{Form, Manner, Profile},
+    pipeline::{End, Inject, Settings, offline, offline::OfflineOutput},
+    profile::{Form, OutputFormat, Profile},
     provider::Provider,
 };
 use serde_json::Value;
@@ -42,18 +42,27 @@ const GOLDEN: &[&str] = &[
     "tencent/unknown-stage",
 ];
 
-pub fn manner(profile: Profile, form: Form) -> Manner {
-    Manner { profile, form, markers: Style::Keep }
+pub fn output_format(profile: Profile, form: Form) -> OutputFormat {
+    OutputFormat { profile, form, markers: Style::Keep }
 }
 
-pub fn transcode(kind: Provider, manner: Manner, inject: Inject, chunks: Vec<Bytes>, end: End) -> Passed {
-    whole::pass(context(kind), Settings { manner, ..settings(inject) }, chunks, end, true)
+pub fn transcode(
+    kind: Provider,
+    output_format: OutputFormat,
+    inject: Inject,
+    chunks: Vec<Bytes>,
+    end: End,
+) -> OfflineOutput {
+    offline::pass(context(kind), Settings { output_format, ..settings(inject) }, chunks, end, true)
 }
 
-fn document(kind: Provider, profile: Profile, chunks: Vec<Bytes>) -> Passed {
-    let settings =
-        Settings { whole: true, manner: manner(profile, profile.form_of_whole()), ..settings(Inject::Final) };
-    whole::pass(context(kind), settings, chunks, End::Clean, true)
+fn document(kind: Provider, profile: Profile, chunks: Vec<Bytes>) -> OfflineOutput {
+    let settings = Settings {
+        whole: true,
+        output_format: output_format(profile, profile.form_of_whole()),
+        ..settings(Inject::Final)
+    };
+    offline::pass(context(kind), settings, chunks, End::Clean, true)
 }
 
 fn is_golden(path: &Path) -> bool {
@@ -67,18 +76,18 @@ fn golden_dialects() {
     for (kind, path) in captures().into_iter().filter(|(_, path)| is_golden(path)) {
         seen += 1;
         let input = fs::read(&path).unwrap();
-        let mut golden = |manner: Manner, extension: &str| {
-            let passed = transcode(kind, manner, Inject::Final, vec![Bytes::from(input.clone())], end_of(&path));
-            let extension = format!("{}.{extension}", manner.profile.as_str());
+        let mut golden = |output_format: OutputFormat, extension: &str| {
+            let passed = transcode(kind, output_format, Inject::Final, vec![Bytes::from(input.clone())], end_of(&path));
+            let extension = format!("{}.{extension}", output_format.profile.as_str());
             differing.extend(differs(&path.with_extension(extension), &passed.out()));
         };
         for profile in PROFILES {
-            golden(manner(profile, Form::Stream), "sse");
+            golden(output_format(profile, Form::Stream), "sse");
         }
         // A document that was cut is not an answer.
         if end_of(&path) == End::Clean {
-            golden(manner(Profile::OpenAi, Form::Whole), "json");
-            golden(manner(Profile::OpenWebUi, Form::Whole), "json");
+            golden(output_format(Profile::OpenAi, Form::Whole), "json");
+            golden(output_format(Profile::OpenWebUi, Form::Whole), "json");
         }
     }
     assert_eq!(seen, GOLDEN.len());
@@ -110,9 +119,9 @@ fn transcoding_is_the_same_in_one_chunk_and_byte_by_byte() {
             (Profile::OpenWebUi, Form::Stream, Inject::Final),
             (Profile::OpenAi, Form::Whole, Inject::Final),
         ] {
-            let manner = manner(profile, form);
-            let whole = transcode(kind, manner, inject, vec![Bytes::from(input.clone())], end);
-            let single = transcode(Provider::AUTO, manner, inject, bytewise(&input), end);
+            let output_format = output_format(profile, form);
+            let whole = transcode(kind, output_format, inject, vec![Bytes::from(input.clone())], end);
+            let single = transcode(Provider::AUTO, output_format, inject, bytewise(&input), end);
             assert_eq!(single.out(), whole.out(), "{profile:?} {}", path.display());
             assert_eq!(single.record, whole.record, "{}", path.display());
         }
@@ -124,12 +133,17 @@ fn transcoding_is_the_same_in_one_chunk_and_byte_by_byte() {
 fn record_is_the_same_in_every_dialect() {
     for (kind, path) in captures() {
         let input = Bytes::from(fs::read(&path).unwrap());
-        let native = transcode(kind, Manner::default(), Inject::Final, vec![input.clone()], end_of(&path));
+        let native = transcode(kind, OutputFormat::default(), Inject::Final, vec![input.clone()], end_of(&path));
         for profile in PROFILES {
-            let other =
-                transcode(kind, manner(profile, Form::Stream), Inject::Final, vec![input.clone()], end_of(&path));
+            let other = transcode(
+                kind,
+                output_format(profile, Form::Stream),
+                Inject::Final,
+                vec![input.clone()],
+                end_of(&path),
+            );
             assert_eq!(other.record, native.record, "{profile:?} {}", path.display());
-            assert_eq!(other.tally.injected, native.tally.injected, "{profile:?} {}", path.display());
+            assert_eq!(other.stream_stats.injected, native.stream_stats.injected, "{profile:?} {}", path.display());
         }
     }
 }
@@ -140,8 +154,13 @@ fn clients_of_all_dialects_get_the_same_answer() {
     for (kind, path) in captures() {
         let input = Bytes::from(fs::read(&path).unwrap());
         let got = |profile| -> Got {
-            let passed =
-                transcode(kind, manner(profile, Form::Stream), Inject::Final, vec![input.clone()], end_of(&path));
+            let passed = transcode(
+                kind,
+                output_format(profile, Form::Stream),
+                Inject::Final,
+                vec![input.clone()],
+                end_of(&path),
+            );
             client(profile, &passed.out())
         };
         let openai = got(Profile::OpenAi);
@@ -163,8 +182,9 @@ fn clients_of_all_dialects_get_the_same_answer() {
 fn transcoded_document_equals_its_stream() {
     for (kind, path) in captures().into_iter().filter(|(_, path)| end_of(path) == End::Clean) {
         let input = Bytes::from(fs::read(&path).unwrap());
-        let output =
-            |form| transcode(kind, manner(Profile::OpenAi, form), Inject::Final, vec![input.clone()], End::Clean).out();
+        let output = |form| {
+            transcode(kind, output_format(Profile::OpenAi, form), Inject::Final, vec![input.clone()], End::Clean).out()
+        };
         let stream = client(Profile::OpenAi, &output(Form::Stream));
         let json: Value = serde_json::from_slice(&output(Form::Whole)).unwrap();
         if let Some(error) = &stream.error {
@@ -187,15 +207,21 @@ fn unknown_stream_format_is_an_error() {
     let frames: Vec<Bytes> = (0..100).map(|n| Bytes::from(format!("data: {{\"n\":{n}}}\n\n"))).collect();
     for frames in [frames[..3].to_vec(), frames] {
         for profile in PROFILES {
-            let passed =
-                transcode(Provider::AUTO, manner(profile, Form::Stream), Inject::Final, frames.clone(), End::Clean);
+            let passed = transcode(
+                Provider::AUTO,
+                output_format(profile, Form::Stream),
+                Inject::Final,
+                frames.clone(),
+                End::Clean,
+            );
             let got = client(profile, &passed.out());
             assert!(got.error.is_some_and(|error| error.contains("no format that citetap can read")), "{profile:?}");
             assert_eq!((got.text.as_str(), got.finishes, got.done), ("", 0, true), "{profile:?}");
             assert_eq!(passed.record, None);
         }
         let whole =
-            transcode(Provider::AUTO, manner(Profile::OpenAi, Form::Whole), Inject::Final, frames, End::Clean).out();
+            transcode(Provider::AUTO, output_format(Profile::OpenAi, Form::Whole), Inject::Final, frames, End::Clean)
+                .out();
         let json: Value = serde_json::from_slice(&whole).unwrap();
         assert_eq!(json["error"]["type"], "upstream_error");
     }
@@ -231,9 +257,12 @@ fn answer_with_an_oversized_frame_finishes_with_length() {
     for (cap, whole) in [(big.len(), true), (big.len() - 1, false)] {
         let input = small.clone() + &big + &small + &end;
         for chunks in [vec![Bytes::from(input.clone())], bytewise(input.as_bytes())] {
-            let settings =
-                Settings { frame_cap: cap, manner: manner(Profile::OpenAi, Form::Stream), ..settings(Inject::Final) };
-            let out = whole::pass(
+            let settings = Settings {
+                frame_cap: cap,
+                output_format: output_format(Profile::OpenAi, Form::Stream),
+                ..settings(Inject::Final)
+            };
+            let out = offline::pass(
                 context(Provider::Of(&citetap::provider::tencent::PROVIDER)),
                 settings,
                 chunks,
@@ -254,9 +283,9 @@ fn document_over_the_cap_is_relayed_unchanged() {
     let json = fs::read(fixtures().join("tencent/whole.json")).unwrap();
     for (cap, transcoded) in [(json.len(), true), (json.len() - 1, false)] {
         for chunks in [vec![Bytes::from(json.clone())], bytewise(&json)] {
-            let manner = manner(Profile::OpenAi, Form::Whole);
-            let settings = Settings { whole: true, frame_cap: cap, manner, ..settings(Inject::Final) };
-            let passed = whole::pass(
+            let output_format = output_format(Profile::OpenAi, Form::Whole);
+            let settings = Settings { whole: true, frame_cap: cap, output_format, ..settings(Inject::Final) };
+            let passed = offline::pass(
                 context(Provider::Of(&citetap::provider::tencent::PROVIDER)),
                 settings,
                 chunks,
@@ -280,7 +309,7 @@ fn live_events_carry_the_record_without_new_sources() {
         let chunks = bytewise(input.as_bytes());
         let passed = transcode(
             Provider::Of(&citetap::provider::tencent::PROVIDER),
-            manner(profile, Form::Stream),
+            output_format(profile, Form::Stream),
             Inject::Live,
             chunks,
             End::Clean,
@@ -291,7 +320,7 @@ fn live_events_carry_the_record_without_new_sources() {
         assert_eq!(got.sources.len(), 2, "{profile:?}");
         let passed = transcode(
             Provider::Of(&citetap::provider::tencent::PROVIDER),
-            manner(profile, Form::Stream),
+            output_format(profile, Form::Stream),
             Inject::Off,
             vec![Bytes::from(input.clone())],
             End::Clean,
@@ -313,7 +342,7 @@ fn answer_only_in_the_finish_frame_is_transcoded() {
             let chunks = vec![Bytes::from(before.clone() + finish)];
             let passed = transcode(
                 Provider::Of(&citetap::provider::tencent::PROVIDER),
-                manner(profile, Form::Stream),
+                output_format(profile, Form::Stream),
                 Inject::Final,
                 chunks,
                 End::Clean,
@@ -331,11 +360,11 @@ fn answer_ends_once_if_the_stream_is_cut_after_its_end() {
         + &crate::net::tencent::text("m", "一[1]")
         + &crate::net::tencent::finish("m");
     for profile in PROFILES {
-        let manner = Manner { markers: Style::Footnote, ..manner(profile, Form::Stream) };
+        let output_format = OutputFormat { markers: Style::Footnote, ..output_format(profile, Form::Stream) };
         let out = |end| {
             transcode(
                 Provider::Of(&citetap::provider::tencent::PROVIDER),
-                manner,
+                output_format,
                 Inject::Final,
                 vec![Bytes::from(input.clone())],
                 end,
@@ -357,7 +386,7 @@ fn upstream_error_text_is_truncated_at_its_cap() {
         let chunks = vec![Bytes::from(frame)];
         let passed = transcode(
             Provider::Of(&citetap::provider::doubao::PROVIDER),
-            manner(Profile::OpenAi, Form::Stream),
+            output_format(Profile::OpenAi, Form::Stream),
             Inject::Final,
             chunks,
             End::Clean,

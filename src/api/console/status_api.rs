@@ -31,7 +31,7 @@ struct Routes<'a> {
     tenant: &'a str,
     /// Is a key needed?
     keys: bool,
-    routes: Vec<Told<'a>>,
+    routes: Vec<StatusResponse<'a>>,
     /// Providers that messages can be of.
     providers: Vec<&'static str>,
 }
@@ -39,7 +39,7 @@ struct Routes<'a> {
 /// A route as its users may know it: where it leads to is the operator's.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ConsoleRoute)]
-struct Told<'a> {
+struct StatusResponse<'a> {
     name: &'a str,
     prefix: &'a str,
     provider: &'static str,
@@ -50,14 +50,14 @@ struct Told<'a> {
     questions: &'a [String],
 }
 
-impl<'a> Told<'a> {
+impl<'a> StatusResponse<'a> {
     fn of(route: &'a Route) -> Self {
         Self {
             name: &route.name,
             prefix: &route.prefix,
             provider: route.provider.as_str(),
-            profile: route.manner.profile.as_str(),
-            markers: route.manner.markers.as_str(),
+            profile: route.output_format.profile.as_str(),
+            markers: route.output_format.markers.as_str(),
             inject: route.inject.as_str(),
             models: route.mapping.as_ref().map_or(&[], |mapping| &mapping.models),
             questions: &route.questions,
@@ -75,7 +75,7 @@ async fn routes(State(app): State<Arc<App>>, Extension(Asker(tenant)): Extension
     let told = Routes {
         tenant: &tenant,
         keys: app.config.auth == Auth::Keys,
-        routes: routes.iter().map(Told::of).collect(),
+        routes: routes.iter().map(StatusResponse::of).collect(),
         providers: REGISTRY.of_streams().map(|provider| provider.name).collect(),
     };
     Ok(plain_json(StatusCode::OK, serde_json::to_vec(&told).unwrap_or_default()))
@@ -96,7 +96,7 @@ struct Status {
     search: bool,
     store: StoreStatus,
     /// The asker's own, newest first.
-    faults: Vec<ToldFault>,
+    faults: Vec<FaultStatus>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -113,7 +113,7 @@ struct StoreStatus {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = ConsoleFault)]
-struct ToldFault {
+struct FaultStatus {
     at: Option<String>,
     route: Option<String>,
     provider: Option<&'static str>,
@@ -122,7 +122,7 @@ struct ToldFault {
     request_id: Option<String>,
 }
 
-impl From<Fault> for ToldFault {
+impl From<Fault> for FaultStatus {
     fn from(fault: Fault) -> Self {
         let Fault { at_ms, route, provider, what, status, request, tenant: _ } = fault;
         Self { at: time(at_ms), route, provider, what, status, request_id: request.map(|id| id.to_string()) }
@@ -157,7 +157,7 @@ async fn status(State(app): State<Arc<App>>, Extension(Asker(tenant)): Extension
             retrying: stats.waiting.load(Relaxed),
             last_commit_ms: committed.then(|| stats.last_commit().as_secs_f64() * 1000.0),
         },
-        faults: app.faults.newest(&tenant, SHOWN_FAULTS).into_iter().map(ToldFault::from).collect(),
+        faults: app.faults.newest(&tenant, SHOWN_FAULTS).into_iter().map(FaultStatus::from).collect(),
     };
     Ok(plain_json(StatusCode::OK, serde_json::to_vec(&status).unwrap_or_default()))
 }

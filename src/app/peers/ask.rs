@@ -8,7 +8,7 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use super::{GONE_AFTER, Inner, Peers, peer_message::Word};
+use super::{GONE_AFTER, Inner, Peers, peer_message::PeerMessage};
 use crate::{
     app::in_flight::{InFlight, Key},
     citation::Record,
@@ -31,7 +31,7 @@ enum Stage {
     Over,
 }
 
-pub struct Asked {
+pub struct PeerQuery {
     stage: watch::Sender<Stage>,
     /// Those who have not answered yet.
     silent: HashSet<Uuid>,
@@ -52,7 +52,7 @@ impl Peers {
                 None => {
                     let (stage, seen) = watch::channel(Stage::Asking);
                     let silent = inner.known.keys().copied().collect();
-                    inner.asked.insert(key.clone(), Asked { stage, silent, holder: None });
+                    inner.asked.insert(key.clone(), PeerQuery { stage, silent, holder: None });
                     tokio::spawn(Arc::clone(self).ask(key, seen.clone()));
                     seen
                 }
@@ -62,11 +62,11 @@ impl Peers {
     }
 
     async fn ask(self: Arc<Self>, key: Key, mut stage: watch::Receiver<Stage>) {
-        let word = Word::Ask { from: self.me, tenant: key.0.clone(), id: key.1.clone() };
+        let word = PeerMessage::Ask { from: self.me, tenant: key.0.clone(), id: key.1.clone() };
         self.say(&word).await;
         if is_found(&mut stage).await {
             while timeout(RENEW_EVERY, stage.wait_for(|stage| *stage == Stage::Over)).await.is_err() {
-                let wanted = self.lock().asked.get(&key).is_some_and(Asked::is_wanted);
+                let wanted = self.lock().asked.get(&key).is_some_and(PeerQuery::is_wanted);
                 if !wanted {
                     break;
                 }
@@ -119,7 +119,7 @@ async fn is_found(stage: &mut watch::Receiver<Stage>) -> bool {
     matches!(answered, Ok(Ok(stage)) if *stage == Stage::Following)
 }
 
-impl Asked {
+impl PeerQuery {
     /// Somebody watches it, and it is still told of.
     fn is_wanted(&self) -> bool {
         self.holder.as_ref().is_some_and(|(_, heard, in_flight)| in_flight.is_watched() && heard.elapsed() < SILENT_MAX)

@@ -21,7 +21,7 @@ use std::{
 use tokio::time::{Instant, interval, sleep, timeout};
 use uuid::Uuid;
 
-use self::{ask::Asked, peer_message::Word, tell::Lease};
+use self::{ask::PeerQuery, peer_message::PeerMessage, tell::Lease};
 use super::in_flight::{Key, Live};
 use crate::store::{Bus, Subscription, writer::Writer};
 
@@ -49,7 +49,7 @@ struct Inner {
     /// When each of the others was last heard.
     known: HashMap<Uuid, Instant>,
     /// What we have asked for, or follow.
-    asked: HashMap<Key, Asked>,
+    asked: HashMap<Key, PeerQuery>,
     /// What we tell others of.
     told: HashMap<Key, Arc<Lease>>,
 }
@@ -68,7 +68,7 @@ impl Peers {
                     if std::mem::take(&mut failing) {
                         tracing::warn!("other replicas are heard again");
                     }
-                    self.say(&Word::Hello { from: self.me, joining: true }).await;
+                    self.say(&PeerMessage::Hello { from: self.me, joining: true }).await;
                     self.listen(subscription).await;
                 }
                 Err(_) if failing => {}
@@ -91,17 +91,17 @@ impl Peers {
                     Ok(word) => if let Ok(word) = serde_json::from_str(&word) { self.heard(word).await },
                     Err(_) => return,
                 },
-                _ = hello.tick() => self.say(&Word::Hello { from: self.me, joining: false }).await,
+                _ = hello.tick() => self.say(&PeerMessage::Hello { from: self.me, joining: false }).await,
             }
         }
     }
 
-    async fn heard(self: &Arc<Self>, word: Word) {
+    async fn heard(self: &Arc<Self>, word: PeerMessage) {
         let from = word.from();
         if from == self.me {
             return;
         }
-        if let Word::Bye { .. } = word {
+        if let PeerMessage::Bye { .. } = word {
             return self.gone(from);
         }
         {
@@ -111,31 +111,33 @@ impl Peers {
             }
         }
         match word {
-            Word::Hello { joining: true, .. } => self.say(&Word::Hello { from: self.me, joining: false }).await,
-            Word::Ask { tenant, id, .. } => self.answer(from, (tenant, id)).await,
-            Word::Have { tenant, id, record, done, .. } => self.told((tenant, id), from, *record, done),
-            Word::Lack { to, tenant, id, .. } if to == self.me => self.lacks(&(tenant, id), from),
-            Word::Forget { tenant, id, provider, .. } => {
+            PeerMessage::Hello { joining: true, .. } => {
+                self.say(&PeerMessage::Hello { from: self.me, joining: false }).await
+            }
+            PeerMessage::Ask { tenant, id, .. } => self.answer(from, (tenant, id)).await,
+            PeerMessage::Have { tenant, id, record, done, .. } => self.told((tenant, id), from, *record, done),
+            PeerMessage::Lack { to, tenant, id, .. } if to == self.me => self.lacks(&(tenant, id), from),
+            PeerMessage::Forget { tenant, id, provider, .. } => {
                 self.live.forget(&tenant, &id, provider.as_deref());
                 self.writer.cancel_retry(tenant, id, provider);
             }
-            Word::Hello { .. } | Word::Bye { .. } | Word::Lack { .. } => {}
+            PeerMessage::Hello { .. } | PeerMessage::Bye { .. } | PeerMessage::Lack { .. } => {}
         }
     }
 
     /// A record was deleted here: another replica may still try to store it, or show it to those who watch.
     pub async fn forget(&self, tenant: &str, id: &str, provider: Option<&str>) {
         let (tenant, id, provider) = (tenant.to_owned(), id.to_owned(), provider.map(str::to_owned));
-        self.say(&Word::Forget { from: self.me, tenant, id, provider }).await;
+        self.say(&PeerMessage::Forget { from: self.me, tenant, id, provider }).await;
     }
 
     /// The others need not wait for us any more.
     pub async fn leave(&self) {
-        self.say(&Word::Bye { from: self.me }).await;
+        self.say(&PeerMessage::Bye { from: self.me }).await;
     }
 
     /// What cannot be said is not said: whoever asked is patient for a moment only.
-    async fn say(&self, word: &Word) {
+    async fn say(&self, word: &PeerMessage) {
         if let Ok(word) = serde_json::to_string(word) {
             let _ = timeout(SAY_LIMIT, self.bus.publish(&word)).await;
         }

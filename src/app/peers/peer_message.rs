@@ -7,7 +7,7 @@ use crate::citation::Record;
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "lowercase")]
-pub enum Word {
+pub enum PeerMessage {
     /// I am here. Who joins wants to hear the same from the others.
     Hello { from: Uuid, joining: bool },
     /// I am going.
@@ -22,7 +22,7 @@ pub enum Word {
     Forget { from: Uuid, tenant: String, id: String, provider: Option<String> },
 }
 
-impl Word {
+impl PeerMessage {
     pub fn from(&self) -> Uuid {
         match self {
             Self::Hello { from, .. }

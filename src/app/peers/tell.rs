@@ -11,7 +11,7 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use super::{Peers, peer_message::Word};
+use super::{Peers, peer_message::PeerMessage};
 use crate::app::in_flight::Key;
 
 /// Between two words about one message, whatever it grows.
@@ -26,7 +26,7 @@ const TOLD_MAX: usize = 1000;
 /// Somebody wants to hear of a message.
 pub struct Lease {
     until: Mutex<Instant>,
-    /// Asked once more: whoever has just begun to follow wants to hear what is known.
+    /// PeerQuery once more: whoever has just begun to follow wants to hear what is known.
     again: Notify,
 }
 
@@ -45,7 +45,7 @@ impl Peers {
     pub async fn answer(self: &Arc<Self>, to: Uuid, key: Key) {
         if !self.live.is_own(&key) {
             let (tenant, id) = key;
-            return self.say(&Word::Lack { from: self.me, to, tenant, id }).await;
+            return self.say(&PeerMessage::Lack { from: self.me, to, tenant, id }).await;
         }
         let lease = {
             let mut inner = self.lock();
@@ -65,11 +65,12 @@ impl Peers {
     async fn tell(self: Arc<Self>, key: Key, lease: Arc<Lease>, to: Uuid) {
         let (tenant, id) = key.clone();
         match self.live.watch(&tenant, &id, PATIENCE).await {
-            None => self.say(&Word::Lack { from: self.me, to, tenant, id }).await,
+            None => self.say(&PeerMessage::Lack { from: self.me, to, tenant, id }).await,
             Some(mut watched) => loop {
                 let (record, done) = watched.now();
                 let record = Box::new((*record).clone());
-                self.say(&Word::Have { from: self.me, tenant: tenant.clone(), id: id.clone(), record, done }).await;
+                self.say(&PeerMessage::Have { from: self.me, tenant: tenant.clone(), id: id.clone(), record, done })
+                    .await;
                 if done {
                     break;
                 }

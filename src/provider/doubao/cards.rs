@@ -33,7 +33,7 @@ pub fn search(content: &Node<'_>, left: u8, block_id: &str, sink: &mut dyn Sink)
 fn round(block: &Node<'_>, block_id: &str, sink: &mut dyn Sink) {
     let queries = block.any(&["queries", "query_list", "queryList"]).map(Node::list).unwrap_or_default();
     let queries = queries.iter().filter_map(|q| q.str().or_else(|| q.text(&["query", "text"])));
-    sink.signal(Signal::Round {
+    sink.signal(Signal::SearchRound {
         key: block_id,
         summary: block.text(&["summary"]),
         queries: queries.map(Cow::Borrowed).collect(),

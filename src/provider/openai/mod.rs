@@ -22,14 +22,14 @@ pub static PROVIDER: Descriptor = Descriptor {
     docs: "https://platform.openai.com/docs/api-reference/chat-streaming",
     reads: Reads::Streams,
     sniff: |_, data| is_chat(data).then_some(PROVIDER.build),
-    build: || Box::new(Chat::default()),
+    build: || Box::new(ChatCompletions::default()),
 };
 
 /// Bytes of the stream's own id and model that our frame repeats; longer ones are cut.
 const MAX_NAME: usize = 256;
 
 #[derive(Default)]
-pub struct Chat {
+pub struct ChatCompletions {
     /// Repeated in our own frame, as every chunk of the stream has them. The first ones count.
     id: String,
     model: String,
@@ -42,13 +42,13 @@ pub struct Chat {
 
 /// Where a piece of text goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum As {
+enum TextKind {
     Piece,
     /// The whole answer once more.
     Again,
 }
 
-impl Adapter for Chat {
+impl Adapter for ChatCompletions {
     fn provider(&self) -> Option<&'static str> {
         Some(PROVIDER.name)
     }
@@ -89,7 +89,7 @@ fn is_chat(node: &Node<'_>) -> bool {
         || choices.iter().any(is_choice)
 }
 
-impl Chat {
+impl ChatCompletions {
     fn chunk(&mut self, node: &Node<'_>, is_error: bool, sink: &mut dyn Sink) {
         let fault = fault::of(node, is_error);
         if !matches!(node.get("choices"), Some(Node::List(_))) && fault.is_some() {
@@ -151,7 +151,7 @@ impl Chat {
                 self.sources.tool(delta, sink);
             } else {
                 self.thinking(delta, sink);
-                self.text(delta, &at.key("delta"), As::Piece, sink);
+                self.text(delta, &at.key("delta"), TextKind::Piece, sink);
                 self.sources.delta(delta, sink);
             }
         }
@@ -181,8 +181,8 @@ impl Chat {
         if !self.thought {
             self.thinking(message, sink);
         }
-        let how = if self.texted { As::Again } else { As::Piece };
-        self.text(message, at, how, sink);
+        let kind = if self.texted { TextKind::Again } else { TextKind::Piece };
+        self.text(message, at, kind, sink);
     }
 
     fn thinking(&mut self, holder: &Node<'_>, sink: &mut dyn Sink) {
@@ -195,15 +195,15 @@ impl Chat {
     }
 
     /// `content` is a string, or a list of parts.
-    fn text(&mut self, holder: &Node<'_>, at: &JsonPath<'_>, how: As, sink: &mut dyn Sink) {
+    fn text(&mut self, holder: &Node<'_>, at: &JsonPath<'_>, kind: TextKind, sink: &mut dyn Sink) {
         let at = at.key("content");
         match holder.get("content") {
-            Some(Node::Str(text)) => self.say(text, at, how, sink),
+            Some(Node::Str(text)) => self.say(text, at, kind, sink),
             Some(Node::List(parts)) => {
                 for (place, part) in parts.iter().enumerate() {
                     let at = at.index(place);
                     match (part, part.text(&["type"])) {
-                        (Node::Str(text), _) => self.say(text, at, how, sink),
+                        (Node::Str(text), _) => self.say(text, at, kind, sink),
                         (_, Some("thinking")) => {
                             let thoughts = part.get("thinking").map(Node::list).unwrap_or_default();
                             for text in thoughts.iter().filter_map(|thought| thought.text(&["text"])) {
@@ -213,7 +213,7 @@ impl Chat {
                         }
                         (_, None | Some("text" | "output_text")) => {
                             if let Some(text) = part.get("text").and_then(Node::str) {
-                                self.say(text, at.key("text"), how, sink);
+                                self.say(text, at.key("text"), kind, sink);
                             }
                         }
                         _ => {}
@@ -224,14 +224,14 @@ impl Chat {
         }
     }
 
-    fn say(&mut self, text: &str, at: JsonPath<'_>, how: As, sink: &mut dyn Sink) {
+    fn say(&mut self, text: &str, at: JsonPath<'_>, kind: TextKind, sink: &mut dyn Sink) {
         if text.is_empty() {
             return;
         }
         self.texted = true;
-        sink.signal(match how {
-            As::Piece => Signal::Text(text, at),
-            As::Again => Signal::Answer(text, at),
+        sink.signal(match kind {
+            TextKind::Piece => Signal::Text(text, at),
+            TextKind::Again => Signal::Answer(text, at),
         });
     }
 }

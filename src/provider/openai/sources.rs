@@ -202,7 +202,7 @@ fn reasoning(step: &Node<'_>, sink: &mut dyn Sink) {
 
 /// All that a message names is one search: nothing tells its searches apart.
 fn round(queries: Vec<Cow<'_, str>>, sink: &mut dyn Sink) {
-    sink.signal(Signal::Round { key: "search", summary: None, queries });
+    sink.signal(Signal::SearchRound { key: "search", summary: None, queries });
 }
 
 fn texts<'n>(list: Option<&'n Node<'_>>) -> Vec<Cow<'n, str>> {

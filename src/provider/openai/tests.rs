@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Our final frame, of a record with one page.
-fn ours(adapter: &Chat) -> serde_json::Value {
+fn ours(adapter: &ChatCompletions) -> serde_json::Value {
     let record = shapes::tests::record(&json!([]), &json!([{ "url": "https://a.example.com/" }]));
     let payload = Payload { record: &record, span_of: Some(&|_| (0, 0)) };
     serde_json::from_str(&adapter.envelope(&payload).json).unwrap()
@@ -37,8 +37,8 @@ impl Sink for Notes {
             Signal::Answer(text, at) => format!("answer {text} @{}", way(at)),
             Signal::Thinking(text) => format!("thinking {text}"),
             Signal::Stage { name, message, .. } => format!("stage {name} {message}"),
-            Signal::Round { queries, .. } if queries.is_empty() => return,
-            Signal::Round { queries, .. } => format!("asked {}", queries.join("; ")),
+            Signal::SearchRound { queries, .. } if queries.is_empty() => return,
+            Signal::SearchRound { queries, .. } => format!("asked {}", queries.join("; ")),
             Signal::Reference(it) => {
                 let number = it.number.map_or("-".to_owned(), |n| n.to_string());
                 let more = [it.url, it.title, it.snippet, it.site_name, it.icon_url].into_iter().flatten();
@@ -61,7 +61,7 @@ impl Sink for Notes {
     }
 }
 
-fn read(adapter: &mut Chat, data: &str) -> Vec<String> {
+fn read(adapter: &mut ChatCompletions, data: &str) -> Vec<String> {
     let mut notes = Notes::default();
     let _ = adapter.frame(&Event::read(format!("data: {data}").as_bytes()), &mut notes);
     notes.0
@@ -69,7 +69,7 @@ fn read(adapter: &mut Chat, data: &str) -> Vec<String> {
 
 /// What a fresh adapter says of frames, each given as its data.
 fn said(frames: &[&str]) -> Vec<String> {
-    let mut adapter = Chat::default();
+    let mut adapter = ChatCompletions::default();
     frames.iter().flat_map(|data| read(&mut adapter, data)).collect()
 }
 
@@ -80,14 +80,14 @@ fn chunk(choice: &str, beside: &str) -> String {
 
 #[test]
 fn names_are_told_once_and_repeated_in_our_frame() {
-    let mut adapter = Chat::default();
+    let mut adapter = ChatCompletions::default();
     let frame = r#"{"id":"c-1","model":"m","created":1770768240,"choices":[]}"#;
     assert_eq!(read(&mut adapter, frame), ["message c-1", "model m"]);
     assert_eq!(read(&mut adapter, &frame.replace("c-1", "c-2")), Vec::<String>::new());
     let ours = ours(&adapter);
     assert_eq!((&ours["id"], &ours["model"], &ours["created"]), (&json!("c-1"), &json!("m"), &json!(1_770_768_240)));
     for (len, kept) in [(256, 256), (257, 256)] {
-        let mut adapter = Chat::default();
+        let mut adapter = ChatCompletions::default();
         read(&mut adapter, &format!(r#"{{"id":"{0}","model":"{0}","choices":[]}}"#, "x".repeat(len)));
         let ours = self::ours(&adapter);
         let len = |key: &str| ours[key].as_str().map(str::len);
@@ -219,7 +219,8 @@ fn faults_come_in_every_shape() {
     }
     let named = |data: &str| {
         let mut notes = Notes::default();
-        let _ = Chat::default().frame(&Event::read(format!("event: error\ndata: {data}").as_bytes()), &mut notes);
+        let _ = ChatCompletions::default()
+            .frame(&Event::read(format!("event: error\ndata: {data}").as_bytes()), &mut notes);
         notes.0
     };
     assert_eq!(named("{\"message\":\"m\"}"), ["fault  m"]);
@@ -332,7 +333,7 @@ fn a_list_that_comes_with_every_chunk_is_read_once() {
 #[test]
 fn a_stream_that_annotates_is_known_by_its_deltas() {
     let annotated = |choice: &str| {
-        let mut adapter = Chat::default();
+        let mut adapter = ChatCompletions::default();
         read(&mut adapter, &chunk(choice, ""));
         // What the upstream says is not said again.
         ours(&adapter)["choices"][0]["delta"].get("annotations").is_none()

@@ -186,7 +186,7 @@ fn chunks(more: &Node<'_>, sink: &mut dyn Sink) {
     if chunks.is_empty() {
         return;
     }
-    sink.signal(Signal::Round { key: "reference_chunks", summary: None, queries: Vec::new() });
+    sink.signal(Signal::SearchRound { key: "reference_chunks", summary: None, queries: Vec::new() });
     for (position, chunk) in (1..).zip(chunks) {
         reference(chunk, None, position, sink);
     }

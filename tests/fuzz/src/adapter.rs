@@ -7,8 +7,8 @@ use citetap::{
     citation::record::{Record, Status},
     config::default_rules,
     marker::Style,
-    pipeline::{Budget, End, Inject, Settings, whole, whole::Passed},
-    profile::{Form, Manner, Profile, native::MAX_LINE},
+    pipeline::{Budget, End, Inject, Settings, offline, offline::OfflineOutput},
+    profile::{Form, OutputFormat, Profile, native::MAX_LINE},
     provider::Provider,
     replay::{self, CaptureReader},
 };
@@ -27,11 +27,11 @@ const STYLES: &[Style] = &[Style::Keep, Style::Keep, Style::Link, Style::Sup, St
 const INJECTS: &[Inject] = &[Inject::Final, Inject::Live, Inject::Off];
 const ENDS: &[End] = &[End::Clean, End::Clean, End::Cut];
 
-fn pass(kind: Provider, settings: Settings, chunks: impl IntoIterator<Item = Bytes>, end: End) -> Passed {
+fn pass(kind: Provider, settings: Settings, chunks: impl IntoIterator<Item = Bytes>, end: End) -> OfflineOutput {
     let budget = Arc::clone(&settings.budget);
-    let passed = whole::pass(context(kind), settings, chunks, end, true);
+    let passed = offline::pass(context(kind), settings, chunks, end, true);
     assert_eq!(budget.used(), 0, "what was held is given back");
-    assert!(!passed.tally.panicked, "the tap panicked");
+    assert!(!passed.stream_stats.panicked, "the tap panicked");
     passed
 }
 
@@ -45,16 +45,16 @@ pub fn run(kind: Provider, data: &[u8]) {
     let said = Said::read(kind, stream, end == End::Clean, FRAME_CAP);
     let budget = Budget::new(256 << 20);
 
-    let native = pass(kind, settings(inject, Manner::default(), &budget), one(stream), end);
+    let native = pass(kind, settings(inject, OutputFormat::default(), &budget), one(stream), end);
     assert_eq!(native.relayed(), stream);
     if let Some(kept) = &native.record {
         record::check(kept);
         record::check_said(kept, &said);
     }
 
-    let manner = Manner { profile, form, markers };
-    let told = pass(kind, settings(inject, manner, &budget), one(stream), end);
-    let again = pass(kind, settings(inject, manner, &budget), chunks(stream, seed), end);
+    let output_format = OutputFormat { profile, form, markers };
+    let told = pass(kind, settings(inject, output_format, &budget), one(stream), end);
+    let again = pass(kind, settings(inject, output_format, &budget), chunks(stream, seed), end);
     assert_eq!(String::from_utf8_lossy(&again.out()), String::from_utf8_lossy(&told.out()), "cut otherwise");
     assert_eq!(again.record, told.record);
     if let Some(kept) = &told.record {
@@ -67,7 +67,7 @@ pub fn run(kind: Provider, data: &[u8]) {
     }
 }
 
-fn streamed(profile: Profile, markers: Style, inject: Inject, end: End, told: &Passed, said: &Said) {
+fn streamed(profile: Profile, markers: Style, inject: Inject, end: End, told: &OfflineOutput, said: &Said) {
     // Our own lines are bounded, and the client says so of every line; a text is as long as the upstream's.
     let long = |frame: &&[u8]| frame.len() >= MAX_LINE && !frame.windows(9).any(|part| part == b"messageId");
     let out = told.out();
@@ -85,7 +85,7 @@ fn streamed(profile: Profile, markers: Style, inject: Inject, end: End, told: &P
     assert_eq!(ends, usize::from(said.ended || end == End::Clean));
     assert_eq!(got.done, end == End::Clean);
     let finals = got.records.iter().filter(|record| record.stored).count();
-    assert_eq!(finals, usize::from(told.tally.injected));
+    assert_eq!(finals, usize::from(told.stream_stats.injected));
     assert!(got.records.iter().rev().skip(1).all(|record| !record.stored));
     assert!(inject != Inject::Off || (got.records.is_empty() && got.sources.is_empty()));
     if let Some(record) = got.record.as_ref().filter(|record| record.stored) {
@@ -139,12 +139,12 @@ pub fn handed(data: &[u8]) {
             provider: kind,
             link_base: None,
             inject: Inject::Off,
-            manner: Manner::default(),
+            output_format: OutputFormat::default(),
             frame_cap: body.len(),
             rules: default_rules(),
         };
         for passed in reading.read(captured).unwrap_or_default() {
-            assert!(!passed.tally.panicked, "the tap panicked");
+            assert!(!passed.stream_stats.panicked, "the tap panicked");
             if let Some(kept) = &passed.record {
                 record::check(kept);
                 assert!(!kept.stored);
@@ -155,9 +155,9 @@ pub fn handed(data: &[u8]) {
     let (profile, inject) =
         (choose(&[Profile::Native, Profile::OpenAi, Profile::AiSdk, Profile::OpenWebUi], b), choose(INJECTS, b >> 2));
     let form = if profile == Profile::Native { choose(FORMS, b >> 4) } else { profile.form_of_whole() };
-    let manner = Manner { profile, form, markers: choose(STYLES, a >> 4) };
+    let output_format = OutputFormat { profile, form, markers: choose(STYLES, a >> 4) };
     let budget = Budget::new(256 << 20);
-    let settings = || Settings { whole: true, ..settings(inject, manner, &budget) };
+    let settings = || Settings { whole: true, ..settings(inject, output_format, &budget) };
     let told = pass(kind, settings(), one(body), End::Clean);
     let again = pass(kind, settings(), chunks(body, seed), End::Clean);
     assert_eq!(String::from_utf8_lossy(&again.out()), String::from_utf8_lossy(&told.out()), "cut otherwise");
@@ -166,7 +166,7 @@ pub fn handed(data: &[u8]) {
         record::check(kept);
     }
     match profile {
-        Profile::Native if form == Form::Stream && manner.markers == Style::Keep => assert_eq!(told.out(), body),
+        Profile::Native if form == Form::Stream && output_format.markers == Style::Keep => assert_eq!(told.out(), body),
         Profile::AiSdk => assert!(client(profile, &told.out()).done),
         // An answer stays JSON; what is none passes as it is.
         _ if told.out() != body => drop(serde_json::from_slice::<Value>(&told.out()).expect("JSON")),

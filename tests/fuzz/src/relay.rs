@@ -4,13 +4,13 @@ use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use citetap::{
-    citation::{Record, supplement::Supply},
+    citation::{Record, supplement::SearchOutcome},
     marker::Style,
     pipeline::{
         Budget, End, Inject, Settings, Supplement,
-        whole::{self, Passed},
+        offline::{self, OfflineOutput},
     },
-    profile::{Manner, native::MAX_LINE},
+    profile::{OutputFormat, native::MAX_LINE},
     provider::Provider,
     sse::Event,
 };
@@ -41,7 +41,9 @@ static FOUND: LazyLock<Arc<Record>> = LazyLock::new(|| {
     let json = r#"{"query":"asked in private","results":[
         {"title":"S","url":"https://s.example.com/","content":"c","score":0.9},
         {"title":"A","url":"https://a.example.com/","content":"c","score":0.8},{}]}"#;
-    Arc::new(*whole::document(context(Provider::Of(&citetap::provider::tavily::PROVIDER)), Bytes::from(json)).unwrap())
+    Arc::new(
+        *offline::document(context(Provider::Of(&citetap::provider::tavily::PROVIDER)), Bytes::from(json)).unwrap(),
+    )
 });
 
 struct Case {
@@ -52,13 +54,18 @@ struct Case {
     frame_cap: usize,
     emit_empty: bool,
     supplement: Supplement,
-    supply: Supply,
+    supply: SearchOutcome,
 }
 
 impl Case {
     fn of(head: [u8; 4]) -> Self {
         let [a, b, c, _] = head;
-        let supplies = [Supply::None, Supply::Pending, Supply::Failed, Supply::Found(Arc::clone(&FOUND))];
+        let supplies = [
+            SearchOutcome::None,
+            SearchOutcome::Pending,
+            SearchOutcome::Failed,
+            SearchOutcome::Found(Arc::clone(&FOUND)),
+        ];
         Self {
             kind: choose(KINDS, a),
             inject: choose(INJECTS, a >> 2),
@@ -71,18 +78,18 @@ impl Case {
         }
     }
 
-    fn pass(&self, chunks: impl IntoIterator<Item = Bytes>) -> Passed {
+    fn pass(&self, chunks: impl IntoIterator<Item = Bytes>) -> OfflineOutput {
         let budget = Budget::new(256 << 20);
-        let manner = Manner { markers: self.style, ..Manner::default() };
+        let output_format = OutputFormat { markers: self.style, ..OutputFormat::default() };
         let settings = Settings {
             emit_empty: self.emit_empty,
             supplement: self.supplement,
             frame_cap: self.frame_cap,
-            ..settings(self.inject, manner, &budget)
+            ..settings(self.inject, output_format, &budget)
         };
-        let passed = whole::pass_with(context(self.kind), settings, chunks, self.end, true, &self.supply);
+        let passed = offline::pass_with(context(self.kind), settings, chunks, self.end, true, &self.supply);
         assert_eq!(budget.used(), 0, "what was held is given back");
-        assert!(!passed.tally.panicked, "the tap panicked");
+        assert!(!passed.stream_stats.panicked, "the tap panicked");
         passed
     }
 }
@@ -109,7 +116,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-fn identity(case: &Case, stream: &[u8], passed: &Passed) {
+fn identity(case: &Case, stream: &[u8], passed: &OfflineOutput) {
     let relayed = passed.relayed();
     if case.style != Style::Keep {
         return same_frames(stream, &relayed, case.end);
@@ -148,7 +155,7 @@ fn shape(value: &Value) -> Value {
     }
 }
 
-fn once(case: &Case, passed: &Passed, said: &Said) {
+fn once(case: &Case, passed: &OfflineOutput, said: &Said) {
     let ours: Vec<Record> = passed.ours().into_iter().map(|frame| record_in(frame)).collect();
     for (at, record) in ours.iter().enumerate() {
         assert_eq!((record.nonce.as_str(), record.version), (NONCE, 1));
@@ -158,7 +165,7 @@ fn once(case: &Case, passed: &Passed, said: &Said) {
         assert!(!record.citations.is_empty() || case.emit_empty || (last && ours.len() > 1));
     }
     let finals = ours.iter().filter(|record| record.stored).count();
-    assert_eq!(finals, usize::from(passed.tally.injected));
+    assert_eq!(finals, usize::from(passed.stream_stats.injected));
 
     // Each stands between frames: the frames of the output are the input's and ours.
     let out = passed.out();

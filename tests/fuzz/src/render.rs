@@ -6,7 +6,7 @@ use citetap::{
         export::{self, Format, Lang, Options},
     },
     marker::{Source, Sources},
-    pipeline::whole,
+    pipeline::offline,
     profile::{
         growing::{Growing, growing},
         html::html,
@@ -79,7 +79,7 @@ fn exports(text: &str, options: u8) {
     let results: Vec<Value> =
         (0..parts.len().min(4)).map(result).chain([json!({"title": text, "url": part(0)})]).collect();
     let document = json!({"query": part(1), "answer": part(2), "results": results}).to_string();
-    let Some(kept) = whole::document(context(Provider::Of(&citetap::provider::tavily::PROVIDER)), document.into())
+    let Some(kept) = offline::document(context(Provider::Of(&citetap::provider::tavily::PROVIDER)), document.into())
     else {
         return;
     };

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use citetap::{
     marker::Scanner,
     pipeline::{Budget, Context, Inject, Settings, Supplement},
-    profile::Manner,
+    profile::OutputFormat,
     provider::{Provider, Signal, Sink, json},
     sse::{Cut, Event, Splitter},
 };
@@ -27,11 +27,11 @@ pub fn context(provider: Provider) -> Context {
     }
 }
 
-pub fn settings(inject: Inject, manner: Manner, budget: &Arc<Budget>) -> Settings {
+pub fn settings(inject: Inject, output_format: OutputFormat, budget: &Arc<Budget>) -> Settings {
     Settings {
         inject,
         emit_empty: false,
-        manner,
+        output_format,
         supplement: Supplement::Off,
         whole: false,
         frame_cap: FRAME_CAP,

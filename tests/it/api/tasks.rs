@@ -6,7 +6,7 @@ use citetap::{
     citation::{
         bundle::SearchResultBundle,
         reading::{SearchReadCursor, TaskItem},
-        record::{Citation, Failure, Record, Round},
+        record::{Citation, Failure, Record, SearchRound},
         url::source_id,
     },
     replay::Script,
@@ -26,7 +26,7 @@ fn message(like: &Record, task: &str, id: &str, ms: i64, rounds: &[&[(&str, f64)
     (record.citations, record.rounds) = (Vec::new(), Vec::new());
     for (round, sources) in (1..).zip(rounds) {
         let queries = vec![format!("{id} {round}")];
-        record.rounds.push(Round { round, queries, ..Round::default() });
+        record.rounds.push(SearchRound { round, queries, ..SearchRound::default() });
         for (rank, (name, score)) in (1..).zip(*sources) {
             let mut scores = like.citations[0].scores.unwrap();
             scores.overall = *score;

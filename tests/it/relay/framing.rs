@@ -11,7 +11,7 @@ use tokio::{
 
 use super::tls;
 use crate::{
-    inputs::hand,
+    inputs::raw_upstream,
     net::{Client, chat, eventually, get, post, raw, request},
 };
 
@@ -65,7 +65,7 @@ async fn over_h2(addr: std::net::SocketAddr, upstream: &citetap::replay::Upstrea
 #[tokio::test]
 async fn chunked_body_for_an_http_1_0_upstream_is_not_lost_unseen() {
     let (tell, mut heard) = tokio::sync::mpsc::channel(64);
-    let upstream = hand::serve(move |mut stream| {
+    let upstream = raw_upstream::serve(move |mut stream| {
         let tell = tell.clone();
         async move {
             let mut piece = [0; 4096];
@@ -80,7 +80,7 @@ async fn chunked_body_for_an_http_1_0_upstream_is_not_lost_unseen() {
         }
     })
     .await;
-    let proxy = hand::proxy(upstream, "workers = 1").await;
+    let proxy = raw_upstream::proxy(upstream, "workers = 1").await;
     for method in ["POST", "GET", "POST"] {
         // With a length it is sent, over the connection that is kept.
         assert_eq!(proxy.post("/chat", "known").await.whole().await.text(), "ok");
@@ -116,8 +116,8 @@ async fn answer_with_equal_lengths_has_one() {
     for lengths in
         ["content-length: 2, 2", "content-length: 2\r\ncontent-length: 2", "content-length: 2 ,2\r\ncontent-length: 2"]
     {
-        let proxy = hand::proxy(
-            hand::says(format!("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n{lengths}\r\n\r\nok")).await,
+        let proxy = raw_upstream::proxy(
+            raw_upstream::says(format!("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n{lengths}\r\n\r\nok")).await,
             "",
         )
         .await;
@@ -142,7 +142,7 @@ async fn answer_with_lengths_that_disagree_is_502() {
         {
             let answer = format!("HTTP/1.1 {status}\r\ncontent-length: {lengths}\r\n\r\n");
             let body = if status.starts_with("304") { "" } else { "abc" };
-            let proxy = hand::proxy(hand::says(answer + body).await, "").await;
+            let proxy = raw_upstream::proxy(raw_upstream::says(answer + body).await, "").await;
             for method in [Method::GET, Method::HEAD] {
                 let mut client = Client::h1(proxy.addr).await;
                 let answer = client.send(request(method.clone(), "/chat", &[], "")).await;
@@ -167,8 +167,9 @@ async fn answer_with_another_transfer_coding_is_502() {
         "xchunked",
         "\"chunked\"",
     ] {
-        let answer = format!("HTTP/1.1 200 OK\r\ntransfer-encoding: {codings}\r\n\r\n{}0\r\n\r\n", hand::chunk("ok"));
-        let proxy = hand::proxy(hand::says(answer).await, "").await;
+        let answer =
+            format!("HTTP/1.1 200 OK\r\ntransfer-encoding: {codings}\r\n\r\n{}0\r\n\r\n", raw_upstream::chunk("ok"));
+        let proxy = raw_upstream::proxy(raw_upstream::says(answer).await, "").await;
         for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
             let answer = client.send(post("/chat", "{}")).await;
             assert_eq!(answer.status, 502, "{codings:?}");
@@ -176,8 +177,9 @@ async fn answer_with_another_transfer_coding_is_502() {
         }
     }
     for coding in ["chunked", "Chunked"] {
-        let answer = format!("HTTP/1.1 200 OK\r\ntransfer-encoding: {coding}\r\n\r\n{}0\r\n\r\n", hand::chunk("ok"));
-        let proxy = hand::proxy(hand::says(answer).await, "").await;
+        let answer =
+            format!("HTTP/1.1 200 OK\r\ntransfer-encoding: {coding}\r\n\r\n{}0\r\n\r\n", raw_upstream::chunk("ok"));
+        let proxy = raw_upstream::proxy(raw_upstream::says(answer).await, "").await;
         assert_eq!(proxy.post("/chat", "{}").await.whole().await.text(), "ok");
     }
 }
@@ -188,7 +190,7 @@ async fn answer_that_switches_protocols_unasked_is_502() {
     for headers in ["", "connection: upgrade\r\nupgrade: websocket\r\n", "upgrade: h2c\r\nconnection: upgrade\r\n"] {
         let answer =
             format!("HTTP/1.1 101 Switching Protocols\r\n{headers}\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
-        let proxy = hand::proxy(hand::says(answer).await, "").await;
+        let proxy = raw_upstream::proxy(raw_upstream::says(answer).await, "").await;
         for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
             let answer = client.send(post("/chat", "{}")).await;
             assert_eq!(answer.status, 502, "{headers:?}");

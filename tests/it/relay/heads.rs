@@ -5,7 +5,7 @@ use tokio::io::AsyncWriteExt;
 
 use super::resets::recorder;
 use crate::{
-    inputs::hand,
+    inputs::raw_upstream,
     net::{Client, chat, get, post, raw, within},
 };
 
@@ -100,7 +100,7 @@ async fn answers_connection_header_is_obeyed_beside_other_bytes() {
     let answer =
         b"HTTP/1.1 200 OK\r\nconnection: close, x-hop, \xe4, x-hop-2\r\nx-hop: 1\r\nx-hop-2: 1\r\nx-end: 1\r\n\
                    content-length: 2\r\n\r\nok";
-    let proxy = hand::proxy(hand::says(*answer).await, "").await;
+    let proxy = raw_upstream::proxy(raw_upstream::says(*answer).await, "").await;
     for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
         let whole = client.send(post("/chat", "{}")).await.whole().await;
         assert_eq!((whole.status.as_u16(), whole.text().as_str()), (200, "ok"));
@@ -114,10 +114,10 @@ async fn answers_connection_header_is_obeyed_beside_other_bytes() {
 #[tokio::test]
 async fn bare_lf_ends_a_header_line_and_is_never_relayed() {
     let (heads, mut heard) = tokio::sync::mpsc::channel(8);
-    let upstream = hand::serve(move |mut stream| {
+    let upstream = raw_upstream::serve(move |mut stream| {
         let heads = heads.clone();
         async move {
-            let head = hand::head(&mut stream).await;
+            let head = raw_upstream::head(&mut stream).await;
             heads.send(head).await.unwrap();
             stream
                 .write_all(b"HTTP/1.1 200 OK\nx-a: 1\ncontent-type: text/plain\ncontent-length: 2\n\nok")
@@ -126,7 +126,7 @@ async fn bare_lf_ends_a_header_line_and_is_never_relayed() {
         }
     })
     .await;
-    let proxy = hand::proxy(upstream, "").await;
+    let proxy = raw_upstream::proxy(upstream, "").await;
     let said = raw(proxy.addr, "GET /chat HTTP/1.1\nhost: a\nx-a: 1\r\nx-b: 2\nconnection: close\n\n").await;
     let head = heard.recv().await.unwrap();
     assert!(head.contains("x-a: 1\r\n") && head.contains("x-b: 2\r\n"), "{head}");
@@ -139,7 +139,7 @@ async fn bare_lf_ends_a_header_line_and_is_never_relayed() {
 #[tokio::test]
 async fn bare_lf_in_chunks_is_refused() {
     let (upstream, mut heard) = recorder(false).await;
-    let proxy = hand::proxy(upstream, "").await;
+    let proxy = raw_upstream::proxy(upstream, "").await;
     for body in
         ["5\nhello\r\n0\r\n\r\n", "5\r\nhello\n0\r\n\r\n", "5;a\nb\r\nhello\r\n0\r\n\r\n", "5\r\nhello\r\n0\n\r\n"]
     {
@@ -171,7 +171,7 @@ async fn folded_header_lines_are_refused_both_ways() {
     assert_eq!(upstream.request_count(), 0);
     for lines in ["x: a\r\n b", "x: a\r\n\tb", "content-length:\r\n 2"] {
         let answer = format!("HTTP/1.1 200 OK\r\n{lines}\r\n\r\nok");
-        let proxy = hand::proxy(hand::says(answer).await, "").await;
+        let proxy = raw_upstream::proxy(raw_upstream::says(answer).await, "").await;
         Client::h1(proxy.addr).await.send(get("/chat")).await.is_problem(502, "upstream-unreachable").await;
     }
 }

@@ -13,14 +13,14 @@ use tokio::{
 
 use super::tls;
 use crate::{
-    inputs::hand,
+    inputs::raw_upstream,
     net::{Client, Proxy, post, raw, tencent, within},
 };
 
 /// An upstream that sends what it has received whenever there is more, and `None` at the end. It answers early if told so.
 pub async fn recorder(answers: bool) -> (SocketAddr, mpsc::Receiver<Option<Vec<u8>>>) {
     let (tell, heard) = mpsc::channel(1024);
-    let addr = hand::serve(move |mut stream| {
+    let addr = raw_upstream::serve(move |mut stream| {
         let tell = tell.clone();
         async move {
             let (mut all, mut piece, mut answered) = (Vec::new(), [0; 4096], false);
@@ -28,7 +28,7 @@ pub async fn recorder(answers: bool) -> (SocketAddr, mpsc::Receiver<Option<Vec<u
                 all.extend_from_slice(&piece[..n]);
                 if answers && !answered {
                     answered = true;
-                    stream.write_all(hand::STREAM.as_bytes()).await.unwrap();
+                    stream.write_all(raw_upstream::STREAM.as_bytes()).await.unwrap();
                 }
                 tell.send(Some(all.clone())).await.unwrap();
             }
@@ -43,7 +43,7 @@ pub async fn recorder(answers: bool) -> (SocketAddr, mpsc::Receiver<Option<Vec<u
 async fn reset_request_body_is_never_complete_for_the_upstream() {
     for (answers, length) in [(false, None), (true, None), (false, Some("100")), (true, Some("100"))] {
         let (addr, mut heard) = recorder(answers).await;
-        let proxy = hand::proxy(addr, "").await;
+        let proxy = raw_upstream::proxy(addr, "").await;
         for reason in [Reason::NO_ERROR, Reason::CANCEL, Reason::INTERNAL_ERROR].into_iter().cycle().take(30) {
             let stream = TcpStream::connect(proxy.addr).await.unwrap();
             let (mut client, connection) = h2::client::handshake(stream).await.unwrap();

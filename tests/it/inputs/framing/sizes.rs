@@ -59,7 +59,7 @@ async fn f04_single_bytes_are_relayed_in_linear_time() {
         |n| {
             assert!(
                 pass(Provider::Of(&citetap::provider::tencent::PROVIDER), Inject::Final, whole(n), End::Clean)
-                    .tally
+                    .stream_stats
                     .finished
             )
         },
@@ -113,7 +113,7 @@ async fn f09_event_of_100_000_data_lines_is_relayed() {
         |n| {
             assert!(
                 pass(Provider::Of(&citetap::provider::tencent::PROVIDER), Inject::Final, vec![event(n)], End::Clean)
-                    .tally
+                    .stream_stats
                     .finished
             )
         },
@@ -136,7 +136,7 @@ async fn f10_tiny_events_do_not_grow_memory() {
         |n| {
             assert!(
                 pass(Provider::Of(&citetap::provider::tencent::PROVIDER), Inject::Final, vec![stream(n)], End::Clean)
-                    .tally
+                    .stream_stats
                     .finished
             )
         },

@@ -82,7 +82,7 @@ async fn j66_json_in_strings_is_parsed_three_levels_deep() {
         |n| {
             assert!(
                 pass(Provider::Of(&citetap::provider::doubao::PROVIDER), Inject::Final, stuffed(n), End::Clean)
-                    .tally
+                    .stream_stats
                     .finished
             )
         },
@@ -116,7 +116,7 @@ async fn j68_first_thousand_of_ten_thousand_references_are_kept() {
                     vec![Bytes::from(documents(n))],
                     End::Clean
                 )
-                .tally
+                .stream_stats
                 .finished
             )
         },
@@ -190,7 +190,7 @@ async fn j70_huge_numbers_of_keys_take_linear_time() {
                 vec![Bytes::from(stream(n))],
                 End::Clean,
             );
-            assert!(passed.tally.finished && passed.ours().len() == 1);
+            assert!(passed.stream_stats.finished && passed.ours().len() == 1);
         },
         10_000,
     );
@@ -203,7 +203,7 @@ async fn j70_huge_numbers_of_keys_take_linear_time() {
     }
     assert_eq!(
         pass(Provider::Of(&citetap::provider::tencent::PROVIDER), Inject::Final, bytewise(b"data:{}\n\n"), End::Clean)
-            .tally
+            .stream_stats
             .unread,
         0
     );

@@ -369,7 +369,7 @@ async fn j71_unusual_json_documents_are_relayed() {
                     continue;
                 }
                 let passed = pass(kind, Inject::Final, vec![Bytes::from(holder.clone())], End::Clean);
-                assert!(!passed.tally.panicked, "{text}");
+                assert!(!passed.stream_stats.panicked, "{text}");
                 assert_eq!(passed.relayed(), holder);
             }
         }

@@ -2,23 +2,23 @@
 
 use bytes::Bytes;
 
-use super::{Budget, Context, End, Inject, Out, Pipeline, Settings, Supplement, Tally};
+use super::{Budget, Context, End, Inject, Out, Pipeline, Settings, StreamStats, Supplement};
 use crate::{
-    citation::{Record, supplement::Supply},
-    profile::Manner,
+    citation::{Record, supplement::SearchOutcome},
+    profile::OutputFormat,
 };
 
 /// What came of a stream.
 #[derive(Debug, Default)]
-pub struct Passed {
+pub struct OfflineOutput {
     /// In order, each with whether it is ours.
     pub pieces: Vec<(bool, Bytes)>,
     /// What went to the store last.
     pub record: Option<Box<Record>>,
-    pub tally: Tally,
+    pub stream_stats: StreamStats,
 }
 
-impl Passed {
+impl OfflineOutput {
     /// What the client gets.
     pub fn out(&self) -> Vec<u8> {
         self.concat(|_| true)
@@ -48,8 +48,8 @@ pub fn pass(
     chunks: impl IntoIterator<Item = Bytes>,
     end: End,
     stored: bool,
-) -> Passed {
-    pass_with(context, settings, chunks, end, stored, &Supply::None)
+) -> OfflineOutput {
+    pass_with(context, settings, chunks, end, stored, &SearchOutcome::None)
 }
 
 /// The same, where every search of our own gives `supply`.
@@ -59,21 +59,21 @@ pub fn pass_with(
     chunks: impl IntoIterator<Item = Bytes>,
     end: End,
     stored: bool,
-    supply: &Supply,
-) -> Passed {
+    supply: &SearchOutcome,
+) -> OfflineOutput {
     let mut pipeline = Pipeline::new(Some(context), settings);
-    let mut passed = Passed::default();
+    let mut passed = OfflineOutput::default();
     for chunk in chunks {
         pipeline.push(chunk);
         drain(&mut pipeline, &mut passed, stored, supply);
     }
     pipeline.finish(end);
     drain(&mut pipeline, &mut passed, stored, supply);
-    passed.tally = pipeline.tally();
+    passed.stream_stats = pipeline.stream_stats();
     passed
 }
 
-fn drain(pipeline: &mut Pipeline, passed: &mut Passed, stored: bool, supply: &Supply) {
+fn drain(pipeline: &mut Pipeline, passed: &mut OfflineOutput, stored: bool, supply: &SearchOutcome) {
     while let Some(out) = pipeline.take() {
         match out {
             Out::Bytes(bytes) => passed.pieces.push((false, bytes)),
@@ -95,11 +95,11 @@ pub fn document(context: Context, json: Bytes) -> Option<Box<Record>> {
 }
 
 /// The same, with the bytes.
-pub fn pass_document(context: Context, json: Bytes) -> Passed {
+pub fn pass_document(context: Context, json: Bytes) -> OfflineOutput {
     let settings = Settings {
         inject: Inject::Off,
         emit_empty: false,
-        manner: Manner::default(),
+        output_format: OutputFormat::default(),
         supplement: Supplement::Off,
         whole: true,
         frame_cap: json.len(),
@@ -108,7 +108,7 @@ pub fn pass_document(context: Context, json: Bytes) -> Passed {
     let mut passed = pass(context, settings, [json], End::Clean, false);
     if let Some(record) = &mut passed.record {
         record.stored = false;
-        record.complete = !passed.tally.fault;
+        record.complete = !passed.stream_stats.fault;
     }
     passed
 }

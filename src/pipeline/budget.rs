@@ -44,19 +44,19 @@ const END: usize = 1;
 
 /// A part of the budget, for bytes that are held elsewhere. Given back when dropped.
 #[derive(Debug)]
-pub struct Share {
+pub struct BudgetShare {
     budget: Arc<Budget>,
     n: usize,
 }
 
-impl Share {
+impl BudgetShare {
     /// `None`: the budget is used up.
     pub fn of(budget: &Arc<Budget>, n: usize) -> Option<Self> {
         budget.take(n).then(|| Self { budget: Arc::clone(budget), n })
     }
 }
 
-impl Drop for Share {
+impl Drop for BudgetShare {
     fn drop(&mut self) {
         self.budget.give(self.n);
     }
@@ -70,13 +70,13 @@ pub fn counted(end: &[u8]) -> usize {
 
 /// What one stream holds. Gives its share back when dropped.
 #[derive(Debug)]
-pub struct Hold {
+pub struct HeldBytes {
     bytes: BytesMut,
     budget: Arc<Budget>,
     cap: usize,
 }
 
-impl Hold {
+impl HeldBytes {
     pub fn new(budget: Arc<Budget>, cap: usize) -> Self {
         Self { bytes: BytesMut::new(), budget, cap }
     }
@@ -118,9 +118,9 @@ impl Hold {
     }
 
     /// All of it, and its share of the budget for whoever holds it now.
-    pub fn freeze(mut self) -> (Bytes, Share) {
+    pub fn freeze(mut self) -> (Bytes, BudgetShare) {
         let bytes = std::mem::take(&mut self.bytes).freeze();
-        let share = Share { budget: Arc::clone(&self.budget), n: bytes.len() };
+        let share = BudgetShare { budget: Arc::clone(&self.budget), n: bytes.len() };
         (bytes, share)
     }
 
@@ -131,7 +131,7 @@ impl Hold {
     }
 }
 
-impl Drop for Hold {
+impl Drop for HeldBytes {
     fn drop(&mut self) {
         self.budget.give(self.bytes.len());
     }

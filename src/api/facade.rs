@@ -167,7 +167,7 @@ async fn chat(
     let body = match mapped {
         Cow::Borrowed(_) => OwnBody::new(bytes.clone(), share),
         Cow::Owned(mapped) => {
-            let share = BudgetShare::of(&app.budget, mapped.len());
+            let share = BudgetShare::reserve(&app.budget, mapped.len());
             let share = share.ok_or_else(|| Problem::busy("too many bytes are held already (limits.held_total)"))?;
             OwnBody::new(mapped.into(), share)
         }
@@ -201,9 +201,9 @@ async fn chat(
     let host = route.upstream.host_str().unwrap_or_default();
     let output_format = output_format(&mapping.to, options.output_format, stream, own, &answer)
         .map_err(|what| app.faults.noted(watch.of(), Problem::upstream_answer(host, &what)))?;
-    let settles = !own && (output_format.form == Form::Whole || answer.readable == Some(Readable::Whole));
+    let settles = !own && (output_format.form == Form::Document || answer.readable == Some(Readable::Whole));
     let mut response = answer.tapped(app, route, watch, RequestOptions { output_format, ..options });
-    response.body_mut().pipeline_mut().name_model(&model);
+    response.body_mut().pipeline_mut().set_default_model(&model);
     if settles {
         return settled(app, host, output_format, response).await;
     }
@@ -250,9 +250,9 @@ fn output_format(
     match answer.readable {
         Some(_) if own => native(Form::Stream),
         Some(Readable::Stream) if same && stream => native(Form::Stream),
-        Some(Readable::Whole) if same => native(Form::Whole),
+        Some(Readable::Whole) if same => native(Form::Document),
         Some(_) => {
-            Ok(OutputFormat { profile, form: if stream { Form::Stream } else { profile.form_of_whole() }, ..asked })
+            Ok(OutputFormat { profile, form: if stream { Form::Stream } else { profile.document_form() }, ..asked })
         }
         None if answer.head.status != StatusCode::OK => Err(format!("status {}", answer.head.status.as_u16())),
         None if same || own => native(Form::Stream),
@@ -275,7 +275,7 @@ async fn settled(
         _ => None,
     };
     let failure = body.pipeline().failure().cloned();
-    let stray = output_format.profile != Profile::Native && !body.pipeline().speaks();
+    let stray = output_format.profile != Profile::Native && !body.pipeline().is_transcoding();
     if broken.is_some() || failure.is_some() || stray {
         // To its end, so that it is logged as what it was.
         while let Some(Ok(_)) = body.frame().await {}
@@ -293,7 +293,7 @@ async fn settled(
         }
         (Some(outcome), _) => Problem::upstream_ended(host, outcome).openai(),
         (None, Some(failure)) => {
-            let json = openai::failure(failure.code.as_deref(), &failure.message);
+            let json = openai::upstream_error(failure.code.as_deref(), &failure.message);
             let mut response = Response::new(Body::from(Bytes::from(serde_json::to_vec(&json).unwrap_or_default())));
             *response.status_mut() = StatusCode::BAD_GATEWAY;
             response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -27,8 +27,8 @@ use crate::{
     citation::{Record, export::HTML_POLICY, record::Status, text, url::link},
     marker::{self, Source, Sources, Style},
     profile::{
-        growing::{Growing, growing},
         html,
+        partial_html::{PartialHtml, partial_html},
     },
 };
 
@@ -153,8 +153,8 @@ fn rendered(text: &str, style: Option<Style>, partial: bool, list: &List) -> Ren
             Rendered { style: style.as_str(), text: Some(text), ..nothing }
         }
         None if partial => {
-            let Growing { settled, open, settled_to } = growing(text, list);
-            let rest = text.get(settled_to..).unwrap_or_default().to_owned();
+            let PartialHtml { settled, open, settled_len } = partial_html(text, list);
+            let rest = text.get(settled_len..).unwrap_or_default().to_owned();
             Rendered { html: Some(settled), open: Some(open), rest: Some(rest), ..nothing }
         }
         None => Rendered { html: Some(html::html(text, list)), ..nothing },

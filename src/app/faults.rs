@@ -53,7 +53,7 @@ pub fn of_stream(outcome: Outcome, status: u16, stream_stats: &StreamStats, know
     };
     let tap = match stream_stats {
         StreamStats { panicked: true, .. } => Some(PANICKED),
-        StreamStats { unread: 1.., .. } if known => Some(UNREAD),
+        StreamStats { unparsed: 1.., .. } if known => Some(UNREAD),
         StreamStats { oversized: 1.., .. } => Some(OVERSIZED),
         _ => None,
     };
@@ -163,12 +163,12 @@ mod tests {
         assert_eq!(of(Outcome::Complete, 200, StreamStats { fault: true, ..stream_stats }), [Some(SAID), None]);
         assert_eq!(of(Outcome::ClientGone, 200, stream_stats), [Some("client_gone"), None]);
         assert_eq!(
-            of(Outcome::UpstreamCut, 200, StreamStats { panicked: true, unread: 1, ..stream_stats }),
+            of(Outcome::UpstreamCut, 200, StreamStats { panicked: true, unparsed: 1, ..stream_stats }),
             [Some("upstream_cut"), Some(PANICKED)]
         );
-        assert_eq!(of(Outcome::Complete, 200, StreamStats { unread: 3, ..stream_stats }), [None, Some(UNREAD)]);
+        assert_eq!(of(Outcome::Complete, 200, StreamStats { unparsed: 3, ..stream_stats }), [None, Some(UNREAD)]);
         assert_eq!(of(Outcome::Complete, 200, StreamStats { oversized: 1, ..stream_stats }), [None, Some(OVERSIZED)]);
-        let strange = of_stream(Outcome::Complete, 200, &StreamStats { unread: 3, ..stream_stats }, false);
+        let strange = of_stream(Outcome::Complete, 200, &StreamStats { unparsed: 3, ..stream_stats }, false);
         assert_eq!(strange, [None, None], "what is no chat is not to be read");
     }
 }

@@ -275,7 +275,7 @@ impl Problem {
             502 | 504 => openai::UPSTREAM_ERROR,
             _ => "server_error",
         };
-        let json = openai::refusal(kind, self.param, Some(&code), &self.detail);
+        let json = openai::error(kind, self.param, Some(&code), &self.detail);
         let json = serde_json::to_vec(&json).unwrap_or_default();
         self.dressed("application/json", json)
     }

@@ -261,7 +261,7 @@ fn diff(passed: &OfflineOutput) -> String {
             out += &format!("+{line}\n");
         }
     }
-    let events = passed.ours().len();
+    let events = passed.injected().len();
     let s = if events == 1 { "" } else { "s" };
     out + &format!("{at} bytes relayed as they came, {added} bytes added in {events} event{s}\n")
 }

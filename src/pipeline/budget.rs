@@ -51,7 +51,7 @@ pub struct BudgetShare {
 
 impl BudgetShare {
     /// `None`: the budget is used up.
-    pub fn of(budget: &Arc<Budget>, n: usize) -> Option<Self> {
+    pub fn reserve(budget: &Arc<Budget>, n: usize) -> Option<Self> {
         budget.take(n).then(|| Self { budget: Arc::clone(budget), n })
     }
 }

@@ -11,16 +11,16 @@ fn context(provider: Provider) -> Context {
     Context { provider, link_base: url::Url::parse("https://lexiangla.com").ok(), ..tests::context() }
 }
 
-fn settings(profile: Profile, form: Form, whole: bool) -> Settings {
+fn settings(profile: Profile, form: Form, single_document: bool) -> Settings {
     Settings {
         output_format: OutputFormat { profile, form, ..OutputFormat::default() },
-        whole,
+        single_document,
         ..tests::settings(Inject::Final, 1 << 20)
     }
 }
 
 fn pass(provider: Provider, settings: Settings, input: &str) -> OfflineOutput {
-    offline::pass(context(provider), settings, [Bytes::copy_from_slice(input.as_bytes())], End::Clean, true)
+    offline::run(context(provider), settings, [Bytes::copy_from_slice(input.as_bytes())], End::Clean, true)
 }
 
 fn value(passed: &OfflineOutput) -> Value {
@@ -31,7 +31,7 @@ fn value(passed: &OfflineOutput) -> Value {
 fn a_document_in_another_dialect_has_its_sources() {
     let said = value(&pass(
         Provider::Of(&crate::provider::tencent::PROVIDER),
-        settings(Profile::OpenAi, Form::Whole, true),
+        settings(Profile::OpenAi, Form::Document, true),
         LEXIANG,
     ));
     assert_eq!(said["object"], "chat.completion");
@@ -50,7 +50,7 @@ fn a_document_that_is_relayed_stays_as_it_is() {
 }
 
 fn annotated(style: Style, json: &str) -> (String, bool) {
-    let mut settings = settings(Profile::Native, Form::Whole, true);
+    let mut settings = settings(Profile::Native, Form::Document, true);
     settings.output_format.markers = style;
     let passed = pass(Provider::Of(&crate::provider::openai::PROVIDER), settings, json);
     (String::from_utf8(passed.out()).unwrap_or_default(), passed.stream_stats.injected)
@@ -111,7 +111,7 @@ fn a_document_without_sources_or_that_is_no_completion_stays_as_it_is() {
         "{\"par",
     ] {
         assert_eq!(annotated(Style::Keep, json).0, json);
-        let passed = pass(Provider::AUTO, settings(Profile::Native, Form::Whole, true), json);
+        let passed = pass(Provider::AUTO, settings(Profile::Native, Form::Document, true), json);
         assert_eq!(passed.out(), json.as_bytes());
     }
 }
@@ -136,7 +136,7 @@ fn the_id_that_a_client_was_told_is_the_records() {
 #[test]
 fn a_failure_is_known_to_who_asks() {
     let failure = |provider, input: &str| {
-        let mut pipeline = Pipeline::new(Some(context(provider)), settings(Profile::OpenAi, Form::Whole, false));
+        let mut pipeline = Pipeline::new(Some(context(provider)), settings(Profile::OpenAi, Form::Document, false));
         pipeline.push(Bytes::copy_from_slice(input.as_bytes()));
         pipeline.finish(End::Clean);
         while pipeline.take().is_some() {}

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::{
-    Cut, End, Form, Out, OutputMode, Phase, Pipeline, UNFINISHED, UNREADABLE, budget::counted,
+    Cut, End, Form, Output, OutputMode, Phase, Pipeline, UNFINISHED, UNREADABLE, budget::counted,
     frame_signals::FrameSignal,
 };
 use crate::provider::refusal::refusal;
@@ -43,7 +43,7 @@ impl Pipeline {
         // In the midst of a frame that passed in part there is no boundary; another dialect has its own frames.
         let due = self.message.phase == Phase::Due
             && (!self.input.partial.skipping || matches!(self.mode, OutputMode::Transcode(_)));
-        if self.settings.whole && end == End::Clean {
+        if self.settings.single_document && end == End::Clean {
             self.document(rest);
         } else if end == End::Clean && self.message.phase == Phase::Due && !due {
             // What waits for an open marker goes out all the same.
@@ -98,7 +98,7 @@ impl Pipeline {
 
     pub(super) fn say(&mut self, out: Vec<u8>) {
         if !out.is_empty() {
-            self.out.push_back(Out::Bytes(Bytes::from(out)));
+            self.out.push_back(Output::Bytes(Bytes::from(out)));
         }
     }
 
@@ -113,7 +113,7 @@ impl Pipeline {
                 rewrite.frame(frame, heard, &tap.sources())
             }
             // After its end an answer is not rewritten.
-            OutputMode::Rewrite(rewrite) => rewrite.pass(Out::Bytes(frame)),
+            OutputMode::Rewrite(rewrite) => rewrite.pass(Output::Bytes(frame)),
             OutputMode::Transcode(speak) => {
                 let mut out = Vec::new();
                 if self.message.phase == Phase::Due {
@@ -131,7 +131,7 @@ impl Pipeline {
         let resume = match &self.mode {
             // The frame that ends the answer comes after our event.
             OutputMode::Rewrite(_) => match self.out.pop_back() {
-                Some(Out::Bytes(last)) => last,
+                Some(Output::Bytes(last)) => last,
                 other => {
                     self.out.extend(other);
                     Bytes::new()
@@ -156,7 +156,7 @@ impl Pipeline {
     /// Something of an answer was seen, or there was nothing to see.
     fn understood(&self) -> bool {
         let silent = self.stream_stats.frames == 0 && self.stream_stats.oversized == 0;
-        silent || self.tap.as_ref().is_some_and(|tap| tap.seen().any)
+        silent || self.tap.as_ref().is_some_and(|tap| tap.state().any)
     }
 
     /// All text has come.
@@ -229,7 +229,7 @@ impl Pipeline {
     /// where a document is what the client gets.
     fn foreign_document(&mut self, json: Bytes) {
         let refusal = std::str::from_utf8(&json).ok().and_then(refusal).filter(|refusal| refusal.certain);
-        if refusal.is_none() && self.settings.output_format.form == Form::Whole {
+        if refusal.is_none() && self.settings.output_format.form == Form::Document {
             self.mode = OutputMode::Relay;
             self.message.phase = Phase::Done;
             self.store_rest();

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use bytes::Bytes;
 
-use super::{Out, OutputMode, Phase, Pipeline};
+use super::{Output, OutputMode, Phase, Pipeline};
 use crate::{
     citation::Record,
     profile::{annotate, native},
@@ -66,7 +66,9 @@ impl Pipeline {
     pub(super) fn injecting(&self) -> bool {
         // A document of the upstream's is added to only where that is asked for; one of ours is.
         let ours = matches!(self.mode, OutputMode::Transcode(_)) || self.settings.output_format.annotates();
-        self.message.phase == Phase::Due && self.settings.inject != Inject::Off && (!self.settings.whole || ours)
+        self.message.phase == Phase::Due
+            && self.settings.inject != Inject::Off
+            && (!self.settings.single_document || ours)
     }
 
     pub(super) fn wants_event(&self) -> bool {
@@ -74,7 +76,7 @@ impl Pipeline {
             && self.tap.as_ref().is_some_and(|tap| {
                 // What a live event named is taken back by a last one.
                 let empty = tap.citable() == 0 && self.message.announced == 0;
-                tap.provider().is_some() && (!empty || (self.settings.emit_empty && tap.seen().any))
+                tap.provider().is_some() && (!empty || (self.settings.emit_empty && tap.state().any))
             })
     }
 
@@ -82,28 +84,28 @@ impl Pipeline {
     pub(super) fn commit(&mut self, resume: Bytes) {
         let Some(tap) = &self.tap else { return };
         let record = Box::new(tap.record(false));
-        self.message.stored_revision = Some(tap.seen().ledger.revision());
+        self.message.stored_revision = Some(tap.state().ledger.revision());
         self.message.phase = Phase::Committing;
         self.message.resume = resume;
         let mut to_store = record.clone();
         to_store.stored = true;
         self.message.committing = Some(record);
-        self.out.push_back(Out::Commit(to_store));
+        self.out.push_back(Output::Commit(to_store));
     }
 
     /// Stores what no event waits for: a message without sources, one that is not injected into, or
     /// references that came after the finish.
     pub(super) fn store_rest(&mut self) {
         let Some(tap) = &self.tap else { return };
-        let revision = tap.seen().ledger.revision();
-        if !tap.seen().any || tap.provider().is_none() || self.message.stored_revision == Some(revision) {
+        let revision = tap.state().ledger.revision();
+        if !tap.state().any || tap.provider().is_none() || self.message.stored_revision == Some(revision) {
             return;
         }
         let late = self.message.stored_revision.is_some();
         let mut record = Box::new(tap.record(true));
         record.late = late;
         self.message.stored_revision = Some(revision);
-        self.out.push_back(Out::Store(record));
+        self.out.push_back(Output::Store(record));
     }
 
     /// In live mode: an event after a frame that made the list grow. Never between a CR and its LF.
@@ -138,16 +140,16 @@ impl Pipeline {
         };
         let event = match &mut self.mode {
             OutputMode::Relay => native(record, &tap.positions()),
-            OutputMode::Rewrite(rewrite) if self.settings.whole => {
+            OutputMode::Rewrite(rewrite) if self.settings.single_document => {
                 let json = std::mem::take(&mut self.message.resume);
                 let annotated = annotate::document(&json, &record, &rewrite.positions).map(Bytes::from);
-                rewrite.pass(Out::Bytes(annotated.unwrap_or(json)));
+                rewrite.pass(Output::Bytes(annotated.unwrap_or(json)));
                 return self.drain();
             }
             OutputMode::Rewrite(rewrite) => {
                 // It keeps its place behind frames that wait.
                 let event = native(record, &rewrite.positions);
-                rewrite.pass(Out::Event(event));
+                rewrite.pass(Output::Event(event));
                 return self.drain();
             }
             OutputMode::Transcode(speak) => {
@@ -161,7 +163,7 @@ impl Pipeline {
             }
         };
         if !event.is_empty() {
-            self.out.push_back(Out::Event(event));
+            self.out.push_back(Output::Event(event));
         }
     }
 }

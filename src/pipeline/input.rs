@@ -53,7 +53,7 @@ impl Input {
     /// The next cut, and where in the chunk it ends.
     pub fn next_cut(&mut self) -> Option<(Cut, usize)> {
         let cut = self.splitter.advance(self.chunk.get(self.at..).unwrap_or_default())?;
-        let (Cut::Frame(len) | Cut::Glue(len)) = cut;
+        let (Cut::Frame(len) | Cut::Separator(len)) = cut;
         Some((cut, self.at + len))
     }
 

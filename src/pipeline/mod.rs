@@ -56,7 +56,7 @@ pub struct Settings {
     pub output_format: OutputFormat,
     pub supplement: Supplement,
     /// The body is one JSON document, not a stream of frames: it passes at once, and is tapped at its end.
-    pub whole: bool,
+    pub single_document: bool,
     /// The largest frame that is tapped.
     pub frame_cap: usize,
     pub budget: Arc<Budget>,
@@ -64,13 +64,13 @@ pub struct Settings {
 
 /// What comes out, in order.
 #[derive(Debug, PartialEq)]
-pub enum Out {
+pub enum Output {
     /// The upstream's own.
     Bytes(Bytes),
     /// Ours.
     Event(Bytes),
     /// Say with [`Pipeline::supplemented`] what a search of our own found; until then nothing more comes out.
-    Await,
+    AwaitSearch,
     /// Store this, then say with [`Pipeline::committed`] whether it is stored; until then nothing
     /// more comes out.
     Commit(Box<Record>),
@@ -78,12 +78,12 @@ pub enum Out {
     Store(Box<Record>),
 }
 
-impl Out {
+impl Output {
     /// Bytes for the client.
     fn len(&self) -> usize {
         match self {
             Self::Bytes(bytes) | Self::Event(bytes) => bytes.len(),
-            Self::Await | Self::Commit(_) | Self::Store(_) => 0,
+            Self::AwaitSearch | Self::Commit(_) | Self::Store(_) => 0,
         }
     }
 }
@@ -112,7 +112,7 @@ pub struct Pipeline {
     message: Message,
     /// What the current frame said. Kept by the modes that need it.
     heard: Vec<FrameSignal>,
-    out: VecDeque<Out>,
+    out: VecDeque<Output>,
     stream_stats: StreamStats,
 }
 
@@ -124,7 +124,7 @@ impl Pipeline {
 
     /// The same with a tap that was made before.
     pub fn with_tap(tap: Option<Box<Tap>>, settings: Settings) -> Self {
-        let annotates = settings.whole && settings.output_format.annotates();
+        let annotates = settings.single_document && settings.output_format.annotates();
         let mode = match (&tap, profile::encoder(settings.output_format), settings.output_format.markers) {
             (None, ..) => OutputMode::Relay,
             (_, None, Style::Keep) if !annotates => OutputMode::Relay,
@@ -144,25 +144,25 @@ impl Pipeline {
     }
 
     /// The next output, if there is one now.
-    pub fn take(&mut self) -> Option<Out> {
+    pub fn take(&mut self) -> Option<Output> {
         self.out.pop_front()
     }
 
     /// The same, of the upstream's bytes alone, and not more than so many.
     pub fn take_bytes(&mut self, most: usize) -> Option<Bytes> {
         match self.out.front() {
-            Some(Out::Bytes(bytes)) if bytes.len() <= most => {}
+            Some(Output::Bytes(bytes)) if bytes.len() <= most => {}
             _ => return None,
         }
         self.out.pop_front().and_then(|out| match out {
-            Out::Bytes(bytes) => Some(bytes),
+            Output::Bytes(bytes) => Some(bytes),
             _ => None,
         })
     }
 
     /// Is something on its way to the client?
     pub fn has_bytes(&self) -> bool {
-        self.out.iter().any(|out| matches!(out, Out::Bytes(_) | Out::Event(_)))
+        self.out.iter().any(|out| matches!(out, Output::Bytes(_) | Output::Event(_)))
     }
 
     pub fn stream_stats(&self) -> StreamStats {
@@ -180,14 +180,14 @@ impl Pipeline {
     }
 
     /// What the model is called until the upstream names it.
-    pub fn name_model(&mut self, name: &str) {
+    pub fn set_default_model(&mut self, name: &str) {
         if let Some(tap) = &mut self.tap {
-            tap.name_model(name);
+            tap.set_default_model(name);
         }
     }
 
     /// Is the client spoken to in another dialect? A document that is no answer passes as it is.
-    pub fn speaks(&self) -> bool {
+    pub fn is_transcoding(&self) -> bool {
         matches!(self.mode, OutputMode::Transcode(_))
     }
 
@@ -200,8 +200,8 @@ impl Pipeline {
     }
 
     /// May what comes out be more than what goes in?
-    pub fn adds(&self) -> bool {
-        !self.relays() || (self.tap.is_some() && self.settings.inject != Inject::Off && !self.settings.whole)
+    pub fn may_add_bytes(&self) -> bool {
+        !self.relays() || (self.tap.is_some() && self.settings.inject != Inject::Off && !self.settings.single_document)
     }
 
     fn relays(&self) -> bool {
@@ -222,7 +222,7 @@ impl Pipeline {
         self.tap.is_none() && self.relays() && self.input.partial.hold.is_empty()
     }
 
-    /// The store's answer to [`Out::Commit`].
+    /// The store's answer to [`Output::Commit`].
     pub fn committed(&mut self, stored: bool) {
         let Some(mut record) = self.message.committing.take() else { return };
         record.stored = stored;
@@ -259,7 +259,7 @@ impl Pipeline {
         let sent = std::mem::take(&mut self.input.partial.sent);
         self.heard.clear();
         if end == End::Clean && !tail.is_empty() {
-            if self.settings.whole {
+            if self.settings.single_document {
                 let data = Some(String::from_utf8_lossy(&tail));
                 self.read_event(&Event { data, ..Event::default() });
             } else if !is_cut(&tail) {
@@ -296,8 +296,8 @@ impl Pipeline {
         self.store_rest();
         std::iter::from_fn(|| self.out.pop_front())
             .filter_map(|out| match out {
-                Out::Store(record) | Out::Commit(record) => Some(record),
-                Out::Bytes(_) | Out::Event(_) | Out::Await => None,
+                Output::Store(record) | Output::Commit(record) => Some(record),
+                Output::Bytes(_) | Output::Event(_) | Output::AwaitSearch => None,
             })
             .last()
     }
@@ -329,7 +329,7 @@ impl Pipeline {
         if event.data.is_none() && event.foreign {
             // Clients dispatch nothing, and yet something was said: JSON without `data:`, say.
             self.stream_stats.frames += 1;
-            self.stream_stats.unread += 1;
+            self.stream_stats.unparsed += 1;
         }
         event.data.is_some() && self.read_event(&event)
     }
@@ -348,13 +348,13 @@ impl Pipeline {
         let heard = if matches!(self.mode, OutputMode::Relay) { None } else { Some(&mut self.heard) };
         match tap.read(event, heard) {
             Read::Ok => {}
-            Read::Unread => self.stream_stats.unread += 1,
+            Read::Unread => self.stream_stats.unparsed += 1,
             Read::Panicked => {
                 self.lose_tap_to_panic();
                 return false;
             }
         }
-        let seen = tap.seen();
+        let seen = tap.state();
         self.stream_stats.finished |= seen.finish;
         self.stream_stats.fault |= seen.fault;
         let ends = seen.finish || seen.fault;
@@ -397,9 +397,9 @@ impl Pipeline {
             return;
         }
         match &mut self.mode {
-            OutputMode::Relay => self.out.push_back(Out::Bytes(bytes)),
+            OutputMode::Relay => self.out.push_back(Output::Bytes(bytes)),
             OutputMode::Rewrite(rewrite) => {
-                rewrite.pass(Out::Bytes(bytes));
+                rewrite.pass(Output::Bytes(bytes));
                 self.drain();
             }
             OutputMode::Transcode(_) => {}

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Budget, Context, End, Inject, Out, Pipeline, Settings, StreamStats, Supplement};
+use super::{Budget, Context, End, Inject, Output, Pipeline, Settings, StreamStats, Supplement};
 use crate::{
     citation::{Record, supplement::SearchOutcome},
     profile::OutputFormat,
@@ -25,12 +25,12 @@ impl OfflineOutput {
     }
 
     /// What the client gets, without what is ours.
-    pub fn relayed(&self) -> Vec<u8> {
+    pub fn upstream_bytes(&self) -> Vec<u8> {
         self.concat(|ours| !ours)
     }
 
     /// Our frames.
-    pub fn ours(&self) -> Vec<&Bytes> {
+    pub fn injected(&self) -> Vec<&Bytes> {
         self.pieces.iter().filter(|(ours, _)| *ours).map(|(_, piece)| piece).collect()
     }
 
@@ -42,18 +42,18 @@ impl OfflineOutput {
 }
 
 /// Runs chunks through a pipeline whose store answers every commit with `stored`.
-pub fn pass(
+pub fn run(
     context: Context,
     settings: Settings,
     chunks: impl IntoIterator<Item = Bytes>,
     end: End,
     stored: bool,
 ) -> OfflineOutput {
-    pass_with(context, settings, chunks, end, stored, &SearchOutcome::None)
+    run_with_search(context, settings, chunks, end, stored, &SearchOutcome::None)
 }
 
 /// The same, where every search of our own gives `supply`.
-pub fn pass_with(
+pub fn run_with_search(
     context: Context,
     settings: Settings,
     chunks: impl IntoIterator<Item = Bytes>,
@@ -76,11 +76,11 @@ pub fn pass_with(
 fn drain(pipeline: &mut Pipeline, passed: &mut OfflineOutput, stored: bool, supply: &SearchOutcome) {
     while let Some(out) = pipeline.take() {
         match out {
-            Out::Bytes(bytes) => passed.pieces.push((false, bytes)),
-            Out::Event(bytes) => passed.pieces.push((true, bytes)),
-            Out::Await => pipeline.supplemented(supply.clone()),
-            Out::Store(record) => passed.record = Some(record),
-            Out::Commit(record) => {
+            Output::Bytes(bytes) => passed.pieces.push((false, bytes)),
+            Output::Event(bytes) => passed.pieces.push((true, bytes)),
+            Output::AwaitSearch => pipeline.supplemented(supply.clone()),
+            Output::Store(record) => passed.record = Some(record),
+            Output::Commit(record) => {
                 passed.record = Some(record);
                 pipeline.committed(stored);
             }
@@ -90,22 +90,22 @@ fn drain(pipeline: &mut Pipeline, passed: &mut OfflineOutput, stored: bool, supp
 
 /// The record of one JSON document, which is not stored. `None`: nothing in it is a message or a search of
 /// that provider. It is complete unless it says that it failed, as there is no more of it to come.
-pub fn document(context: Context, json: Bytes) -> Option<Box<Record>> {
-    pass_document(context, json).record
+pub fn document_record(context: Context, json: Bytes) -> Option<Box<Record>> {
+    run_document(context, json).record
 }
 
 /// The same, with the bytes.
-pub fn pass_document(context: Context, json: Bytes) -> OfflineOutput {
+pub fn run_document(context: Context, json: Bytes) -> OfflineOutput {
     let settings = Settings {
         inject: Inject::Off,
         emit_empty: false,
         output_format: OutputFormat::default(),
         supplement: Supplement::Off,
-        whole: true,
+        single_document: true,
         frame_cap: json.len(),
         budget: Budget::new(json.len()),
     };
-    let mut passed = pass(context, settings, [json], End::Clean, false);
+    let mut passed = run(context, settings, [json], End::Clean, false);
     if let Some(record) = &mut passed.record {
         record.stored = false;
         record.complete = !passed.stream_stats.fault;

@@ -7,7 +7,7 @@ use super::{Cut, Form, OutputMode, Phase, Pipeline, budget::counted};
 impl Pipeline {
     /// Works through the chunk until it is used up or a commit is awaited.
     pub(super) fn run(&mut self) {
-        if self.settings.whole && self.tap.is_some() {
+        if self.settings.single_document && self.tap.is_some() {
             return self.keep_rest();
         }
         // A frame ended in CR with the chunk before, and no LF belongs to it.
@@ -100,7 +100,7 @@ impl Pipeline {
     /// The held frame passes a cap: what is held of it goes out, and the rest passes untapped.
     pub(super) fn overflow(&mut self) {
         let unsent = self.input.partial.take_unsent();
-        if self.settings.whole && self.settings.output_format.form == Form::Whole {
+        if self.settings.single_document && self.settings.output_format.form == Form::Document {
             // A document that cannot be read passes as it is.
             self.mode = OutputMode::Relay;
         }

@@ -8,7 +8,7 @@ use std::{collections::VecDeque, ops::Range};
 
 use bytes::Bytes;
 
-use super::{Out, frame_signals::FrameSignal};
+use super::{Output, frame_signals::FrameSignal};
 use crate::{
     marker::{self, Mark, Rewriter, Sources, Style, Swap},
     profile::Positions,
@@ -31,7 +31,7 @@ pub struct Rewrite {
 }
 
 struct Waiting {
-    out: Out,
+    out: Output,
     /// The answer's text in it.
     pieces: Vec<Piece>,
     /// What replaces strings that stand on their own.
@@ -62,13 +62,13 @@ impl Rewrite {
     }
 
     /// Something without answer text: it keeps its place.
-    pub fn pass(&mut self, out: Out) {
+    pub fn pass(&mut self, out: Output) {
         self.wait(Waiting { out, pieces: Vec::new(), wholes: Vec::new() });
     }
 
     /// A frame, and what it said.
     pub fn frame(&mut self, frame: Bytes, heard: Vec<FrameSignal>, sources: &dyn Sources) {
-        let mut waiting = Waiting { out: Out::Bytes(frame), pieces: Vec::new(), wholes: Vec::new() };
+        let mut waiting = Waiting { out: Output::Bytes(frame), pieces: Vec::new(), wholes: Vec::new() };
         let mut marks = Vec::new();
         let mut text_out = String::new();
         for heard in heard {
@@ -102,7 +102,7 @@ impl Rewrite {
     }
 
     /// The next thing that waits for nothing.
-    pub fn take(&mut self) -> Option<Out> {
+    pub fn take(&mut self) -> Option<Output> {
         let decided = if self.fed == u64::MAX { self.fed } else { self.rewriter.decided() };
         let first = self.waiting.front()?;
         let over = self.waiting_bytes > MAX_WAITING;
@@ -170,10 +170,10 @@ impl Waiting {
         (!edits.is_empty()).then_some(edits)
     }
 
-    fn edited(self) -> Out {
-        let Out::Bytes(frame) = &self.out else { return self.out };
+    fn edited(self) -> Output {
+        let Output::Bytes(frame) = &self.out else { return self.out };
         match self.edits().and_then(|edits| edit(frame, &edits)) {
-            Some(frame) => Out::Bytes(frame),
+            Some(frame) => Output::Bytes(frame),
             None => self.out,
         }
     }

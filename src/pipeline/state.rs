@@ -40,7 +40,7 @@ pub(super) struct Message {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StreamStats {
     pub frames: u64,
-    pub unread: u64,
+    pub unparsed: u64,
     pub oversized: u64,
     pub live_events: u32,
     /// Markers that were rewritten.

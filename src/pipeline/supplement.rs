@@ -1,11 +1,11 @@
 //! A search of our own beside the upstream's answer: whether one is wanted is decided at the finish, before our event.
-//! The pipeline asks for it with [`Out::Await`] and has no clock: whoever drives it bounds the wait.
+//! The pipeline asks for it with [`Output::AwaitSearch`] and has no clock: whoever drives it bounds the wait.
 
 use std::str::FromStr;
 
 use bytes::Bytes;
 
-use super::{Out, Phase, Pipeline};
+use super::{Output, Phase, Pipeline};
 use crate::citation::supplement::SearchOutcome;
 
 /// When a message's sources are supplemented by a search of our own.
@@ -44,7 +44,7 @@ impl FromStr for Supplement {
 }
 
 impl Pipeline {
-    /// The answer to [`Out::Await`].
+    /// The answer to [`Output::AwaitSearch`].
     pub fn supplemented(&mut self, supply: SearchOutcome) {
         if self.message.phase != Phase::Awaiting {
             return;
@@ -65,7 +65,7 @@ impl Pipeline {
         if self.awaits_supplement() {
             self.message.resume = resume;
             self.message.phase = Phase::Awaiting;
-            self.out.push_back(Out::Await);
+            self.out.push_back(Output::AwaitSearch);
         } else {
             self.commit(resume);
         }
@@ -91,7 +91,7 @@ impl Pipeline {
                 Supplement::WhenEmpty => tap.citable() == 0,
                 Supplement::Always => true,
             };
-            wanted && tap.provider().is_some() && tap.seen().any && !tap.seen().fault
+            wanted && tap.provider().is_some() && tap.state().any && !tap.state().fault
         })
     }
 

@@ -24,13 +24,13 @@ fn found() -> SearchOutcome {
     let json =
         r#"{"query":"user text","results":[{"title":"S","url":"https://s.example.com/","content":"c","score":0.9}]}"#;
     let context = Context { provider: Provider::Of(&crate::provider::tavily::PROVIDER), ..context() };
-    SearchOutcome::Found(Arc::new(*offline::document(context, Bytes::from_static(json.as_bytes())).unwrap()))
+    SearchOutcome::Found(Arc::new(*offline::document_record(context, Bytes::from_static(json.as_bytes())).unwrap()))
 }
 
 fn pass(supplement: Supplement, inject: Inject, chunks: &[&str], end: End, supply: &SearchOutcome) -> OfflineOutput {
     let chunks = chunks.iter().map(|chunk| Bytes::copy_from_slice(chunk.as_bytes()));
     let settings = Settings { supplement, ..settings(inject, 1 << 20) };
-    offline::pass_with(context(), settings, chunks, end, true, supply)
+    offline::run_with_search(context(), settings, chunks, end, true, supply)
 }
 
 fn origins(passed: &OfflineOutput) -> Vec<Origin> {
@@ -42,8 +42,8 @@ fn when_empty_gives_an_event_to_a_message_that_had_none() {
     let passed = pass(Supplement::WhenEmpty, Inject::Final, &[TEXT, END], End::Clean, &found());
     assert_eq!(shape(&passed), format!("{} * {}", TEXT.len(), END.len()));
     assert_eq!(origins(&passed), [Origin::Supplemental]);
-    assert_eq!(passed.relayed(), [TEXT, END].concat().as_bytes());
-    let event = passed.ours()[0].clone();
+    assert_eq!(passed.upstream_bytes(), [TEXT, END].concat().as_bytes());
+    let event = passed.injected()[0].clone();
     let data = Event::read(&event).data.map(|data| data.into_owned()).unwrap();
     assert!(data.contains("\"supplemental\"") && !data.contains("user text"), "{data}");
     assert!(passed.stream_stats.injected);
@@ -80,8 +80,8 @@ fn an_answer_that_failed_is_not_supplemented() {
         pipeline.finish(end);
         let mut committed = None;
         while let Some(out) = pipeline.take() {
-            assert_ne!(out, Out::Await, "{end:?}");
-            if let Out::Commit(record) = out {
+            assert_ne!(out, Output::AwaitSearch, "{end:?}");
+            if let Output::Commit(record) = out {
                 committed = record.stats.supplement;
                 pipeline.committed(true);
             }
@@ -104,13 +104,13 @@ fn nothing_comes_out_until_the_answer_is_there() {
             pipeline.push(Bytes::copy_from_slice(chunk));
             while let Some(next) = pipeline.take() {
                 match next {
-                    Out::Bytes(bytes) => out.extend_from_slice(&bytes),
-                    Out::Await => {
+                    Output::Bytes(bytes) => out.extend_from_slice(&bytes),
+                    Output::AwaitSearch => {
                         assert_eq!(out, TEXT.as_bytes(), "all that precedes the finish is out");
                         assert_eq!((pipeline.take(), pipeline.heartbeat()), (None, None));
                         pipeline.supplemented(SearchOutcome::Pending);
                     }
-                    Out::Store(record) => assert_eq!(record.stats.supplement, Some(Supplemented::Pending)),
+                    Output::Store(record) => assert_eq!(record.stats.supplement, Some(Supplemented::Pending)),
                     other => panic!("{other:?}"),
                 }
             }
@@ -149,7 +149,7 @@ fn who_leaves_while_it_is_awaited_leaves_a_record_that_says_so() {
 fn what_the_upstream_names_after_the_finish_keeps_its_number() {
     let late = CARD.replace("a.example", "s.example");
     let passed = pass(Supplement::WhenEmpty, Inject::Final, &[TEXT, END, &late], End::Clean, &found());
-    assert_eq!(passed.ours().len(), 1);
+    assert_eq!(passed.injected().len(), 1);
     let record = passed.record.unwrap();
     let kept: Vec<_> = record.citations.iter().map(|c| (c.number, c.origin, c.title.as_deref())).collect();
     assert_eq!(kept, [(1, Origin::Upstream, Some("T"))], "the same page is the upstream's then");

@@ -106,7 +106,7 @@ impl Tap {
         }
     }
 
-    pub fn seen(&self) -> &MessageState {
+    pub fn state(&self) -> &MessageState {
         &self.seen
     }
 
@@ -132,7 +132,7 @@ impl Tap {
     }
 
     /// What the model is called until the upstream names it.
-    pub fn name_model(&mut self, name: &str) {
+    pub fn set_default_model(&mut self, name: &str) {
         self.seen.model.get_or_insert_with(|| text::line(name, 256).0);
     }
 

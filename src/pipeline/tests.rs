@@ -26,7 +26,7 @@ pub(super) fn settings(inject: Inject, frame_cap: usize) -> Settings {
         emit_empty: false,
         output_format: OutputFormat::default(),
         supplement: Supplement::Off,
-        whole: false,
+        single_document: false,
         frame_cap,
         budget: Budget::new(1 << 20),
     }
@@ -34,7 +34,7 @@ pub(super) fn settings(inject: Inject, frame_cap: usize) -> Settings {
 
 fn pass(inject: Inject, frame_cap: usize, chunks: &[&str], end: crate::pipeline::End) -> OfflineOutput {
     let chunks = chunks.iter().map(|chunk| Bytes::copy_from_slice(chunk.as_bytes()));
-    offline::pass(context(), settings(inject, frame_cap), chunks, end, true)
+    offline::run(context(), settings(inject, frame_cap), chunks, end, true)
 }
 
 /// Upstream pieces as their length, ours as `*`.
@@ -60,7 +60,10 @@ fn p3_a_finish_behind_a_bom_in_a_large_chunk_follows_our_event() {
     let large = CARD.replace("\"T\"", &format!("\"{}\"", "T".repeat(2048)));
     let end = format!("\u{feff}{END}");
     let passed = pass(Inject::Final, 1 << 20, &[&(end.clone() + &large)], super::End::Clean);
-    assert!(passed.stream_stats.finished && passed.ours().is_empty(), "what comes after the finish is not injected");
+    assert!(
+        passed.stream_stats.finished && passed.injected().is_empty(),
+        "what comes after the finish is not injected"
+    );
     assert_eq!(passed.record.map(|record| (record.complete, record.citations.len())), Some((true, 1)));
     let passed = pass(Inject::Final, 1 << 20, &[&format!("\u{feff}{large}{END}")], super::End::Clean);
     assert_eq!(shape(&passed), format!("{} * {}", 3 + large.len(), END.len()));
@@ -86,11 +89,11 @@ fn p10_a_stream_broken_at_any_byte_is_read_the_same() {
 fn an_incomplete_frame_is_held_only_while_our_event_is_due() {
     let mut pipeline = Pipeline::new(Some(context()), settings(Inject::Final, 1 << 20));
     pipeline.push(Bytes::from_static(b"data: {}\n\ndata: {\"par"));
-    assert_eq!(pipeline.take(), Some(Out::Bytes(Bytes::from_static(b"data: {}\n\n"))));
+    assert_eq!(pipeline.take(), Some(Output::Bytes(Bytes::from_static(b"data: {}\n\n"))));
     assert_eq!(pipeline.take(), None);
     let mut off = Pipeline::new(Some(context()), settings(Inject::Off, 1 << 20));
     off.push(Bytes::from_static(b"data: {}\n\ndata: {\"par"));
-    assert_eq!(off.take(), Some(Out::Bytes(Bytes::from_static(b"data: {}\n\ndata: {\"par"))));
+    assert_eq!(off.take(), Some(Output::Bytes(Bytes::from_static(b"data: {}\n\ndata: {\"par"))));
 }
 
 #[test]
@@ -100,7 +103,7 @@ fn a_frame_is_tapped_at_its_cap_and_passed_untapped_over_it() {
             let passed = pass(Inject::Final, cap, &chunks, super::End::Clean);
             assert_eq!(passed.stream_stats.injected, tapped, "cap {cap}, {} chunks", chunks.len());
             assert_eq!(passed.stream_stats.oversized, u64::from(!tapped));
-            assert_eq!(passed.relayed(), [CARD, END].concat().as_bytes());
+            assert_eq!(passed.upstream_bytes(), [CARD, END].concat().as_bytes());
         }
     }
 }
@@ -115,9 +118,9 @@ fn p10_the_cap_of_a_frame_does_not_depend_on_its_chunks() {
             for at in 1..whole.len() {
                 let settings = Settings { output_format, ..settings(Inject::Final, cap) };
                 let chunks = [&whole[..at], &whole[at..]].map(|chunk| Bytes::from(chunk.to_owned()));
-                let passed = offline::pass(context(), settings, chunks, super::End::Clean, true);
+                let passed = offline::run(context(), settings, chunks, super::End::Clean, true);
                 assert_eq!(passed.stream_stats.injected, tapped, "cap {cap}, split at {at}");
-                assert_eq!(passed.relayed(), whole.as_bytes());
+                assert_eq!(passed.upstream_bytes(), whole.as_bytes());
             }
         }
     }
@@ -132,7 +135,7 @@ fn all_streams_together_hold_no_more_than_the_budget_and_give_it_back() {
     assert_eq!((first.take(), budget.used()), (None, 7));
     let mut second = Pipeline::new(Some(context()), settings);
     second.push(Bytes::from_static(b"data: 2"));
-    assert_eq!(second.take(), Some(Out::Bytes(Bytes::from_static(b"data: 2"))), "passed untapped");
+    assert_eq!(second.take(), Some(Output::Bytes(Bytes::from_static(b"data: 2"))), "passed untapped");
     drop(first);
     assert_eq!(budget.used(), 0);
 }
@@ -151,7 +154,7 @@ fn what_waits_for_a_marker_goes_out_at_the_end() {
     for end in [super::End::Clean, super::End::Cut] {
         let output_format = OutputFormat { markers: Style::Link, ..OutputFormat::default() };
         let settings = Settings { output_format, ..settings(Inject::Final, 64) };
-        let passed = offline::pass(context(), settings, [Bytes::from(stream.clone())], end, true);
+        let passed = offline::run(context(), settings, [Bytes::from(stream.clone())], end, true);
         assert_eq!(String::from_utf8_lossy(&passed.out()), stream, "{end:?}");
     }
 }
@@ -175,7 +178,7 @@ fn a_last_frame_without_its_blank_line_is_read_if_it_is_whole() {
 fn what_comes_after_the_finish_updates_the_record_only() {
     let late = CARD.replace("a.example", "b.example").replace("\"index\":1", "\"index\":2");
     let passed = pass(Inject::Final, 1 << 20, &[CARD, END, &late], super::End::Clean);
-    assert_eq!(passed.ours().len(), 1);
+    assert_eq!(passed.injected().len(), 1);
     let record = passed.record.map(|record| (record.late, record.complete, record.citations.len()));
     assert_eq!(record, Some((true, true, 2)));
 }
@@ -187,7 +190,7 @@ fn live_events_stop_at_their_cap_and_the_final_one_comes_all_the_same() {
         .collect();
     let chunks: Vec<&str> = frames.iter().map(String::as_str).chain([END]).collect();
     let passed = pass(Inject::Live, 1 << 20, &chunks, super::End::Clean);
-    assert_eq!(passed.ours().len(), MAX_LIVE_EVENTS as usize + 1);
+    assert_eq!(passed.injected().len(), MAX_LIVE_EVENTS as usize + 1);
 }
 
 /// A frame that ended in CR was followed, in the next chunk, by no LF: the live event came a frame late.
@@ -200,8 +203,8 @@ fn a_live_event_follows_its_frame_also_where_a_chunk_ends_in_cr() {
         let told = |chunks: &[&str]| {
             let chunks = chunks.iter().map(|chunk| Bytes::copy_from_slice(chunk.as_bytes()));
             let settings = Settings { output_format, ..settings(Inject::Live, 1 << 20) };
-            let passed = offline::pass(context(), settings, chunks, super::End::Clean, true);
-            (passed.ours().len(), passed.out())
+            let passed = offline::run(context(), settings, chunks, super::End::Clean, true);
+            (passed.injected().len(), passed.out())
         };
         let (whole, cut) = (told(&[&stream]), told(&[&card, &stream[card.len()..]]));
         assert_eq!((whole.0, whole.1), cut, "{markers:?}");
@@ -237,7 +240,7 @@ fn who_leaves_leaves_the_record_behind_once() {
     let mut pipeline = Pipeline::new(Some(context()), settings(Inject::Final, 1 << 20));
     pipeline.push(Bytes::from([CARD, END].concat()));
     while let Some(out) = pipeline.take() {
-        if matches!(out, Out::Commit(_)) {
+        if matches!(out, Output::Commit(_)) {
             break;
         }
     }
@@ -260,7 +263,7 @@ fn our_line_stays_under_64_kib_whatever_the_list() {
             &cards[..count].join(","),
         );
         let passed = pass(Inject::Final, 8 << 20, &[&frame, END], super::End::Clean);
-        let ours = passed.ours();
+        let ours = passed.injected();
         let data = Event::read(ours[0]).data.map(|data| data.len());
         assert!(data.is_some_and(|len| len < crate::profile::native::MAX_LINE), "{count}: {data:?}");
         assert_eq!(passed.record.map(|record| record.citations.len()), Some(count));
@@ -292,7 +295,7 @@ fn p2_an_adapter_that_panics_leaves_a_passthrough() {
         for chunk in stream.as_bytes().chunks(size) {
             pipeline.push(Bytes::copy_from_slice(chunk));
             while let Some(piece) = pipeline.take() {
-                if let Out::Bytes(bytes) = piece {
+                if let Output::Bytes(bytes) = piece {
                     out.extend_from_slice(&bytes);
                 }
             }
@@ -342,7 +345,7 @@ fn p2_an_adapter_that_panics_is_an_error_of_the_dialect_until_the_answer_has_end
         pipeline.finish(super::End::Clean);
         let mut out = Vec::new();
         while let Some(piece) = pipeline.take() {
-            if let Out::Bytes(bytes) = piece {
+            if let Output::Bytes(bytes) = piece {
                 out.extend_from_slice(&bytes);
             }
         }

@@ -3,11 +3,11 @@
 
 pub mod ai_sdk;
 pub mod annotate;
-pub mod growing;
 pub mod html;
 pub mod native;
 pub mod open_webui;
 pub mod openai;
+pub mod partial_html;
 
 use std::{collections::BTreeMap, str::FromStr};
 
@@ -46,10 +46,10 @@ impl Profile {
 
 impl Profile {
     /// What an answer that was not streamed becomes: the AI SDK's dialect knows streams only.
-    pub const fn form_of_whole(self) -> Form {
+    pub const fn document_form(self) -> Form {
         match self {
             Self::AiSdk => Form::Stream,
-            Self::Native | Self::OpenAi | Self::OpenWebUi => Form::Whole,
+            Self::Native | Self::OpenAi | Self::OpenWebUi => Form::Document,
         }
     }
 
@@ -60,7 +60,7 @@ impl Profile {
             (Self::Native, _) => &[],
             (Self::AiSdk, _) => &[STREAM, ("x-vercel-ai-ui-message-stream", "v1")],
             (Self::OpenAi | Self::OpenWebUi, Form::Stream) => &[STREAM],
-            (Self::OpenAi | Self::OpenWebUi, Form::Whole) => &[("content-type", "application/json")],
+            (Self::OpenAi | Self::OpenWebUi, Form::Document) => &[("content-type", "application/json")],
         }
     }
 }
@@ -84,14 +84,14 @@ impl FromStr for Profile {
 pub enum Form {
     #[default]
     Stream,
-    Whole,
+    Document,
 }
 
 /// How a client is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OutputFormat {
     pub profile: Profile,
-    /// Of a dialect that is not the upstream's. In its own dialect [`Form::Whole`] means that sources are added to an
+    /// Of a dialect that is not the upstream's. In its own dialect [`Form::Document`] means that sources are added to an
     /// answer that was not streamed.
     pub form: Form,
     pub markers: Style,
@@ -100,12 +100,12 @@ pub struct OutputFormat {
 impl OutputFormat {
     /// Are sources added to an answer that was not streamed?
     pub fn annotates(self) -> bool {
-        self.profile == Profile::Native && self.form == Form::Whole
+        self.profile == Profile::Native && self.form == Form::Document
     }
 
     /// Does an answer that was not streamed become another?
     pub fn changes_documents(self) -> bool {
-        self.profile != Profile::Native || self.form == Form::Whole
+        self.profile != Profile::Native || self.form == Form::Document
     }
 }
 
@@ -169,10 +169,10 @@ pub fn encoder(output_format: OutputFormat) -> Option<Box<dyn Encoder>> {
     Some(match (output_format.profile, output_format.form) {
         (Profile::Native, _) => return None,
         (Profile::OpenAi, Form::Stream) => Box::new(openai::Chunks::default()),
-        (Profile::OpenAi, Form::Whole) => Box::new(openai::Whole::default()),
+        (Profile::OpenAi, Form::Document) => Box::new(openai::Whole::default()),
         (Profile::AiSdk, _) => Box::new(ai_sdk::Parts::default()),
         (Profile::OpenWebUi, Form::Stream) => Box::new(open_webui::Events::default()),
-        (Profile::OpenWebUi, Form::Whole) => Box::new(open_webui::Whole::default()),
+        (Profile::OpenWebUi, Form::Document) => Box::new(open_webui::Whole::default()),
     })
 }
 

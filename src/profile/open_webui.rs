@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{
     Encoder, MessageStart, Positions,
-    openai::{self, data, document},
+    openai::{self, data, write_json},
 };
 use crate::{
     citation::{Citation, Record, text},
@@ -224,7 +224,7 @@ impl Encoder for Whole {
             openai::Outcome::Done(_) => self.0.sources().map(sources).unwrap_or_default(),
             openai::Outcome::Failed(_) => Vec::new(),
         };
-        document(&WithSources { outcome, sources }, out);
+        write_json(&WithSources { outcome, sources }, out);
     }
 }
 

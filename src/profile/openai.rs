@@ -68,12 +68,12 @@ impl From<Usage> for Tokens {
 }
 
 #[derive(Serialize)]
-pub struct Failure<'a> {
-    error: FailureBody<'a>,
+pub struct ErrorDocument<'a> {
+    error: ErrorBody<'a>,
 }
 
 #[derive(Serialize)]
-struct FailureBody<'a> {
+struct ErrorBody<'a> {
     message: &'a str,
     #[serde(rename = "type")]
     kind: &'static str,
@@ -85,17 +85,22 @@ struct FailureBody<'a> {
 pub const UPSTREAM_ERROR: &str = "upstream_error";
 
 /// An upstream's error in the words of the API.
-pub fn failure<'a>(code: Option<&'a str>, message: &'a str) -> Failure<'a> {
-    refusal(UPSTREAM_ERROR, None, code, message)
+pub fn upstream_error<'a>(code: Option<&'a str>, message: &'a str) -> ErrorDocument<'a> {
+    error(UPSTREAM_ERROR, None, code, message)
 }
 
 /// Any error in the words of the API.
-pub fn refusal<'a>(kind: &'static str, param: Option<&'a str>, code: Option<&'a str>, message: &'a str) -> Failure<'a> {
-    Failure { error: FailureBody { message, kind, param, code } }
+pub fn error<'a>(
+    kind: &'static str,
+    param: Option<&'a str>,
+    code: Option<&'a str>,
+    message: &'a str,
+) -> ErrorDocument<'a> {
+    ErrorDocument { error: ErrorBody { message, kind, param, code } }
 }
 
 /// Is this the beginning of a document that is an error?
-pub fn is_failure(document: &[u8]) -> bool {
+pub fn is_error(document: &[u8]) -> bool {
     document.starts_with(br#"{"error":{"message":"#)
 }
 
@@ -178,7 +183,7 @@ impl Encoder for Chunks {
     }
 
     fn fault(&mut self, code: Option<&str>, message: &str, out: &mut Vec<u8>) {
-        data(&failure(code, message), out);
+        data(&upstream_error(code, message), out);
         self.failed = true;
     }
 
@@ -281,12 +286,12 @@ impl Encoder for Whole {
     }
 
     fn end(&mut self, out: &mut Vec<u8>) {
-        document(&self.outcome(), out);
+        write_json(&self.outcome(), out);
     }
 }
 
 /// One JSON document.
-pub fn document(value: &impl Serialize, out: &mut Vec<u8>) {
+pub fn write_json(value: &impl Serialize, out: &mut Vec<u8>) {
     // Our types have string keys and no failing parts.
     serde_json::to_writer(out, value).unwrap_or_default();
 }
@@ -296,13 +301,13 @@ pub fn document(value: &impl Serialize, out: &mut Vec<u8>) {
 #[serde(untagged)]
 pub enum Outcome<'a> {
     Done(Completion<'a>),
-    Failed(Failure<'a>),
+    Failed(ErrorDocument<'a>),
 }
 
 impl Whole {
     pub(super) fn outcome(&self) -> Outcome<'_> {
         match &self.fault {
-            Some((code, message)) => Outcome::Failed(failure(code.as_deref(), message)),
+            Some((code, message)) => Outcome::Failed(upstream_error(code.as_deref(), message)),
             None => Outcome::Done(self.completion()),
         }
     }

@@ -54,7 +54,7 @@ pub async fn document(answer: Response<Body>) -> Response<Body> {
         }
         None => Bytes::new(),
     };
-    if openai::is_failure(&first) {
+    if openai::is_error(&first) {
         head.status = StatusCode::BAD_GATEWAY;
     }
     Response::from_parts(head, prefixed(first, body))
@@ -108,7 +108,7 @@ fn translated(status: StatusCode, body: Bytes) -> Bytes {
 
 fn said(code: Option<&str>, message: &str) -> Bytes {
     let mut out = Vec::new();
-    openai::document(&openai::failure(code, message), &mut out);
+    openai::write_json(&openai::upstream_error(code, message), &mut out);
     Bytes::from(out)
 }
 

@@ -118,7 +118,7 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: Peer) -> Res
     let (response, form) = respond(&app, route, answer, watch, options, head_only);
     Ok(match form {
         None if foreign && failed => Box::pin(error_translation::error(response)).await,
-        Some(Form::Whole) if foreign => Box::pin(error_translation::document(response)).await,
+        Some(Form::Document) if foreign => Box::pin(error_translation::document(response)).await,
         _ => response,
     })
 }
@@ -247,7 +247,7 @@ fn respond(
     }
     answer.head_only = head_only;
     if answer.readable == Some(Readable::Whole) && foreign {
-        options.output_format.form = options.output_format.profile.form_of_whole();
+        options.output_format.form = options.output_format.profile.document_form();
     }
     let form = answer.readable.filter(|_| foreign).map(|_| options.output_format.form);
     let response = answer.tapped(app, route, watch, options);
@@ -324,7 +324,7 @@ impl UpstreamResponse {
             emit_empty: route.emit_empty,
             output_format,
             supplement: if watch.records.search.is_some() { route.supplement.when } else { Supplement::Off },
-            whole: readable == Some(Readable::Whole),
+            single_document: readable == Some(Readable::Whole),
             frame_cap: app.config.limits.frame,
             budget: Arc::clone(&app.budget),
         };

@@ -183,11 +183,11 @@ impl StreamObserver for RelayObserver {
     }
 
     fn progress(&mut self, tap: &Tap) {
-        if self.settled || tap.seen().finish {
+        if self.settled || tap.state().finish {
             return;
         }
         if let Some(in_flight) = &self.in_flight {
-            let revision = tap.seen().ledger.revision();
+            let revision = tap.state().ledger.revision();
             // Most of what comes is text, which changes nothing.
             if revision == self.known_revision {
                 return;
@@ -210,7 +210,7 @@ impl StreamObserver for RelayObserver {
     }
 
     fn tell(&mut self, tap: &Tap) {
-        let revision = tap.seen().ledger.revision();
+        let revision = tap.state().ledger.revision();
         let known = self.told_at.is_some() && revision == self.told_revision;
         if let Some(in_flight) = self.in_flight.as_ref().filter(|_| !known) {
             in_flight.update(tap.record(false), false);
@@ -245,8 +245,8 @@ impl StreamObserver for RelayObserver {
                 metrics.frames.get_or_create(&labels).inc_by(count);
             }
         };
-        frames("tapped", stream_stats.frames - stream_stats.unread);
-        frames("unread", stream_stats.unread);
+        frames("tapped", stream_stats.frames - stream_stats.unparsed);
+        frames("unread", stream_stats.unparsed);
         frames("oversized", stream_stats.oversized);
         if stream_stats.frames > 0 && provider == "none" {
             metrics.tap_skipped.get_or_create(&ReasonLabel { reason: "unknown_dialect" }).inc();
@@ -299,7 +299,7 @@ impl StreamObserver for RelayObserver {
             ttfb_ms = self.first_byte.as_millis() as u64,
             duration_ms = self.began.elapsed().as_millis() as u64,
             frames = stream_stats.frames,
-            unread = stream_stats.unread,
+            unread = stream_stats.unparsed,
             oversized = stream_stats.oversized,
             citations = self.citations,
             injected = stream_stats.injected,

@@ -25,7 +25,7 @@ use tokio::{
 
 use crate::{
     citation::{Record, supplement::SearchOutcome},
-    pipeline::{End, Out, Outcome, Pipeline, tap::Tap},
+    pipeline::{End, Outcome, Output, Pipeline, tap::Tap},
     transport::{BoxError, trailers},
 };
 
@@ -321,21 +321,21 @@ where
             }
             if let Some(out) = this.pipeline.take() {
                 match out {
-                    Out::Bytes(bytes) => {
+                    Output::Bytes(bytes) => {
                         let bytes = this.joined(bytes);
                         return Poll::Ready(Some(Ok(this.out(bytes))));
                     }
                     // Alone: of a DATA frame that is cut, an h2 client gets nothing.
-                    Out::Event(bytes) => return Poll::Ready(Some(Ok(this.out(bytes)))),
-                    Out::Await => {
+                    Output::Event(bytes) => return Poll::Ready(Some(Ok(this.out(bytes)))),
+                    Output::AwaitSearch => {
                         this.fresh = false;
                         this.supplying = Some(this.observer.supplement());
                     }
-                    Out::Commit(record) => {
+                    Output::Commit(record) => {
                         this.fresh = false;
                         this.commit = Some(this.observer.commit(record));
                     }
-                    Out::Store(record) => this.observer.store(record),
+                    Output::Store(record) => this.observer.store(record),
                 }
                 continue;
             }
@@ -369,7 +369,7 @@ where
                         if let Some(tap) = this.pipeline.tap() {
                             this.observer.progress(tap);
                         }
-                        if last && !this.pipeline.adds() {
+                        if last && !this.pipeline.may_add_bytes() {
                             this.end(Outcome::Complete);
                         }
                     }
@@ -391,12 +391,12 @@ where
 
     fn is_end_stream(&self) -> bool {
         // Only an untouched, untapped, empty body is over before it is asked.
-        !self.pipeline.adds() && self.bytes_in == 0 && self.upstream.as_ref().is_some_and(Body::is_end_stream)
+        !self.pipeline.may_add_bytes() && self.bytes_in == 0 && self.upstream.as_ref().is_some_and(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.upstream {
-            Some(upstream) if !self.pipeline.adds() => upstream.size_hint(),
+            Some(upstream) if !self.pipeline.may_add_bytes() => upstream.size_hint(),
             _ => SizeHint::default(),
         }
     }

@@ -49,12 +49,12 @@ impl CaptureReader {
             emit_empty: false,
             output_format: self.output_format,
             supplement: Supplement::Off,
-            whole: false,
+            single_document: false,
             frame_cap: self.frame_cap,
             budget: Budget::new(sse.len().max(self.frame_cap)),
         };
         // Nothing is stored here, and the record says so.
-        let mut passed = offline::pass(self.context(self.provider), settings, [sse], End::Clean, false);
+        let mut passed = offline::run(self.context(self.provider), settings, [sse], End::Clean, false);
         if let Some(record) = &mut passed.record {
             record.stored = false;
         }
@@ -66,7 +66,7 @@ impl CaptureReader {
             Provider::Auto(registry) => registry.of_document(text).ok_or_else(|| describe_document(text))?,
             named => named,
         };
-        let passed = offline::pass_document(self.context(provider), Bytes::copy_from_slice(text.as_bytes()));
+        let passed = offline::run_document(self.context(provider), Bytes::copy_from_slice(text.as_bytes()));
         match passed.record {
             Some(_) => Ok(passed),
             None => Err(format!("{}, and nothing of {} in it", describe_document(text), provider.as_str())),

@@ -262,7 +262,7 @@ pub fn context(rules: Arc<Rules>) -> Context {
 pub fn record(context: Context, query: &Query, answer: Bytes) -> Result<(Box<Record>, u32), SearchError> {
     let id = context.fallback_id.clone();
     let rules = Arc::clone(&context.rules);
-    let record = offline::document(context, answer);
+    let record = offline::document_record(context, answer);
     let mut record = record.ok_or(SearchError::Unreadable("it is no search response"))?;
     let request_id = std::mem::replace(&mut record.message_id, id);
     if request_id != record.message_id {

@@ -11,7 +11,7 @@ pub enum Cut {
     Frame(usize),
     /// Bytes between frames that no event owns: the leading BOM, or the LF of a CR|LF
     /// pair whose CR has ended the frame already.
-    Glue(usize),
+    Separator(usize),
 }
 
 /// The grammar's state between two bytes.
@@ -64,7 +64,7 @@ impl Splitter {
                         i += 1;
                         if usize::from(seen) + 1 == BOM.len() {
                             self.at = At::LineStart;
-                            return Some(Cut::Glue(i));
+                            return Some(Cut::Separator(i));
                         }
                         self.at = At::Start(seen + 1);
                     } else if seen == 0 {
@@ -76,7 +76,7 @@ impl Splitter {
                 At::AfterFrameCr => {
                     self.at = At::LineStart;
                     if byte == b'\n' {
-                        return Some(Cut::Glue(i + 1));
+                        return Some(Cut::Separator(i + 1));
                     }
                 }
                 At::AfterCr => {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use citetap::{
     citation::{Ledger, Record, Rules, ledger::Reference, ledger::View},
     marker::{Mark, Rewriter, Scanner, Style},
-    pipeline::{End, Out, Pipeline},
+    pipeline::{End, Output, Pipeline},
     profile::{Positions, native},
     provider::{Adapter, Payload},
     sse::{Cut, Eol, Event, Splitter},
@@ -26,7 +26,7 @@ fn split(chunks: Vec<Vec<u8>>) -> (usize, Vec<Vec<u8>>) {
     let (mut splitter, mut frames) = (Splitter::default(), 0);
     for chunk in &chunks {
         let mut at = 0;
-        while let Some(Cut::Frame(len) | Cut::Glue(len)) = splitter.advance(black_box(&chunk[at..])) {
+        while let Some(Cut::Frame(len) | Cut::Separator(len)) = splitter.advance(black_box(&chunk[at..])) {
             at += len;
             frames += 1;
         }
@@ -186,9 +186,9 @@ fn drain(pipeline: &mut Pipeline) -> usize {
     let mut len = 0;
     while let Some(out) = pipeline.take() {
         match black_box(out) {
-            Out::Bytes(bytes) | Out::Event(bytes) => len += bytes.len(),
-            Out::Commit(_) => pipeline.committed(true),
-            Out::Await | Out::Store(_) => {}
+            Output::Bytes(bytes) | Output::Event(bytes) => len += bytes.len(),
+            Output::Commit(_) => pipeline.committed(true),
+            Output::AwaitSearch | Output::Store(_) => {}
         }
     }
     len

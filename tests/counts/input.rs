@@ -317,7 +317,7 @@ fn settings() -> Settings {
         emit_empty: false,
         output_format: OutputFormat::default(),
         supplement: Supplement::Off,
-        whole: false,
+        single_document: false,
         frame_cap: 4 << 20,
         budget: Budget::new(64 << 20),
     }

@@ -53,7 +53,7 @@ fn golden_outputs() {
     for (kind, path) in captures() {
         let input = fs::read(&path).unwrap();
         let passed = pass(kind, Inject::Final, vec![Bytes::from(input.clone())], end_of(&path));
-        assert_eq!(passed.relayed(), input, "identity: {}", path.display());
+        assert_eq!(passed.upstream_bytes(), input, "identity: {}", path.display());
         let record = serde_json::to_string_pretty(&passed.record).unwrap() + "\n";
         for (extension, actual) in [("citations.json", record.into_bytes()), ("out.sse", passed.out())] {
             differing.extend(differs(&path.with_extension(extension), &actual));
@@ -93,9 +93,9 @@ fn inject_off_gives_the_same_record_and_the_input() {
 #[test]
 fn p10_unstreamed_answer_gives_the_record_of_its_stream() {
     let json = fs::read(fixtures().join("tencent/whole.json")).unwrap();
-    let settings = Settings { whole: true, ..settings(Inject::Final) };
+    let settings = Settings { single_document: true, ..settings(Inject::Final) };
     for chunks in [vec![Bytes::from(json.clone())], bytewise(&json)] {
-        let passed = offline::pass(
+        let passed = offline::run(
             context(Provider::Of(&citetap::provider::tencent::PROVIDER)),
             settings.clone(),
             chunks,
@@ -130,9 +130,9 @@ fn p10_unstreamed_completion_gives_the_record_of_its_stream() {
         twins += 1;
         let streamed = fs::read(&path).unwrap();
         let streamed = pass(kind, Inject::Final, bytewise(&streamed), End::Clean).record.unwrap();
-        let settings = Settings { whole: true, ..settings(Inject::Final) };
+        let settings = Settings { single_document: true, ..settings(Inject::Final) };
         for chunks in [vec![Bytes::from(json.clone())], bytewise(&json)] {
-            let passed = offline::pass(context(kind), settings.clone(), chunks, End::Clean, true);
+            let passed = offline::run(context(kind), settings.clone(), chunks, End::Clean, true);
             assert_eq!(passed.out(), json, "{}", path.display());
             assert_eq!(passed.record.as_ref(), Some(&streamed), "{}", path.display());
         }
@@ -149,8 +149,8 @@ fn json_error_gives_no_record() {
         ("openai", Provider::Of(&citetap::provider::openai::PROVIDER)),
     ] {
         let json = fs::read(fixtures().join(folder).join("json-error.json")).unwrap();
-        let settings = Settings { whole: true, ..settings(Inject::Final) };
-        let passed = offline::pass(context(kind), settings, vec![Bytes::from(json.clone())], End::Clean, true);
+        let settings = Settings { single_document: true, ..settings(Inject::Final) };
+        let passed = offline::run(context(kind), settings, vec![Bytes::from(json.clone())], End::Clean, true);
         assert_eq!((passed.out(), passed.record), (json, None));
     }
 }
@@ -171,7 +171,7 @@ fn golden_documents() {
             count += 1;
             let input = fs::read_to_string(&path).unwrap();
             assert_eq!(REGISTRY.of_document(&input), Some(kind), "{}", path.display());
-            let record = offline::document(context(kind), Bytes::from(input.clone()));
+            let record = offline::document_record(context(kind), Bytes::from(input.clone()));
             let actual = serde_json::to_string_pretty(&record).unwrap() + "\n";
             differing.extend(differs(&path.with_extension("citations.json"), actual.as_bytes()));
         }

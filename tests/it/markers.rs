@@ -15,20 +15,20 @@ use crate::support::{bytewise, context, fixtures, settings};
 
 fn rewritten(kind: Provider, style: Style, chunks: Vec<Bytes>, end: End) -> OfflineOutput {
     let output_format = OutputFormat { markers: style, ..OutputFormat::default() };
-    offline::pass(context(kind), Settings { output_format, ..settings(Inject::Final) }, chunks, end, true)
+    offline::run(context(kind), Settings { output_format, ..settings(Inject::Final) }, chunks, end, true)
 }
 
 fn link(kind: Provider, stream: &str) -> String {
     let passed = rewritten(kind, Style::Link, vec![Bytes::from(stream.to_owned())], End::Clean);
     let bytewise = rewritten(kind, Style::Link, bytewise(stream.as_bytes()), End::Clean);
     assert_eq!(passed.out(), bytewise.out());
-    String::from_utf8(passed.relayed()).unwrap()
+    String::from_utf8(passed.upstream_bytes()).unwrap()
 }
 
 /// The frames of a stream.
 fn frames(stream: &[u8]) -> Vec<&[u8]> {
     let (mut splitter, mut frames, mut at) = (Splitter::default(), Vec::new(), 0);
-    while let Some(Cut::Frame(len) | Cut::Glue(len)) = splitter.advance(&stream[at..]) {
+    while let Some(Cut::Frame(len) | Cut::Separator(len)) = splitter.advance(&stream[at..]) {
         frames.push(&stream[at..at + len]);
         at += len;
     }
@@ -219,9 +219,9 @@ fn unstreamed_answer_is_rewritten_in_its_document() {
         format!(" {data}\n")
     };
     let output_format = OutputFormat { markers: Style::Link, ..OutputFormat::default() };
-    let settings = Settings { output_format, whole: true, ..settings(Inject::Final) };
+    let settings = Settings { output_format, single_document: true, ..settings(Inject::Final) };
     for chunks in [vec![Bytes::from(json("a[1]"))], bytewise(json("a[1]").as_bytes())] {
-        let passed = offline::pass(
+        let passed = offline::run(
             context(Provider::Of(&citetap::provider::tencent::PROVIDER)),
             settings.clone(),
             chunks,
@@ -247,7 +247,7 @@ fn frames_that_cannot_be_edited_are_unchanged() {
         vec![Bytes::from(cut.clone())],
         End::Cut,
     );
-    assert_eq!(String::from_utf8(passed.relayed()).unwrap(), cut);
+    assert_eq!(String::from_utf8(passed.upstream_bytes()).unwrap(), cut);
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn text_held_for_an_open_marker_is_bounded() {
         vec![Bytes::from(stream.clone())],
         End::Clean,
     );
-    assert_eq!(String::from_utf8(passed.relayed()).unwrap(), stream, "its beginning has gone out already");
+    assert_eq!(String::from_utf8(passed.upstream_bytes()).unwrap(), stream, "its beginning has gone out already");
 }
 
 /// For every capture the record equals that of the unchanged stream, and `keep` changes nothing.
@@ -284,11 +284,11 @@ fn captures_give_the_same_record_in_every_style() {
             for style in [Style::Link, Style::Sup, Style::Footnote, Style::Strip] {
                 let changed = rewritten(kind, style, vec![input.clone()], end);
                 assert_eq!(changed.record, plain.record, "{name}");
-                assert_eq!(frames(&changed.relayed()).len(), frames(&plain.relayed()).len(), "{name}");
-                let (was, is) = (read(kind, &input), read(kind, &changed.relayed()));
+                assert_eq!(frames(&changed.upstream_bytes()).len(), frames(&plain.upstream_bytes()).len(), "{name}");
+                let (was, is) = (read(kind, &input), read(kind, &changed.upstream_bytes()));
                 assert_eq!(is.thinking, was.thinking, "{name}");
                 if is.text == was.text && is.answer == was.answer {
-                    assert_eq!(changed.relayed(), input, "{name}");
+                    assert_eq!(changed.upstream_bytes(), input, "{name}");
                     assert_eq!(changed.stream_stats.markers, 0, "{name}");
                 }
             }
@@ -329,10 +329,10 @@ proptest! {
         let text = read(Provider::Of(&citetap::provider::doubao::PROVIDER), stream.as_bytes()).text;
         let (expected, marks) = marker::rewrite(&text, style, &Cards(3));
         let whole = rewritten(Provider::Of(&citetap::provider::doubao::PROVIDER), style, vec![Bytes::from(stream.clone())], End::Clean);
-        let got = read(Provider::Of(&citetap::provider::doubao::PROVIDER), &whole.relayed()).text;
+        let got = read(Provider::Of(&citetap::provider::doubao::PROVIDER), &whole.upstream_bytes()).text;
         prop_assert_eq!(&got, &expected);
         if marks.is_empty() {
-            prop_assert_eq!(whole.relayed(), stream.as_bytes());
+            prop_assert_eq!(whole.upstream_bytes(), stream.as_bytes());
         }
         let mut cuts: Vec<usize> = places.iter().map(|place| place.index(stream.len())).collect();
         cuts.sort_unstable();

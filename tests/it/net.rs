@@ -379,7 +379,7 @@ pub fn split(stream: &[u8]) -> (Vec<u8>, Vec<Record>) {
 /// The frames of a stream, and the bytes after the last one.
 pub fn frames(stream: &[u8]) -> Vec<&[u8]> {
     let (mut splitter, mut at, mut all) = (Splitter::default(), 0, Vec::new());
-    while let Some(Cut::Frame(len) | Cut::Glue(len)) = splitter.advance(&stream[at..]) {
+    while let Some(Cut::Frame(len) | Cut::Separator(len)) = splitter.advance(&stream[at..]) {
         all.push(&stream[at..at + len]);
         at += len;
     }

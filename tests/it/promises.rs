@@ -170,9 +170,11 @@ fn extra() -> impl Strategy<Value = (Supplement, SearchOutcome)> {
     let json = serde_json::json!({"query": "user text", "results": [
         {"title": "S", "url": "https://s.example.com/", "content": "c", "score": 0.9},
         {"title": "A", "url": "https://a.example.com/", "content": "c", "score": 0.8}, {}]});
-    let found =
-        offline::document(context(Provider::Of(&citetap::provider::tavily::PROVIDER)), Bytes::from(json.to_string()))
-            .unwrap();
+    let found = offline::document_record(
+        context(Provider::Of(&citetap::provider::tavily::PROVIDER)),
+        Bytes::from(json.to_string()),
+    )
+    .unwrap();
     let supplies = vec![
         SearchOutcome::None,
         SearchOutcome::Pending,
@@ -201,7 +203,7 @@ pub fn cut(stream: &[u8], places: &[prop::sample::Index]) -> Vec<Bytes> {
 pub fn frames(stream: &[u8]) -> Vec<&[u8]> {
     let (mut splitter, mut at, mut all) = (Splitter::default(), 0, Vec::new());
     while let Some(cut) = splitter.advance(&stream[at..]) {
-        let (Cut::Frame(len) | Cut::Glue(len)) = cut;
+        let (Cut::Frame(len) | Cut::Separator(len)) = cut;
         if let Cut::Frame(_) = cut {
             all.push(&stream[at..at + len]);
         }
@@ -256,7 +258,7 @@ proptest! {
     #[test]
     fn p1_identity(stream in stream(), places in prop::collection::vec(any::<prop::sample::Index>(), 0..12), kind in kind(), inject in inject(), end in end(), extra in extra()) {
         let passed = pass_with(kind, inject, cut(&stream, &places), end, &extra);
-        prop_assert_eq!(passed.relayed(), stream.clone());
+        prop_assert_eq!(passed.upstream_bytes(), stream.clone());
         if inject == Inject::Off {
             prop_assert_eq!(passed.out(), stream);
         }
@@ -265,7 +267,7 @@ proptest! {
     #[test]
     fn p3_once_before_the_finish(stream in stream(), places in prop::collection::vec(any::<prop::sample::Index>(), 0..12), kind in kind(), inject in inject(), end in end(), extra in extra()) {
         let passed = pass_with(kind, inject, cut(&stream, &places), end, &extra);
-        let ours: Vec<Record> = passed.ours().iter().map(|frame| record_in(frame)).collect();
+        let ours: Vec<Record> = passed.injected().iter().map(|frame| record_in(frame)).collect();
         prop_assert!(ours.iter().all(|record| record.nonce == NONCE && record.version == 1));
         // Live events are not stored. The final one is stored and is the last.
         let finals = ours.iter().filter(|record| record.stored).count();
@@ -285,7 +287,7 @@ proptest! {
             let json: serde_json::Value = serde_json::from_str(&Event::read(frame).data.unwrap_or_default()).unwrap_or_default();
             json["choices"][0]["delta"]["annotations"].is_array()
         };
-        let of_ours = passed.ours().iter().filter(|frame| annotated(frame)).count();
+        let of_ours = passed.injected().iter().filter(|frame| annotated(frame)).count();
         prop_assert!(of_ours <= 1);
         if of_ours == 1 {
             let upstream: Vec<u8> = passed.pieces.iter().take_while(|(ours, piece)| !(*ours && annotated(piece))).filter(|(ours, _)| !ours).flat_map(|(_, piece)| piece.to_vec()).collect();
@@ -324,8 +326,8 @@ proptest! {
         let mut context = context(kind);
         Arc::make_mut(&mut context.rules).scores.deny = deny;
         let rules = Arc::clone(&context.rules);
-        let passed = offline::pass_with(context, Settings { supplement, ..settings(inject) }, vec![Bytes::from(stream)], End::Clean, true, &supply);
-        let ours: Vec<Bytes> = passed.ours().into_iter().cloned().collect();
+        let passed = offline::run_with_search(context, Settings { supplement, ..settings(inject) }, vec![Bytes::from(stream)], End::Clean, true, &supply);
+        let ours: Vec<Bytes> = passed.injected().into_iter().cloned().collect();
         if let Some(record) = passed.record {
             let stats = &record.stats;
             let sum = stats.kept_after_filter + stats.filtered_count + stats.failed_count + stats.dedup_count;

@@ -157,7 +157,7 @@ proptest! {
         end in end(),
     ) {
         for (profile, form) in
-            [(Profile::OpenAi, Form::Stream), (Profile::AiSdk, Form::Stream), (Profile::OpenWebUi, Form::Stream), (Profile::OpenWebUi, Form::Whole)]
+            [(Profile::OpenAi, Form::Stream), (Profile::AiSdk, Form::Stream), (Profile::OpenWebUi, Form::Stream), (Profile::OpenWebUi, Form::Document)]
         {
             let whole = transcode(kind, output_format(profile, form), inject, vec![Bytes::from(stream.clone())], end);
             for chunks in [cut(&stream, &places), bytewise(&stream)] {
@@ -171,7 +171,7 @@ proptest! {
     #[test]
     fn document_has_the_text_of_its_stream(stream in stream(), kind in kind(), inject in inject(), end in end()) {
         let answer = upstream_answer(kind, &stream, end);
-        let out = transcode(kind, output_format(Profile::OpenAi, Form::Whole), inject, vec![Bytes::from(stream)], end).out();
+        let out = transcode(kind, output_format(Profile::OpenAi, Form::Document), inject, vec![Bytes::from(stream)], end).out();
         if end == End::Cut {
             prop_assert!(out.is_empty(), "no document at all");
         } else {

@@ -90,7 +90,7 @@ fn registered_provider_is_detected_and_tapped() {
     for provider in [Provider::Of(&PROVIDER), Provider::Auto(&BIRDS)] {
         for chunks in [vec![Bytes::from(stream.clone())], bytewise(stream.as_bytes())] {
             let passed = pass(provider, Inject::Final, chunks, End::Clean);
-            assert_eq!(passed.relayed(), stream.as_bytes(), "{provider:?}");
+            assert_eq!(passed.upstream_bytes(), stream.as_bytes(), "{provider:?}");
             let out = String::from_utf8(passed.out()).unwrap();
             let ours = out.strip_prefix(BEGIN).and_then(|rest| rest.strip_suffix(END)).unwrap();
             assert!(ours.starts_with("event: ping\ndata: {\"citations\":{") && ours.ends_with("\n\n"), "{ours}");

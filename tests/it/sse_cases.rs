@@ -27,7 +27,7 @@ fn parse(chunks: &[Bytes]) -> Parsed {
     for chunk in chunks {
         let mut at = 0;
         while let Some(cut) = splitter.advance(&chunk[at..]) {
-            let (Cut::Frame(len) | Cut::Glue(len)) = cut;
+            let (Cut::Frame(len) | Cut::Separator(len)) = cut;
             held.extend_from_slice(&chunk[at..at + len]);
             at += len;
             if let Cut::Frame(_) = cut {

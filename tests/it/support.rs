@@ -34,14 +34,14 @@ pub fn settings(inject: Inject) -> Settings {
         emit_empty: false,
         output_format: OutputFormat::default(),
         supplement: Supplement::Off,
-        whole: false,
+        single_document: false,
         frame_cap: 4 << 20,
         budget: Budget::new(256 << 20),
     }
 }
 
 pub fn pass(provider: Provider, inject: Inject, chunks: Vec<Bytes>, end: End) -> OfflineOutput {
-    offline::pass(context(provider), settings(inject), chunks, end, true)
+    offline::run(context(provider), settings(inject), chunks, end, true)
 }
 
 /// On a route with a supplementary search that returns these results.
@@ -53,7 +53,7 @@ pub fn pass_with(
     (supplement, supply): &(Supplement, SearchOutcome),
 ) -> OfflineOutput {
     let settings = Settings { supplement: *supplement, ..settings(inject) };
-    offline::pass_with(context(provider), settings, chunks, end, true, supply)
+    offline::run_with_search(context(provider), settings, chunks, end, true, supply)
 }
 
 /// One chunk per byte.

@@ -53,16 +53,16 @@ pub fn transcode(
     chunks: Vec<Bytes>,
     end: End,
 ) -> OfflineOutput {
-    offline::pass(context(kind), Settings { output_format, ..settings(inject) }, chunks, end, true)
+    offline::run(context(kind), Settings { output_format, ..settings(inject) }, chunks, end, true)
 }
 
 fn document(kind: Provider, profile: Profile, chunks: Vec<Bytes>) -> OfflineOutput {
     let settings = Settings {
-        whole: true,
-        output_format: output_format(profile, profile.form_of_whole()),
+        single_document: true,
+        output_format: output_format(profile, profile.document_form()),
         ..settings(Inject::Final)
     };
-    offline::pass(context(kind), settings, chunks, End::Clean, true)
+    offline::run(context(kind), settings, chunks, End::Clean, true)
 }
 
 fn is_golden(path: &Path) -> bool {
@@ -86,8 +86,8 @@ fn golden_dialects() {
         }
         // A document that was cut is not an answer.
         if end_of(&path) == End::Clean {
-            golden(output_format(Profile::OpenAi, Form::Whole), "json");
-            golden(output_format(Profile::OpenWebUi, Form::Whole), "json");
+            golden(output_format(Profile::OpenAi, Form::Document), "json");
+            golden(output_format(Profile::OpenWebUi, Form::Document), "json");
         }
     }
     assert_eq!(seen, GOLDEN.len());
@@ -117,7 +117,7 @@ fn transcoding_is_the_same_in_one_chunk_and_byte_by_byte() {
             (Profile::OpenAi, Form::Stream, Inject::Live),
             (Profile::AiSdk, Form::Stream, Inject::Final),
             (Profile::OpenWebUi, Form::Stream, Inject::Final),
-            (Profile::OpenAi, Form::Whole, Inject::Final),
+            (Profile::OpenAi, Form::Document, Inject::Final),
         ] {
             let output_format = output_format(profile, form);
             let whole = transcode(kind, output_format, inject, vec![Bytes::from(input.clone())], end);
@@ -186,7 +186,7 @@ fn transcoded_document_equals_its_stream() {
             transcode(kind, output_format(Profile::OpenAi, form), Inject::Final, vec![input.clone()], End::Clean).out()
         };
         let stream = client(Profile::OpenAi, &output(Form::Stream));
-        let json: Value = serde_json::from_slice(&output(Form::Whole)).unwrap();
+        let json: Value = serde_json::from_slice(&output(Form::Document)).unwrap();
         if let Some(error) = &stream.error {
             assert_eq!(json["error"]["message"], **error, "{}", path.display());
             assert!(json.get("choices").is_none(), "{}", path.display());
@@ -219,9 +219,14 @@ fn unknown_stream_format_is_an_error() {
             assert_eq!((got.text.as_str(), got.finishes, got.done), ("", 0, true), "{profile:?}");
             assert_eq!(passed.record, None);
         }
-        let whole =
-            transcode(Provider::AUTO, output_format(Profile::OpenAi, Form::Whole), Inject::Final, frames, End::Clean)
-                .out();
+        let whole = transcode(
+            Provider::AUTO,
+            output_format(Profile::OpenAi, Form::Document),
+            Inject::Final,
+            frames,
+            End::Clean,
+        )
+        .out();
         let json: Value = serde_json::from_slice(&whole).unwrap();
         assert_eq!(json["error"]["type"], "upstream_error");
     }
@@ -262,7 +267,7 @@ fn answer_with_an_oversized_frame_finishes_with_length() {
                 output_format: output_format(Profile::OpenAi, Form::Stream),
                 ..settings(Inject::Final)
             };
-            let out = offline::pass(
+            let out = offline::run(
                 context(Provider::Of(&citetap::provider::tencent::PROVIDER)),
                 settings,
                 chunks,
@@ -283,9 +288,9 @@ fn document_over_the_cap_is_relayed_unchanged() {
     let json = fs::read(fixtures().join("tencent/whole.json")).unwrap();
     for (cap, transcoded) in [(json.len(), true), (json.len() - 1, false)] {
         for chunks in [vec![Bytes::from(json.clone())], bytewise(&json)] {
-            let output_format = output_format(Profile::OpenAi, Form::Whole);
-            let settings = Settings { whole: true, frame_cap: cap, output_format, ..settings(Inject::Final) };
-            let passed = offline::pass(
+            let output_format = output_format(Profile::OpenAi, Form::Document);
+            let settings = Settings { single_document: true, frame_cap: cap, output_format, ..settings(Inject::Final) };
+            let passed = offline::run(
                 context(Provider::Of(&citetap::provider::tencent::PROVIDER)),
                 settings,
                 chunks,

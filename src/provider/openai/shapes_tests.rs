@@ -22,7 +22,7 @@ pub fn record(annotations: &serde_json::Value, results: &serde_json::Value) -> B
         rules: crate::config::default_rules(),
     };
     let answer = json!({"object": "chat.completion", "choices": [{"message": {"annotations": annotations}}], "search_results": results});
-    offline::document(context, Bytes::from(answer.to_string())).unwrap()
+    offline::document_record(context, Bytes::from(answer.to_string())).unwrap()
 }
 
 fn titles(record: &Record) -> Vec<String> {

@@ -131,7 +131,7 @@ impl ChatSpan {
         let Some(tap) = end.tap else { return };
         self.tapped_provider = tap.provider();
         self.response_model = tap.model().map(str::to_owned);
-        let seen = tap.seen();
+        let seen = tap.state();
         self.response_attributes.extend(tap.message_id().map(|id| KeyValue::new("gen_ai.response.id", id)));
         self.response_attributes.extend(seen.reason.map(|reason| {
             let reasons = Array::String(vec![StringValue::from(finish_reason(reason))]);

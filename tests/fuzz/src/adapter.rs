@@ -22,14 +22,14 @@ use crate::{
 };
 
 const PROFILES: &[Profile] = &[Profile::OpenAi, Profile::AiSdk, Profile::OpenWebUi];
-const FORMS: &[Form] = &[Form::Stream, Form::Stream, Form::Whole];
+const FORMS: &[Form] = &[Form::Stream, Form::Stream, Form::Document];
 const STYLES: &[Style] = &[Style::Keep, Style::Keep, Style::Link, Style::Sup, Style::Footnote, Style::Strip];
 const INJECTS: &[Inject] = &[Inject::Final, Inject::Live, Inject::Off];
 const ENDS: &[End] = &[End::Clean, End::Clean, End::Cut];
 
 fn pass(kind: Provider, settings: Settings, chunks: impl IntoIterator<Item = Bytes>, end: End) -> OfflineOutput {
     let budget = Arc::clone(&settings.budget);
-    let passed = offline::pass(context(kind), settings, chunks, end, true);
+    let passed = offline::run(context(kind), settings, chunks, end, true);
     assert_eq!(budget.used(), 0, "what was held is given back");
     assert!(!passed.stream_stats.panicked, "the tap panicked");
     passed
@@ -46,7 +46,7 @@ pub fn run(kind: Provider, data: &[u8]) {
     let budget = Budget::new(256 << 20);
 
     let native = pass(kind, settings(inject, OutputFormat::default(), &budget), one(stream), end);
-    assert_eq!(native.relayed(), stream);
+    assert_eq!(native.upstream_bytes(), stream);
     if let Some(kept) = &native.record {
         record::check(kept);
         record::check_said(kept, &said);
@@ -154,10 +154,10 @@ pub fn handed(data: &[u8]) {
     // The same body as an upstream's whole answer.
     let (profile, inject) =
         (choose(&[Profile::Native, Profile::OpenAi, Profile::AiSdk, Profile::OpenWebUi], b), choose(INJECTS, b >> 2));
-    let form = if profile == Profile::Native { choose(FORMS, b >> 4) } else { profile.form_of_whole() };
+    let form = if profile == Profile::Native { choose(FORMS, b >> 4) } else { profile.document_form() };
     let output_format = OutputFormat { profile, form, markers: choose(STYLES, a >> 4) };
     let budget = Budget::new(256 << 20);
-    let settings = || Settings { whole: true, ..settings(inject, output_format, &budget) };
+    let settings = || Settings { single_document: true, ..settings(inject, output_format, &budget) };
     let told = pass(kind, settings(), one(body), End::Clean);
     let again = pass(kind, settings(), chunks(body, seed), End::Clean);
     assert_eq!(String::from_utf8_lossy(&again.out()), String::from_utf8_lossy(&told.out()), "cut otherwise");

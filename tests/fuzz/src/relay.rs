@@ -42,7 +42,8 @@ static FOUND: LazyLock<Arc<Record>> = LazyLock::new(|| {
         {"title":"S","url":"https://s.example.com/","content":"c","score":0.9},
         {"title":"A","url":"https://a.example.com/","content":"c","score":0.8},{}]}"#;
     Arc::new(
-        *offline::document(context(Provider::Of(&citetap::provider::tavily::PROVIDER)), Bytes::from(json)).unwrap(),
+        *offline::document_record(context(Provider::Of(&citetap::provider::tavily::PROVIDER)), Bytes::from(json))
+            .unwrap(),
     )
 });
 
@@ -87,7 +88,7 @@ impl Case {
             frame_cap: self.frame_cap,
             ..settings(self.inject, output_format, &budget)
         };
-        let passed = offline::pass_with(context(self.kind), settings, chunks, self.end, true, &self.supply);
+        let passed = offline::run_with_search(context(self.kind), settings, chunks, self.end, true, &self.supply);
         assert_eq!(budget.used(), 0, "what was held is given back");
         assert!(!passed.stream_stats.panicked, "the tap panicked");
         passed
@@ -117,7 +118,7 @@ pub fn run(data: &[u8]) {
 }
 
 fn identity(case: &Case, stream: &[u8], passed: &OfflineOutput) {
-    let relayed = passed.relayed();
+    let relayed = passed.upstream_bytes();
     if case.style != Style::Keep {
         return same_frames(stream, &relayed, case.end);
     }
@@ -129,7 +130,7 @@ fn identity(case: &Case, stream: &[u8], passed: &OfflineOutput) {
         assert_eq!(Lossy(&relayed), Lossy(stream));
     }
     if case.inject == Inject::Off {
-        assert!(passed.ours().is_empty());
+        assert!(passed.injected().is_empty());
     }
 }
 
@@ -156,7 +157,7 @@ fn shape(value: &Value) -> Value {
 }
 
 fn once(case: &Case, passed: &OfflineOutput, said: &Said) {
-    let ours: Vec<Record> = passed.ours().into_iter().map(|frame| record_in(frame)).collect();
+    let ours: Vec<Record> = passed.injected().into_iter().map(|frame| record_in(frame)).collect();
     for (at, record) in ours.iter().enumerate() {
         assert_eq!((record.nonce.as_str(), record.version), (NONCE, 1));
         let last = at + 1 == ours.len();
@@ -170,7 +171,7 @@ fn once(case: &Case, passed: &OfflineOutput, said: &Said) {
     // Each stands between frames: the frames of the output are the input's and ours.
     let out = passed.out();
     let whole = |bytes: &[u8]| pieces(bytes).into_iter().filter(|piece| Event::read(piece).data.is_some()).count();
-    assert_eq!(whole(&out), whole(&passed.relayed()) + ours.len());
+    assert_eq!(whole(&out), whole(&passed.upstream_bytes()) + ours.len());
 
     let Some(place) = passed.pieces.iter().rposition(|(ours, _)| *ours) else { return };
     let before: usize = passed.pieces[..place].iter().filter(|(ours, _)| !ours).map(|(_, piece)| piece.len()).sum();

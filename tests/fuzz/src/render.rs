@@ -8,8 +8,8 @@ use citetap::{
     marker::{Source, Sources},
     pipeline::offline,
     profile::{
-        growing::{Growing, growing},
         html::html,
+        partial_html::{PartialHtml, partial_html},
     },
     provider::Provider,
 };
@@ -60,9 +60,9 @@ fn grows(text: &str, sources: &Hostile<'_>, seed: u8, whole: &str) {
     let pieces = pieces(text, seed.max(1));
     for some in pieces.chunks(pieces.len() / MAX_STEPS + 1) {
         some.iter().for_each(|piece| rest.push_str(piece));
-        let Growing { settled, open, settled_to } = growing(&rest, sources);
+        let PartialHtml { settled, open, settled_len } = partial_html(&rest, sources);
         page += &settled;
-        rest.drain(..settled_to);
+        rest.drain(..settled_len);
         shown = format!("{page}{open}");
         inert(&shown);
     }
@@ -79,7 +79,8 @@ fn exports(text: &str, options: u8) {
     let results: Vec<Value> =
         (0..parts.len().min(4)).map(result).chain([json!({"title": text, "url": part(0)})]).collect();
     let document = json!({"query": part(1), "answer": part(2), "results": results}).to_string();
-    let Some(kept) = offline::document(context(Provider::Of(&citetap::provider::tavily::PROVIDER)), document.into())
+    let Some(kept) =
+        offline::document_record(context(Provider::Of(&citetap::provider::tavily::PROVIDER)), document.into())
     else {
         return;
     };

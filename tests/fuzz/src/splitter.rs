@@ -43,7 +43,7 @@ fn read(chunks: &[Bytes]) -> Reading {
     for chunk in chunks {
         let mut at = 0;
         while let Some(cut) = splitter.advance(&chunk[at..]) {
-            let (Cut::Frame(len) | Cut::Glue(len)) = cut;
+            let (Cut::Frame(len) | Cut::Separator(len)) = cut;
             assert!(len > 0 && at + len <= chunk.len());
             held.extend_from_slice(&chunk[at..at + len]);
             at += len;
@@ -52,8 +52,8 @@ fn read(chunks: &[Bytes]) -> Reading {
                     dispatch(&Event::read(&held), &mut id, &mut reading.events);
                     reading.ends.push(passed + at);
                 }
-                Cut::Glue(_) if held == b"\n" => *reading.ends.last_mut().unwrap() += 1,
-                Cut::Glue(_) => assert_eq!((&held[..], all.len()), (&b"\xEF\xBB\xBF"[..], 0)),
+                Cut::Separator(_) if held == b"\n" => *reading.ends.last_mut().unwrap() += 1,
+                Cut::Separator(_) => assert_eq!((&held[..], all.len()), (&b"\xEF\xBB\xBF"[..], 0)),
             }
             all.append(&mut held);
         }

@@ -33,7 +33,7 @@ pub fn settings(inject: Inject, output_format: OutputFormat, budget: &Arc<Budget
         emit_empty: false,
         output_format,
         supplement: Supplement::Off,
-        whole: false,
+        single_document: false,
         frame_cap: FRAME_CAP,
         budget: Arc::clone(budget),
     }
@@ -46,7 +46,7 @@ pub fn one(stream: &[u8]) -> [Bytes; 1] {
 /// All cuts of a stream and what follows the last.
 pub fn pieces(stream: &[u8]) -> Vec<&[u8]> {
     let (mut splitter, mut at, mut all) = (Splitter::default(), 0, Vec::new());
-    while let Some(Cut::Frame(len) | Cut::Glue(len)) = splitter.advance(&stream[at..]) {
+    while let Some(Cut::Frame(len) | Cut::Separator(len)) = splitter.advance(&stream[at..]) {
         all.push(&stream[at..at + len]);
         at += len;
     }
@@ -114,7 +114,7 @@ impl Said {
             let cut = splitter.advance(&stream[at..]);
             let (len, read) = match cut {
                 Some(Cut::Frame(len)) => (len, true),
-                Some(Cut::Glue(len)) => (len, false),
+                Some(Cut::Separator(len)) => (len, false),
                 None => (stream.len() - at, clean && !is_cut(&stream[at..])),
             };
             let event = Event::read(&stream[at..at + len]);

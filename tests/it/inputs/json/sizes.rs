@@ -190,7 +190,7 @@ async fn j70_huge_numbers_of_keys_take_linear_time() {
                 vec![Bytes::from(stream(n))],
                 End::Clean,
             );
-            assert!(passed.stream_stats.finished && passed.ours().len() == 1);
+            assert!(passed.stream_stats.finished && passed.injected().len() == 1);
         },
         10_000,
     );
@@ -204,7 +204,7 @@ async fn j70_huge_numbers_of_keys_take_linear_time() {
     assert_eq!(
         pass(Provider::Of(&citetap::provider::tencent::PROVIDER), Inject::Final, bytewise(b"data:{}\n\n"), End::Clean)
             .stream_stats
-            .unread,
+            .unparsed,
         0
     );
 }

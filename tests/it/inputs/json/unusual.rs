@@ -370,7 +370,7 @@ async fn j71_unusual_json_documents_are_relayed() {
                 }
                 let passed = pass(kind, Inject::Final, vec![Bytes::from(holder.clone())], End::Clean);
                 assert!(!passed.stream_stats.panicked, "{text}");
-                assert_eq!(passed.relayed(), holder);
+                assert_eq!(passed.upstream_bytes(), holder);
             }
         }
     }

@@ -26,10 +26,10 @@ struct Page {
 impl Page {
     fn push(&mut self, more: &str) {
         self.rest.push_str(more);
-        let Growing { settled, open, settled_to } = growing(&self.rest, &Odd);
+        let PartialHtml { settled, open, settled_len } = partial_html(&self.rest, &Odd);
         self.settled += &settled;
         self.open = open;
-        self.rest.drain(..settled_to);
+        self.rest.drain(..settled_len);
     }
 
     fn html(&self) -> String {
@@ -45,7 +45,7 @@ fn whole(text: &str) -> String {
 #[track_caller]
 fn settles(text: &str) {
     let plain = text.replacen('¦', "", 1);
-    let at = growing(&plain, &Odd).settled_to;
+    let at = partial_html(&plain, &Odd).settled_len;
     assert_eq!(format!("{}¦{}", &plain[..at], &plain[at..]), text);
 }
 
@@ -100,17 +100,17 @@ fn nothing_settles_where_markers_are_read_otherwise() {
 #[test]
 fn private_characters_do_not_shift_it() {
     let text = "\u{F0000}\u{F0001} [1] <span id=\"ai-qa-ref\">3</span>\n\n下文[1]\n";
-    let Growing { settled_to, .. } = growing(text, &Odd);
-    assert_eq!(&text[settled_to..], "下文[1]\n");
+    let PartialHtml { settled_len, .. } = partial_html(text, &Odd);
+    assert_eq!(&text[settled_len..], "下文[1]\n");
 }
 
 #[test]
 fn a_number_that_is_not_known_yet_is_there_to_be_filled_in() {
-    let Growing { open, .. } = growing("事实[1][2]，又[4", &Odd);
+    let PartialHtml { open, .. } = partial_html("事实[1][2]，又[4", &Odd);
     let awaited = "<sup data-citation=\"{&quot;id&quot;:2,&quot;url&quot;:&quot;&quot;,&quot;title&quot;:&quot;&quot;,\
                    &quot;content&quot;:&quot;&quot;}\">2</sup>，又[4</p>";
     assert!(open.contains("<a class=\"citation\" href=\"https://a.example/\"") && open.contains(awaited), "{open}");
-    assert_eq!(growing("`x[2]` [2024]", &Odd).open, "<p><code>x[2]</code> [2024]</p>\n");
+    assert_eq!(partial_html("`x[2]` [2024]", &Odd).open, "<p><code>x[2]</code> [2024]</p>\n");
 }
 
 #[test]

@@ -10,17 +10,17 @@ use pulldown_cmark::{Event, Parser, Tag};
 use super::html::{OPTIONS, html, place, tokens, with_marks};
 use crate::marker::{Rewriter, Source, Sources, Style};
 
-/// The text is [`settled_to`](Self::settled_to) bytes that are settled, and the rest.
+/// The text is [`settled_len`](Self::settled_len) bytes that are settled, and the rest.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Growing {
+pub struct PartialHtml {
     pub settled: String,
     /// To be replaced by what comes of the rest and of the text that follows it.
     pub open: String,
-    pub settled_to: usize,
+    pub settled_len: usize,
 }
 
 /// Markers have their sources where these are known, and numbers to be filled in where they are not.
-pub fn growing(answer: &str, sources: &dyn Sources) -> Growing {
+pub fn partial_html(answer: &str, sources: &dyn Sources) -> PartialHtml {
     let sources = &Awaited(sources);
     let mut rewriter = Rewriter::in_parts(Style::Link);
     rewriter.push(answer, sources, &mut String::new(), &mut Vec::new());
@@ -32,10 +32,10 @@ pub fn growing(answer: &str, sources: &dyn Sources) -> Growing {
 
     let ends = ends(&tokens(answer, &marks));
     let is_seam = |end: &usize| seams.binary_search(&(*end as u64)).is_ok();
-    let settled_to = ends.into_iter().rev().map(|end| place(answer, &marks, end)).find(is_seam).unwrap_or_default();
-    let (settled, rest) = answer.split_at_checked(settled_to).unwrap_or(("", answer));
+    let settled_len = ends.into_iter().rev().map(|end| place(answer, &marks, end)).find(is_seam).unwrap_or_default();
+    let (settled, rest) = answer.split_at_checked(settled_len).unwrap_or(("", answer));
     marks.retain(|mark| mark.input.end <= settled.len() as u64);
-    Growing { settled: with_marks(settled, &marks, sources), open: html(rest, sources), settled_to: settled.len() }
+    PartialHtml { settled: with_marks(settled, &marks, sources), open: html(rest, sources), settled_len: settled.len() }
 }
 
 /// Where blocks end for good, ascending.
@@ -80,5 +80,5 @@ impl Sources for Awaited<'_> {
 }
 
 #[cfg(test)]
-#[path = "growing_tests.rs"]
+#[path = "partial_html_tests.rs"]
 mod tests;

@@ -55,11 +55,11 @@ pub fn wanted(
     let bundle = format == Some(BUNDLE);
     let format = match format {
         Some(JSON | BUNDLE) => None,
-        Some(name) => Some(Format::named(name).ok_or_else(unknown_format)?),
+        Some(name) => Some(Format::from_name(name).ok_or_else(unknown_format)?),
         None => accepted(headers),
     };
     let lang = match lang {
-        Some(name) => Some(Lang::named(name).ok_or_else(|| Problem::bad_request("lang is zh or en"))?),
+        Some(name) => Some(Lang::from_name(name).ok_or_else(|| Problem::bad_request("lang is zh or en"))?),
         None => None,
     };
     match format {

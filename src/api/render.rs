@@ -24,7 +24,7 @@ use crate::{
         App,
         problem::{Json, Problem, unquoted},
     },
-    citation::{Record, export::HTML_POLICY, record::Status, text, url::link},
+    citation::{Record, export::HTML_POLICY, record::CitationStatus, text, url::link},
     marker::{self, Source, Sources, Style},
     profile::{
         html,
@@ -78,7 +78,7 @@ struct GivenSource {
     url: Option<String>,
     title: Option<String>,
     content: Option<String>,
-    status: Option<Status>,
+    status: Option<CitationStatus>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -218,13 +218,13 @@ impl List {
 
 /// As a record's own texts are.
 fn clean(source: &mut GivenSource) {
-    source.title = source.title.take().map(|title| text::line(&title, usize::MAX).0);
-    source.content = source.content.take().map(|content| text::lines(&content, usize::MAX).0.into_owned());
+    source.title = source.title.take().map(|title| text::single_line(&title, usize::MAX));
+    source.content = source.content.take().map(|content| text::clean_lines(&content, usize::MAX).0.into_owned());
 }
 
 impl Sources for List {
     fn find(&self, number: u32) -> Option<Source<'_>> {
-        let kept = || self.0.iter().filter(|source| source.status.is_none_or(|status| status == Status::Ok));
+        let kept = || self.0.iter().filter(|source| source.status.is_none_or(|status| status == CitationStatus::Ok));
         let source = kept()
             .find(|source| source.number == number)
             .or_else(|| kept().find(|source| source.aliases.contains(&number)))?;

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use super::{
     Rules,
-    record::{Citation, Failure, Record, SearchRound, Status, is_plain_id, path_id},
+    record::{Citation, CitationStatus, Record, SearchFailure, SearchRound, is_plain_id, path_id},
     text,
     url::source_id,
 };
@@ -57,14 +57,13 @@ pub struct SearchResultItem {
     pub score_authority: f64,
     pub score_final: f64,
     #[serde(flatten)]
-    pub state: State,
+    pub state: ItemState,
 }
 
 /// `status`, and the code that a failure must have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "status", rename_all = "lowercase")]
-#[schema(as = ItemState)]
-pub enum State {
+pub enum ItemState {
     Ok,
     Filtered,
     Failed { error_code: String },
@@ -125,11 +124,11 @@ pub fn task_id(record: &Record) -> Cow<'_, str> {
 }
 
 pub fn bundles(record: &Record, rules: &Rules) -> Vec<SearchResultBundle> {
-    bundles_after(0, record, rules).0
+    bundles_from(0, record, rules).0
 }
 
 /// The bundles of one message of a task, where the messages before it had so many queries; and how many there are now.
-pub fn bundles_after(before: usize, record: &Record, rules: &Rules) -> (Vec<SearchResultBundle>, usize) {
+pub fn bundles_from(before: usize, record: &Record, rules: &Rules) -> (Vec<SearchResultBundle>, usize) {
     let rounds = rounds(record);
     // Numbered before the blank ones go, so that a query keeps its id while the record grows.
     let bundle = |(index, round): (usize, &SearchRound)| {
@@ -211,8 +210,8 @@ fn item(record: &Record, citation: &Citation, rules: &Rules) -> SearchResultItem
     let title = citation.title.as_ref().or(citation.site_name.as_ref()).or(citation.hostname.as_ref());
     let source_id = match citation.status {
         // Not the source's own: read in another query, it may be fine.
-        Status::Failed => format!("{FAILED_ID}{}", citation.source_id),
-        Status::Ok | Status::Filtered => citation.source_id.clone(),
+        CitationStatus::Failed => format!("{FAILED_ID}{}", citation.source_id),
+        CitationStatus::Ok | CitationStatus::Filtered => citation.source_id.clone(),
     };
     SearchResultItem {
         source_id,
@@ -230,18 +229,18 @@ fn item(record: &Record, citation: &Citation, rules: &Rules) -> SearchResultItem
         score_authority: scores.authority,
         score_final: scores.overall,
         state: match citation.status {
-            Status::Ok => State::Ok,
-            Status::Filtered => State::Filtered,
-            Status::Failed => {
+            CitationStatus::Ok => ItemState::Ok,
+            CitationStatus::Filtered => ItemState::Filtered,
+            CitationStatus::Failed => {
                 let code = citation.metadata.get("errorCode").and_then(serde_json::Value::as_str);
-                State::Failed { error_code: code.unwrap_or("unknown").to_owned() }
+                ItemState::Failed { error_code: code.unwrap_or("unknown").to_owned() }
             }
         },
     }
 }
 
 /// There is nothing to show of it but that it was there. Its id is no source's, and the same in every reading.
-fn failed(record: &Record, round: &SearchRound, failure: &Failure) -> SearchResultItem {
+fn failed(record: &Record, round: &SearchRound, failure: &SearchFailure) -> SearchResultItem {
     let Record { provider, message_id, .. } = record;
     let id = failure.id.as_deref().unwrap_or_default();
     let key = format!("{provider}:{message_id}:{}:{}:{id}", round.round, failure.position);
@@ -260,17 +259,17 @@ fn failed(record: &Record, round: &SearchRound, failure: &Failure) -> SearchResu
         score_freshness: 0.0,
         score_authority: 0.0,
         score_final: 0.0,
-        state: State::Failed { error_code: failure.error_code.clone() },
+        state: ItemState::Failed { error_code: failure.error_code.clone() },
     }
 }
 
 fn stats(round: &SearchRound, results: &[SearchResultItem]) -> SearchResultStats {
-    let count = |wanted: fn(&State) -> bool| {
+    let count = |wanted: fn(&ItemState) -> bool| {
         u32::try_from(results.iter().filter(|item| wanted(&item.state)).count()).unwrap_or(u32::MAX)
     };
-    let kept_after_filter = count(|state| *state == State::Ok);
-    let filtered_count = count(|state| *state == State::Filtered);
-    let failed_count = round.failed_count.max(count(|state| matches!(state, State::Failed { .. })));
+    let kept_after_filter = count(|state| *state == ItemState::Ok);
+    let filtered_count = count(|state| *state == ItemState::Filtered);
+    let failed_count = round.failed_count.max(count(|state| matches!(state, ItemState::Failed { .. })));
     let dedup_count = round.dedup_count;
     SearchResultStats {
         total_returned: kept_after_filter + filtered_count + failed_count + dedup_count,

@@ -81,7 +81,7 @@ fn every_field_of_the_protocol_is_there() {
 
 #[test]
 fn a_failure_has_its_code_or_is_no_item() {
-    let failed = State::Failed { error_code: "timeout".to_owned() };
+    let failed = ItemState::Failed { error_code: "timeout".to_owned() };
     let json = serde_json::to_value(&failed).unwrap();
     assert_eq!(json, json!({ "status": "failed", "error_code": "timeout" }));
     let mut item = serde_json::to_value(&bundles(&record(old()), &default_rules())[0].results[0]).unwrap();
@@ -90,7 +90,7 @@ fn a_failure_has_its_code_or_is_no_item() {
     assert!(serde_json::from_value::<SearchResultItem>(item.clone()).is_err());
     item["error_code"] = "blocked".into();
     let item: SearchResultItem = serde_json::from_value(item).unwrap();
-    assert_eq!(item.state, State::Failed { error_code: "blocked".to_owned() });
+    assert_eq!(item.state, ItemState::Failed { error_code: "blocked".to_owned() });
 }
 
 #[test]

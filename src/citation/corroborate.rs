@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
-    record::{Citation, Status},
+    record::{Citation, CitationStatus},
     score::fraction,
-    text::{self, Words},
+    text::{self, WordLists},
 };
 
 /// An average from which agreement counts as a signal.
@@ -48,35 +48,36 @@ pub enum Sentiment {
 #[derive(Debug, Clone)]
 pub struct Rules {
     /// So many registrable domains are several sources.
-    pub domains: usize,
+    pub min_domains: usize,
     /// Official, positive and negative ones.
-    pub words: Words<3>,
+    pub words: WordLists<3>,
 }
 
 impl PartialEq for Rules {
     fn eq(&self, other: &Self) -> bool {
-        (self.domains, self.words.lists()) == (other.domains, other.words.lists())
+        (self.min_domains, self.words.lists()) == (other.min_domains, other.words.lists())
     }
 }
 
 impl Rules {
     /// `None` when nothing is kept: there is nothing to agree.
     pub fn corroborate(&self, citations: &[Citation]) -> Option<Corroboration> {
-        let kept: Vec<&Citation> = citations.iter().filter(|citation| citation.status == Status::Ok).collect();
+        let kept: Vec<&Citation> = citations.iter().filter(|citation| citation.status == CitationStatus::Ok).collect();
         if kept.is_empty() {
             return None;
         }
-        let domains: HashSet<&str> = kept.iter().filter_map(|c| c.hostname.as_deref()).map(registrable).collect();
+        let domains: HashSet<&str> =
+            kept.iter().filter_map(|c| c.hostname.as_deref()).map(registrable_domain).collect();
         let (mut official, mut positive, mut negative) = (false, 0_u32, 0_u32);
         for citation in &kept {
-            let [says_official, says_positive, says_negative] = self.words.are_in(&read(citation));
+            let [says_official, says_positive, says_negative] = self.words.matches(&read(citation));
             official |= says_official;
             positive += u32::from(says_positive);
             negative += u32::from(says_negative);
         }
         let scores = kept.iter().map(|citation| citation.scores.map_or(0.0, |scores| scores.overall));
         let average = fraction(scores.sum::<f64>() / kept.len() as f64);
-        let multi_source = domains.len() >= self.domains;
+        let multi_source = domains.len() >= self.min_domains;
         let bonus = |holds: bool, value: f64| if holds { value } else { 0.0 };
         let confidence =
             average + bonus(multi_source, 0.15) + bonus(official, 0.10) + bonus(kept.len() >= MANY_RESULTS, 0.05);
@@ -103,12 +104,13 @@ fn count(n: usize) -> u32 {
 
 /// Title and excerpt, lower-cased.
 fn read(citation: &Citation) -> String {
-    let start = |text: &Option<String>| text::lower(text::first_chars(text.as_deref().unwrap_or_default(), EXCERPT));
+    let start =
+        |text: &Option<String>| text::lowercase(text::first_chars(text.as_deref().unwrap_or_default(), EXCERPT));
     start(&citation.title) + "\n" + &start(&citation.content)
 }
 
 /// The part of a host that somebody registered; the host itself where there is none, as with an address.
-pub fn registrable(host: &str) -> &str {
+pub fn registrable_domain(host: &str) -> &str {
     let host = host.trim_end_matches('.');
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     if bare.parse::<IpAddr>().is_ok() {

@@ -2,13 +2,13 @@ use serde_json::Map;
 
 use super::*;
 use crate::citation::{
-    record::{CitationType, Origin},
+    record::{CitationOrigin, CitationType},
     score::Scores,
 };
 
 fn rules() -> Rules {
     let lists = [["confirms", "官方声明"], ["approved", "上涨"], ["hack", "脱锚"]];
-    Rules { domains: 2, words: Words::new(lists.map(|list| list.map(str::to_owned).to_vec())) }
+    Rules { min_domains: 2, words: WordLists::new(lists.map(|list| list.map(str::to_owned).to_vec())) }
 }
 
 fn source(host: &str, title: &str, overall: f64) -> Citation {
@@ -26,9 +26,9 @@ fn source(host: &str, title: &str, overall: f64) -> Citation {
         published_at: None,
         source_id: String::new(),
         rank: 1,
-        origin: Origin::Upstream,
+        origin: CitationOrigin::Upstream,
         cited: false,
-        status: Status::Ok,
+        status: CitationStatus::Ok,
         scores: Some(Scores { relevance: overall, freshness: overall, authority: overall, overall }),
         snippets: Vec::new(),
         metadata: Map::new(),
@@ -68,7 +68,7 @@ fn it_triggers_at_an_average_of_six_tenths_and_is_capped() {
 #[test]
 fn only_what_is_kept_counts() {
     let mut filtered = source("b.example", "官方声明", 0.9);
-    filtered.status = Status::Filtered;
+    filtered.status = CitationStatus::Filtered;
     assert_eq!(rules().corroborate(&[filtered.clone()]), None);
     assert_eq!(rules().corroborate(&[]), None);
     let with = rules().corroborate(&[source("a.example", "", 0.5), filtered]).unwrap();
@@ -91,7 +91,7 @@ fn domains_are_those_that_somebody_registered() {
         ("192.168.1.10", "192.168.1.10"),
         ("[::1]", "[::1]"),
     ] {
-        assert_eq!(registrable(host), domain, "{host}");
+        assert_eq!(registrable_domain(host), domain, "{host}");
     }
 }
 

@@ -13,11 +13,12 @@ use serde_json::Value;
 use url::Url;
 
 use super::{
-    entry::{Entry, push_tight},
-    names::{Key, Names},
-    record::{Citation, CitationType, SearchRound, Stats, Status},
+    ledger_entry::{Entry, push_tight},
+    record::{Citation, CitationStatus, CitationType, RecordStats, SearchRound},
     rounds::Rounds,
-    score, text,
+    score,
+    source_index::{Key, Names},
+    text,
     url::{self as links, Page},
 };
 use crate::marker::{Mark, Scanner};
@@ -36,7 +37,7 @@ pub const MAX_ROUNDS: usize = 256;
 const MAX_FAILED: usize = 10_000;
 
 /// A reference as the wire named it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reference<'a> {
     /// The upstream's own number.
     pub number: Option<u32>,
@@ -122,7 +123,7 @@ impl Ledger {
     }
 
     /// A piece of the answer.
-    pub fn text(&mut self, piece: &str) {
+    pub fn add_text(&mut self, piece: &str) {
         self.markers.feed(piece);
     }
 
@@ -132,19 +133,19 @@ impl Ledger {
     }
 
     /// The whole answer once more: it may hold markers that the pieces did not.
-    pub fn answer(&mut self, whole: &str) {
+    pub fn add_full_text(&mut self, whole: &str) {
         let mut scanner = Scanner::default();
         scanner.feed(whole);
         self.answer_markers.extend(scanner.numbers());
     }
 
     /// A search block: new, or one that grew.
-    pub fn round(&mut self, key: &str, summary: Option<&str>, queries: &[Cow<'_, str>]) {
-        let queries: Vec<String> = queries.iter().map(|query| text::line(query, MAX_TITLE).0).collect();
+    pub fn add_round(&mut self, key: &str, summary: Option<&str>, queries: &[Cow<'_, str>]) {
+        let queries: Vec<String> = queries.iter().map(|query| text::single_line(query, MAX_TITLE)).collect();
         let queries: Vec<String> = queries.into_iter().filter(|query| !query.is_empty()).collect();
         self.rounds.enter(&bounded(key), summary, &queries);
         if let Some(summary) = summary {
-            self.summary = Some(text::line(summary, MAX_TITLE).0);
+            self.summary = Some(text::single_line(summary, MAX_TITLE));
         }
         for query in queries {
             if self.queries.len() < MAX_QUERIES && !self.queries.contains(&query) {
@@ -155,7 +156,7 @@ impl Ledger {
     }
 
     /// A card that names no source. Sent again, it counts once.
-    pub fn failed(&mut self, id: Option<&str>, position: u32, code: &str) {
+    pub fn add_failure(&mut self, id: Option<&str>, position: u32, code: &str) {
         let key = id.map_or_else(|| format!("{}/{position}", self.rounds.number()), |id| bounded(id).into_owned());
         if self.failed.len() < MAX_FAILED && self.failed.insert(key) {
             self.rounds.failed(id, position, code);
@@ -163,7 +164,7 @@ impl Ledger {
         }
     }
 
-    pub fn reference(&mut self, reference: &Reference<'_>) {
+    pub fn add_reference(&mut self, reference: &Reference<'_>) {
         let page = reference.url.and_then(|raw| links::page(raw, self.link_base.as_ref()));
         let known = Known {
             url: match (&page, reference.url) {
@@ -304,21 +305,21 @@ impl Ledger {
     }
 
     /// The source that a marker's number means, if no filter removes it.
-    pub fn numbered(&self, number: u32, rules: &score::Rules, now: Timestamp) -> Option<&Entry> {
+    pub fn kept_entry(&self, number: u32, rules: &score::Rules, now: Timestamp) -> Option<&Entry> {
         let entry = self.entries.get(*self.by_number.get(&number)? as usize)?;
-        (!rules.filters() || entry.passes(rules, now)).then_some(entry)
+        (!rules.has_filters() || entry.passes(rules, now)).then_some(entry)
     }
 
     /// How many sources are not filtered.
-    pub fn kept(&self, rules: &score::Rules, now: Timestamp) -> usize {
-        if !rules.filters() {
+    pub fn kept_count(&self, rules: &score::Rules, now: Timestamp) -> usize {
+        if !rules.has_filters() {
             return self.entries.len();
         }
         self.entries.iter().filter(|entry| entry.passes(rules, now)).count()
     }
 
     /// What the record says of its sources, by number, as they are at `now`.
-    pub fn view(&self, rules: &score::Rules, now: Timestamp) -> View {
+    pub fn snapshot(&self, rules: &score::Rules, now: Timestamp) -> LedgerSnapshot {
         let marked: BTreeSet<u32> = self.markers.numbers().chain(self.answer_markers.iter().copied()).collect();
         let judged = |entry: &Entry| {
             let mut citation = entry.citation(self.provider);
@@ -332,10 +333,10 @@ impl Ledger {
         }
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let failed = count(self.failed.len());
-        let kept = count(citations.iter().filter(|citation| citation.status == Status::Ok).count());
+        let kept = count(citations.iter().filter(|citation| citation.status == CitationStatus::Ok).count());
         let filtered = count(citations.len()) - kept;
-        View {
-            stats: Stats {
+        LedgerSnapshot {
+            stats: RecordStats {
                 total_returned: kept + filtered + failed + self.duplicates,
                 kept_after_filter: kept,
                 filtered_count: filtered,
@@ -361,12 +362,12 @@ fn bounded(name: &str) -> Cow<'_, str> {
 
 /// The ledger's part of a record.
 #[derive(Debug, Clone, PartialEq)]
-pub struct View {
+pub struct LedgerSnapshot {
     pub summary: Option<String>,
     pub queries: Vec<String>,
     pub rounds: Vec<SearchRound>,
     pub citations: Vec<Citation>,
-    pub stats: Stats,
+    pub stats: RecordStats,
     pub truncated: bool,
 }
 

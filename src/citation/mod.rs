@@ -3,18 +3,20 @@
 
 pub mod bundle;
 pub mod corroborate;
-mod entry;
 pub mod export;
 mod joiner;
 pub mod ledger;
-mod names;
-pub mod reading;
+mod ledger_entry;
 pub mod record;
 mod rounds;
 pub mod score;
+mod source_index;
 pub mod supplement;
+pub mod task_reader;
 pub mod text;
 pub mod url;
+
+pub use task_reader as reading;
 
 pub use ledger::Ledger;
 pub use record::{Citation, Record};

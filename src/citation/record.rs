@@ -17,7 +17,7 @@ pub fn path_id(id: &str) -> (String, Option<String>) {
     if is_plain_id(id) {
         return (id.to_owned(), None);
     }
-    (format!("x-{}", source_id(id)), Some(text::line(id, 1024).0))
+    (format!("x-{}", source_id(id)), Some(text::single_line(id, 1024)))
 }
 
 /// What one message rests on. JSON in the spelling of the citation contract (camelCase).
@@ -55,7 +55,7 @@ pub struct Record {
     pub summary: Option<String>,
     pub queries: Vec<String>,
     pub citations: Vec<Citation>,
-    pub stats: Stats,
+    pub stats: RecordStats,
     /// How far the sources agree; null without sources, and in records that were kept before it was told.
     pub corroboration: Option<Corroboration>,
     /// The searches in order.
@@ -99,10 +99,10 @@ pub struct Citation {
     pub source_id: String,
     /// The upstream's own rank, else the order of arrival.
     pub rank: u32,
-    pub origin: Origin,
+    pub origin: CitationOrigin,
     /// The answer's text names this number or one of its aliases, or the upstream says that it uses this source.
     pub cited: bool,
-    pub status: Status,
+    pub status: CitationStatus,
     /// Always there, but for records that were kept before there were scores.
     pub scores: Option<Scores>,
     /// Every distinct excerpt, the first being `content`; empty where there is only that one.
@@ -111,9 +111,10 @@ pub struct Citation {
     pub metadata: Map<String, Value>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CitationType {
+    #[default]
     Websearch,
     Knowledge,
     Memory,
@@ -121,16 +122,14 @@ pub enum CitationType {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-#[schema(as = CitationOrigin)]
-pub enum Origin {
+pub enum CitationOrigin {
     Upstream,
     Supplemental,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-#[schema(as = CitationStatus)]
-pub enum Status {
+pub enum CitationStatus {
     Ok,
     Filtered,
     Failed,
@@ -139,7 +138,6 @@ pub enum Status {
 /// One search of a message.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = SearchRound)]
 pub struct SearchRound {
     /// As in `metadata.round` of its citations; 0 for those that came before any search was announced.
     pub round: u32,
@@ -152,14 +150,13 @@ pub struct SearchRound {
     pub provider: Option<String>,
     /// What is known of those that failed; fewer than counted beyond the cap, and none in the event.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub failures: Vec<Failure>,
+    pub failures: Vec<SearchFailure>,
 }
 
 /// A result that names no source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = SearchFailure)]
-pub struct Failure {
+pub struct SearchFailure {
     /// Its place in its list, from 1.
     pub position: u32,
     /// What tells it from others, where the upstream gave it that.
@@ -172,8 +169,7 @@ pub struct Failure {
 /// `total_returned` = `kept_after_filter` + `filtered_count` + `failed_count` + `dedup_count`, always.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = RecordStats)]
-pub struct Stats {
+pub struct RecordStats {
     pub total_returned: u32,
     pub kept_after_filter: u32,
     /// Kept in the record as `filtered`, and in no event.
@@ -186,12 +182,13 @@ pub struct Stats {
     pub dangling_markers: Vec<u32>,
     /// What became of our own search beside the upstream; absent where there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub supplement: Option<Supplemented>,
+    pub supplement: Option<SupplementStatus>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Supplemented {
+#[schema(as = Supplemented)]
+pub enum SupplementStatus {
     /// Its sources are among the citations.
     Joined,
     /// It found nothing that the upstream had not named.

@@ -1,9 +1,9 @@
 //! The searches of a message: what each asked for, and what of its results was unusable or known.
 
 use super::{
-    entry::push_tight,
     ledger::{MAX_ROUNDS, MAX_TITLE},
-    record::{Failure, SearchRound},
+    ledger_entry::push_tight,
+    record::{SearchFailure, SearchRound},
     text,
 };
 
@@ -39,7 +39,7 @@ impl Rounds {
         self.current = index + 1;
         let Some((_, round)) = self.named.get_mut(index) else { return };
         if let Some(summary) = summary {
-            round.summary = Some(text::line(summary, MAX_TITLE).0);
+            round.summary = Some(text::single_line(summary, MAX_TITLE));
         }
         for query in queries {
             if self.queries < MAX_ROUND_QUERIES && !round.queries.contains(query) {
@@ -60,8 +60,8 @@ impl Rounds {
         let round = self.current();
         round.failed_count += 1;
         if keep {
-            let id = id.map(|id| text::line(id, MAX_FAILURE_ID).0);
-            round.failures.push(Failure { position, id, error_code: code.to_owned() });
+            let id = id.map(|id| text::single_line(id, MAX_FAILURE_ID));
+            round.failures.push(SearchFailure { position, id, error_code: code.to_owned() });
         }
     }
 

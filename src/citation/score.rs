@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::record::{Citation, CitationType, Status};
+use super::record::{Citation, CitationStatus, CitationType};
 
 /// What is said of a source of which nothing is known: neither fresh nor old, neither good nor bad.
 pub const UNKNOWN: f64 = 0.5;
@@ -117,7 +117,7 @@ impl Rules {
         let scores = self.score(&*citation, relevance, now);
         citation.scores = Some(scores);
         if let Some(refusal) = self.refuses(&*citation, &scores) {
-            citation.status = Status::Filtered;
+            citation.status = CitationStatus::Filtered;
             citation.metadata.insert("filteredBy".to_owned(), refusal.as_str().into());
         }
     }
@@ -137,7 +137,7 @@ impl Rules {
     }
 
     /// Could anything be filtered at all?
-    pub fn filters(&self) -> bool {
+    pub fn has_filters(&self) -> bool {
         self.minimum > 0.0 || !self.allow.is_empty() || !self.deny.is_empty()
     }
 

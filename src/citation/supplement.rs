@@ -6,7 +6,7 @@ use std::{collections::HashSet, sync::Arc};
 use super::{
     Citation, Record, corroborate,
     ledger::MAX_CITATIONS,
-    record::{Origin, SearchRound, Status, Supplemented},
+    record::{CitationOrigin, CitationStatus, SearchRound, SupplementStatus},
     url::{self as links, source_id},
 };
 
@@ -30,16 +30,16 @@ pub enum SearchOutcome {
 
 /// Adds what was found to a record that holds the upstream's own sources, and says so in its stats. Nothing of the
 /// search's query is taken over.
-pub fn join(record: &mut Record, supply: &SearchOutcome, rules: &corroborate::Rules) {
+pub fn merge(record: &mut Record, supply: &SearchOutcome, rules: &corroborate::Rules) {
     record.stats.supplement = match supply {
         SearchOutcome::None => None,
-        SearchOutcome::Pending => Some(Supplemented::Pending),
-        SearchOutcome::Failed => Some(Supplemented::Failed),
+        SearchOutcome::Pending => Some(SupplementStatus::Pending),
+        SearchOutcome::Failed => Some(SupplementStatus::Failed),
         SearchOutcome::Found(found) if add(record, found) => {
             record.corroboration = rules.corroborate(&record.citations);
-            Some(Supplemented::Joined)
+            Some(SupplementStatus::Joined)
         }
-        SearchOutcome::Found(_) => Some(Supplemented::Empty),
+        SearchOutcome::Found(_) => Some(SupplementStatus::Empty),
     };
 }
 
@@ -79,11 +79,16 @@ fn add(record: &mut Record, found: &Record) -> bool {
         while record.stats.dangling_markers.contains(&number) {
             number += 1;
         }
-        let mut citation =
-            Citation { number, aliases: Vec::new(), origin: Origin::Supplemental, cited: false, ..citation.clone() };
+        let mut citation = Citation {
+            number,
+            aliases: Vec::new(),
+            origin: CitationOrigin::Supplemental,
+            cited: false,
+            ..citation.clone()
+        };
         citation.metadata.insert("round".to_owned(), round.round.into());
         match citation.status {
-            Status::Filtered => record.stats.filtered_count += 1,
+            CitationStatus::Filtered => record.stats.filtered_count += 1,
             _ => record.stats.kept_after_filter += 1,
         }
         record.citations.push(citation);

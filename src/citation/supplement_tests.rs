@@ -7,7 +7,7 @@ use crate::{
     citation::{
         Ledger, bundle,
         ledger::{MAX_CITATIONS, Reference},
-        record::{CitationType, Stats},
+        record::{CitationType, RecordStats},
     },
     config::default_rules,
 };
@@ -35,11 +35,11 @@ fn reference(number: Option<u32>, url: &str) -> Reference<'_> {
 fn record(provider: &str, tell: impl FnOnce(&mut Ledger)) -> Record {
     let mut ledger = Ledger::new(None);
     tell(&mut ledger);
-    let view = ledger.view(&default_rules().scores, jiff::Timestamp::UNIX_EPOCH);
+    let view = ledger.snapshot(&default_rules().scores, jiff::Timestamp::UNIX_EPOCH);
     let bare: Record = serde_json::from_value(json!({
         "type": "citations", "version": 1, "messageId": "m", "conversationId": null, "provider": provider, "route": "r",
         "source": "default", "model": null, "complete": true, "stored": true, "truncated": false, "nonce": "n",
-        "createdAt": "2026-01-13T09:18:07.000Z", "summary": null, "queries": [], "citations": [], "stats": Stats::default(),
+        "createdAt": "2026-01-13T09:18:07.000Z", "summary": null, "queries": [], "citations": [], "stats": RecordStats::default(),
     }))
     .unwrap();
     Record {
@@ -56,37 +56,37 @@ fn record(provider: &str, tell: impl FnOnce(&mut Ledger)) -> Record {
 /// What a search found, under the query `user text`.
 fn found(urls: &[&str]) -> Arc<Record> {
     Arc::new(record("tavily", |ledger| {
-        ledger.round("results", None, &[Cow::Borrowed("user text")]);
+        ledger.add_round("results", None, &[Cow::Borrowed("user text")]);
         for (position, url) in (1..).zip(urls) {
-            ledger.reference(&reference(Some(position), url));
+            ledger.add_reference(&reference(Some(position), url));
         }
     }))
 }
 
 fn joined(mut record: Record, found: Arc<Record>) -> Record {
-    join(&mut record, &SearchOutcome::Found(found), &default_rules().corroboration);
+    merge(&mut record, &SearchOutcome::Found(found), &default_rules().corroboration);
     record
 }
 
-fn numbers(record: &Record) -> Vec<(u32, Origin)> {
+fn numbers(record: &Record) -> Vec<(u32, CitationOrigin)> {
     record.citations.iter().map(|citation| (citation.number, citation.origin)).collect()
 }
 
 #[test]
 fn they_come_after_the_upstreams_own_and_are_never_cited() {
     let own = record("doubao", |ledger| {
-        ledger.reference(&reference(Some(2), "https://a.example.com/"));
-        ledger.text("甲[2]乙[3]丙[1]");
+        ledger.add_reference(&reference(Some(2), "https://a.example.com/"));
+        ledger.add_text("甲[2]乙[3]丙[1]");
     });
     let record = joined(own, found(&["https://b.example.com/", "https://c.example.com/"]));
     assert_eq!(
         numbers(&record),
-        [(2, Origin::Upstream), (4, Origin::Supplemental), (5, Origin::Supplemental)],
+        [(2, CitationOrigin::Upstream), (4, CitationOrigin::Supplemental), (5, CitationOrigin::Supplemental)],
         "3 is in the text, and the model meant another source"
     );
-    assert!(record.citations.iter().all(|citation| citation.cited == (citation.origin == Origin::Upstream)));
+    assert!(record.citations.iter().all(|citation| citation.cited == (citation.origin == CitationOrigin::Upstream)));
     assert_eq!((record.stats.cited_count, &record.stats.dangling_markers), (1, &vec![1, 3]));
-    assert_eq!(record.stats.supplement, Some(Supplemented::Joined));
+    assert_eq!(record.stats.supplement, Some(SupplementStatus::Joined));
     assert_eq!(record.corroboration.map(|all| all.source_count), Some(3));
 }
 
@@ -95,9 +95,9 @@ fn a_page_that_the_upstream_names_stays_the_upstreams() {
     let own = record("doubao", |ledger| {
         // A document whose URL came later keeps its first id.
         let document = Reference { url: None, doc_id: Some("d".into()), ..reference(Some(1), "") };
-        ledger.reference(&document);
-        ledger.reference(&Reference { doc_id: Some("d".into()), ..reference(Some(1), "https://a.example.com/1") });
-        ledger.reference(&reference(Some(2), "https://b.example.com/?utm_source=x"));
+        ledger.add_reference(&document);
+        ledger.add_reference(&Reference { doc_id: Some("d".into()), ..reference(Some(1), "https://a.example.com/1") });
+        ledger.add_reference(&reference(Some(2), "https://b.example.com/?utm_source=x"));
     });
     let before = own.citations.clone();
     let urls = ["https://A.example.com/1/", "https://b.example.com/", "https://c.example.com/"];
@@ -108,15 +108,15 @@ fn a_page_that_the_upstream_names_stays_the_upstreams() {
     assert_eq!((stats.dedup_count, stats.kept_after_filter, stats.total_returned), (2, 3, 5));
 
     let nothing = joined(own, found(&urls[..2]));
-    assert_eq!((nothing.citations, nothing.stats.supplement), (before, Some(Supplemented::Empty)));
+    assert_eq!((nothing.citations, nothing.stats.supplement), (before, Some(SupplementStatus::Empty)));
     assert_eq!(nothing.stats.total_returned, 4);
 }
 
 #[test]
 fn they_are_a_round_of_their_own_without_the_query() {
     let own = record("doubao", |ledger| {
-        ledger.round("b", Some("搜索"), &[Cow::Borrowed("甲")]);
-        ledger.reference(&reference(Some(1), "https://a.example.com/"));
+        ledger.add_round("b", Some("搜索"), &[Cow::Borrowed("甲")]);
+        ledger.add_reference(&reference(Some(1), "https://a.example.com/"));
     });
     let record = joined(own, found(&["https://b.example.com/"]));
     assert!(!serde_json::to_string(&record).unwrap().contains("user text"));
@@ -130,15 +130,15 @@ fn they_are_a_round_of_their_own_without_the_query() {
 
 #[test]
 fn nothing_found_and_nothing_searched_leave_the_record_as_it_is() {
-    let own = record("doubao", |ledger| ledger.text("没有"));
+    let own = record("doubao", |ledger| ledger.add_text("没有"));
     for (supply, said) in [
         (SearchOutcome::None, None),
-        (SearchOutcome::Pending, Some(Supplemented::Pending)),
-        (SearchOutcome::Failed, Some(Supplemented::Failed)),
-        (SearchOutcome::Found(found(&[])), Some(Supplemented::Empty)),
+        (SearchOutcome::Pending, Some(SupplementStatus::Pending)),
+        (SearchOutcome::Failed, Some(SupplementStatus::Failed)),
+        (SearchOutcome::Found(found(&[])), Some(SupplementStatus::Empty)),
     ] {
         let mut record = own.clone();
-        join(&mut record, &supply, &default_rules().corroboration);
+        merge(&mut record, &supply, &default_rules().corroboration);
         assert_eq!(record.stats.supplement, said);
         record.stats.supplement = None;
         assert_eq!(record, own);
@@ -155,7 +155,8 @@ fn the_lists_are_capped_at_the_limits_and_over_them() {
         assert_eq!((record.citations.len(), record.truncated), (MAX_JOINED, truncated));
     }
     for (own, truncated) in [(MAX_CITATIONS - 1, false), (MAX_CITATIONS, true)] {
-        let own = record("doubao", |ledger| urls[..own].iter().for_each(|url| ledger.reference(&reference(None, url))));
+        let own =
+            record("doubao", |ledger| urls[..own].iter().for_each(|url| ledger.add_reference(&reference(None, url))));
         let record = joined(own, found(&urls[MAX_CITATIONS..]));
         assert_eq!((record.citations.len(), record.truncated), (MAX_CITATIONS, truncated));
     }

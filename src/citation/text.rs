@@ -6,29 +6,28 @@ use aho_corasick::AhoCorasick;
 
 use super::joiner;
 
-/// A title or a name: one line, at most `cap` bytes. The flag says whether the cap cut it.
-pub fn line(raw: &str, cap: usize) -> (String, bool) {
-    let (text, cut) = one_line(raw, cap);
-    (text.into_owned(), cut)
+/// Cleans a title or a name into one line of at most `cap` bytes.
+pub fn single_line(raw: &str, cap: usize) -> String {
+    clean_line(raw, cap).0.into_owned()
 }
 
-/// As [`line`], borrowed where there is nothing to clean.
-pub fn one_line(raw: &str, cap: usize) -> (Cow<'_, str>, bool) {
+/// As [`single_line`], borrowed if nothing has to be cleaned. The flag says whether the cap cut the text.
+pub fn clean_line(raw: &str, cap: usize) -> (Cow<'_, str>, bool) {
     clean(raw, cap, false)
 }
 
-/// An excerpt: may have several lines.
-pub fn lines(raw: &str, cap: usize) -> (Cow<'_, str>, bool) {
+/// As [`clean_line`] for an excerpt, which keeps its line feeds.
+pub fn clean_lines(raw: &str, cap: usize) -> (Cow<'_, str>, bool) {
     clean(raw, cap, true)
 }
 
 fn clean(raw: &str, cap: usize, keep_newlines: bool) -> (Cow<'_, str>, bool) {
     // Cleaning shortens, so a little more than the cap is enough to read.
-    let readable = floor(raw, cap.saturating_mul(2));
+    let readable = first_bytes(raw, cap.saturating_mul(2));
     let unread = readable.len() < raw.len();
     let trimmed = readable.trim();
     if is_clean(trimmed.as_bytes(), keep_newlines) {
-        return (Cow::Borrowed(floor(trimmed, cap)), unread || trimmed.len() > cap);
+        return (Cow::Borrowed(first_bytes(trimmed, cap)), unread || trimmed.len() > cap);
     }
     let mut out = String::with_capacity(trimmed.len().min(cap));
     let mut chars = trimmed.chars().peekable();
@@ -38,7 +37,7 @@ fn clean(raw: &str, cap: usize, keep_newlines: bool) -> (Cow<'_, str>, bool) {
             // PostgreSQL refuses NUL in text; the rest would move a reader's cursor.
             '\0' => {}
             c if is_bidi(c) => {}
-            c if hides(c) => {
+            c if is_invisible(c) => {
                 if joiner::joins(out.chars().next_back(), c, chars.peek().copied()) {
                     out.push(c);
                 }
@@ -52,7 +51,7 @@ fn clean(raw: &str, cap: usize, keep_newlines: bool) -> (Cow<'_, str>, bool) {
     out.drain(..blanks);
     out.truncate(out.trim_end().len());
     let cut = out.len() > cap || unread;
-    let keep = floor(&out, cap).len();
+    let keep = first_bytes(&out, cap).len();
     out.truncate(keep);
     (Cow::Owned(out), cut)
 }
@@ -100,17 +99,17 @@ pub fn is_bidi(c: char) -> bool {
 
 /// Characters without a width of their own: soft hyphen, zero-width space, joiners, word joiner, invisible operators, byte
 /// order mark, and tags, which can spell a text that only machines read.
-fn hides(c: char) -> bool {
+fn is_invisible(c: char) -> bool {
     matches!(c, '\u{00AD}' | '\u{200B}'..='\u{200D}' | '\u{2060}'..='\u{2064}' | '\u{FEFF}' | '\u{E0000}'..='\u{E007F}')
 }
 
 /// Nothing that hides, or reorders what stands around it.
-pub fn is_seen(c: char) -> bool {
-    !c.is_control() && !is_bidi(c) && !hides(c)
+pub fn is_visible(c: char) -> bool {
+    !c.is_control() && !is_bidi(c) && !is_invisible(c)
 }
 
 /// The longest prefix of at most `cap` bytes that ends between characters.
-pub fn floor(text: &str, cap: usize) -> &str {
+pub fn first_bytes(text: &str, cap: usize) -> &str {
     text.get(..text.floor_char_boundary(cap)).unwrap_or_default()
 }
 
@@ -145,16 +144,16 @@ fn is_word(text: &str, place: Range<usize>) -> bool {
 
 /// Lists of words that are looked for in one pass, as [`has_word`] does it for one. All are lower-case.
 #[derive(Debug, Clone)]
-pub struct Words<const N: usize> {
+pub struct WordLists<const N: usize> {
     lists: [Vec<String>; N],
     /// `None`: they are too many for that.
-    together: Option<AhoCorasick>,
+    automaton: Option<AhoCorasick>,
 }
 
-impl<const N: usize> Words<N> {
+impl<const N: usize> WordLists<N> {
     pub fn new(lists: [Vec<String>; N]) -> Self {
-        let together = AhoCorasick::new(lists.iter().flatten()).ok();
-        Self { lists, together }
+        let automaton = AhoCorasick::new(lists.iter().flatten()).ok();
+        Self { lists, automaton }
     }
 
     pub const fn lists(&self) -> &[Vec<String>; N] {
@@ -162,12 +161,12 @@ impl<const N: usize> Words<N> {
     }
 
     /// Which of the lists have a word in the text?
-    pub fn are_in(&self, text: &str) -> [bool; N] {
-        let Some(together) = &self.together else {
+    pub fn matches(&self, text: &str) -> [bool; N] {
+        let Some(automaton) = &self.automaton else {
             return self.lists.each_ref().map(|list| list.iter().any(|word| has_word(text, word)));
         };
         let mut found = [false; N];
-        for place in together.find_overlapping_iter(text) {
+        for place in automaton.find_overlapping_iter(text) {
             let mut number = place.pattern().as_usize();
             let of = self.lists.iter().position(|list| {
                 let here = number < list.len();
@@ -183,7 +182,7 @@ impl<const N: usize> Words<N> {
 }
 
 /// As `str::to_lowercase`, and sooner where only ASCII has upper case, as in Chinese.
-pub fn lower(text: &str) -> String {
+pub fn lowercase(text: &str) -> String {
     // Punctuation; kana, Han and their like; full-width signs.
     let has_none = |c| matches!(c, '\0'..='\x7F' | '\u{2010}'..='\u{205E}' | '\u{2E80}'..='\u{A63F}' | '\u{FF01}'..='\u{FF20}' | '\u{FF3B}'..='\u{FF65}');
     if text.chars().all(has_none) { text.to_ascii_lowercase() } else { text.to_lowercase() }
@@ -197,8 +196,8 @@ mod tests {
 
     #[test]
     fn a_cap_cuts_between_characters() {
-        assert_eq!(line("常州市", 9), ("常州市".to_owned(), false));
-        assert_eq!(line("常州市", 8), ("常州".to_owned(), true));
+        assert_eq!(clean_line("常州市", 9), ("常州市".into(), false));
+        assert_eq!(clean_line("常州市", 8), ("常州".into(), true));
     }
 
     #[test]
@@ -219,9 +218,9 @@ mod tests {
             lists in proptest::array::uniform3(vec("[ab官]{1,3}", 0..4)),
             text in "[ab 官方]{0,24}",
         ) {
-            let words = Words::new(lists);
-            let one_by_one = Words { together: None, ..words.clone() };
-            prop_assert_eq!(words.are_in(&text), one_by_one.are_in(&text));
+            let words = WordLists::new(lists);
+            let one_by_one = WordLists { automaton: None, ..words.clone() };
+            prop_assert_eq!(words.matches(&text), one_by_one.matches(&text));
         }
     }
 
@@ -229,10 +228,10 @@ mod tests {
     fn lower_case_is_what_it_is_elsewhere() {
         for c in '\0'..=char::MAX {
             for text in [format!("{c}"), format!("A{c}中B"), format!("ΑΣ{c}")] {
-                assert_eq!(lower(&text), text.to_lowercase());
+                assert_eq!(lowercase(&text), text.to_lowercase());
             }
         }
-        assert_eq!(lower("AI，“Deep” Ｓeek"), "ai，“deep” ｓeek");
+        assert_eq!(lowercase("AI，“Deep” Ｓeek"), "ai，“deep” ｓeek");
     }
 
     #[test]
@@ -241,7 +240,7 @@ mod tests {
             for before in [0, 1, 14, 15, 16] {
                 let text = format!("{}{c}a", "x".repeat(before));
                 for keep_newlines in [false, true] {
-                    let changes = (c.is_control() && !(c == '\n' && keep_newlines)) || is_bidi(c) || hides(c);
+                    let changes = (c.is_control() && !(c == '\n' && keep_newlines)) || is_bidi(c) || is_invisible(c);
                     assert_eq!(is_clean(text.as_bytes(), keep_newlines), !changes, "{c:?} after {before}");
                 }
             }
@@ -250,8 +249,8 @@ mod tests {
 
     #[test]
     fn controls_and_bidi_marks_go() {
-        assert_eq!(line(" a\0b\r\nc\u{202E}d ", 64).0, "ab  cd");
-        assert_eq!(lines("a\nb", 64).0, "a\nb");
+        assert_eq!(single_line(" a\0b\r\nc\u{202E}d ", 64), "ab  cd");
+        assert_eq!(clean_lines("a\nb", 64).0, "a\nb");
     }
 
     #[test]
@@ -270,8 +269,8 @@ mod tests {
             ("👩\u{200D}\u{200D}💻", "👩\u{200D}💻"),
             ("👩\u{200C}💻", "👩💻"),
         ] {
-            assert_eq!(line(raw, 256).0, clean, "{raw:?}");
-            assert_eq!(lines(raw, 256).0, clean, "{raw:?}");
+            assert_eq!(single_line(raw, 256), clean, "{raw:?}");
+            assert_eq!(clean_lines(raw, 256).0, clean, "{raw:?}");
         }
     }
 
@@ -289,14 +288,14 @@ mod tests {
             "ශ්\u{200D}රී",
             "ᠨᠢ\u{200D}",
         ] {
-            assert_eq!(line(text, 256).0, text);
+            assert_eq!(single_line(text, 256), text);
         }
-        assert_eq!(line("می\u{200C}\u{200C}\u{200D}خ", 64).0, "می\u{200C}خ", "one joins");
+        assert_eq!(single_line("می\u{200C}\u{200C}\u{200D}خ", 64), "می\u{200C}خ", "one joins");
     }
 
     #[test]
     fn cap_of_hidden_characters_is_told_as_a_cut() {
-        assert_eq!(line(&("\u{200B}".repeat(2) + "abcd"), 4), ("ab".to_owned(), true));
-        assert_eq!(line("\u{200B}abcd", 4), ("abcd".to_owned(), false));
+        assert_eq!(clean_line(&("\u{200B}".repeat(2) + "abcd"), 4), ("ab".into(), true));
+        assert_eq!(clean_line("\u{200B}abcd", 4), ("abcd".into(), false));
     }
 }

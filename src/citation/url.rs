@@ -111,8 +111,10 @@ fn parsed<'a>(raw: &'a str, base: Option<&Url>) -> Option<Page<'a>> {
     }
     let canonical = canonical(&url);
     // As it was sent where that is plain, else as parsed.
-    let as_sent =
-        !has_credentials && whole && names_its_host(raw) && raw.chars().all(|c| !c.is_whitespace() && text::is_seen(c));
+    let as_sent = !has_credentials
+        && whole
+        && is_absolute_http(raw)
+        && raw.chars().all(|c| !c.is_whitespace() && text::is_visible(c));
     let url = if as_sent { Cow::Borrowed(raw) } else { Cow::Owned(url.into()) };
     (url.len() <= MAX_URL).then(|| Page { canonical: Canonical::new(canonical, &url), url })
 }
@@ -129,7 +131,7 @@ pub(super) fn host_of(canonical: &str) -> &str {
 }
 
 /// Is it a link to the same host wherever it stands? In a page of the same scheme `https:a` and `https:/a` are relative.
-pub fn names_its_host(raw: &str) -> bool {
+pub fn is_absolute_http(raw: &str) -> bool {
     let host = raw
         .split_once("://")
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https"));

@@ -74,7 +74,7 @@ pub struct ExportArgs {
 impl ExportArgs {
     pub fn options(&self) -> Options {
         // clap has validated the name.
-        Options { cited: self.cited, lang: self.lang.as_deref().and_then(Lang::named) }
+        Options { cited: self.cited, lang: self.lang.as_deref().and_then(Lang::from_name) }
     }
 }
 
@@ -89,7 +89,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let key = args.key_file.as_deref().map(read_key).transpose()?;
     let fetched = tokio::time::timeout(limit, fetch(&url, key, limit)).await;
     let record = fetched.map_err(|_| Failure::Other(format!("{url} did not answer within {} s", args.timeout)))??;
-    print(render(&record, Format::named(&args.format), &args.options).as_bytes())
+    print(render(&record, Format::from_name(&args.format), &args.options).as_bytes())
 }
 
 /// Renders the record in an export format, or as JSON without one.
@@ -151,7 +151,7 @@ async fn fetch(url: &Url, key: Option<HeaderValue>, limit: Duration) -> Result<R
     let body = body.map_err(|error| failed(service_client::why(&*error)))?.to_bytes();
     if !status.is_success() {
         let problem: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
-        let detail = problem["detail"].as_str().map(|detail| format!(": {}", text::line(detail, 1024).0));
+        let detail = problem["detail"].as_str().map(|detail| format!(": {}", text::single_line(detail, 1024)));
         return Err(failed(format!("{status}{}", detail.unwrap_or_default())));
     }
     if status == StatusCode::ACCEPTED {

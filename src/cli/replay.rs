@@ -82,7 +82,7 @@ enum Output {
 impl Output {
     /// The export format of that name. `None`: JSON of the record.
     fn format(self) -> Option<Format> {
-        Format::named(self.to_possible_value()?.get_name())
+        Format::from_name(self.to_possible_value()?.get_name())
     }
 }
 

@@ -21,7 +21,7 @@ use crate::citation::{
     bundle::Intents,
     corroborate,
     score::{self, Weights},
-    text::Words,
+    text::WordLists,
 };
 
 /// Table of authority by domain. An operator's rows are added to the default rows or replace them.
@@ -57,8 +57,8 @@ pub(super) fn resolve(reader: &mut Reader<'_>) -> Rules {
             authority: authority(reader),
         },
         corroboration: corroborate::Rules {
-            domains: reader.count("corroboration.domains", 100),
-            words: Words::new(
+            min_domains: reader.count("corroboration.domains", 100),
+            words: WordLists::new(
                 ["corroboration.official", "corroboration.positive", "corroboration.negative"]
                     .map(|key| words(reader, key)),
             ),

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     citation::{
-        record::{Origin, Supplemented},
+        record::{CitationOrigin, SupplementStatus},
         supplement::SearchOutcome,
     },
     provider::Provider,
@@ -33,7 +33,7 @@ fn pass(supplement: Supplement, inject: Inject, chunks: &[&str], end: End, suppl
     offline::run_with_search(context(), settings, chunks, end, true, supply)
 }
 
-fn origins(passed: &OfflineOutput) -> Vec<Origin> {
+fn origins(passed: &OfflineOutput) -> Vec<CitationOrigin> {
     passed.record.iter().flat_map(|record| &record.citations).map(|citation| citation.origin).collect()
 }
 
@@ -41,7 +41,7 @@ fn origins(passed: &OfflineOutput) -> Vec<Origin> {
 fn when_empty_gives_an_event_to_a_message_that_had_none() {
     let passed = pass(Supplement::WhenEmpty, Inject::Final, &[TEXT, END], End::Clean, &found());
     assert_eq!(shape(&passed), format!("{} * {}", TEXT.len(), END.len()));
-    assert_eq!(origins(&passed), [Origin::Supplemental]);
+    assert_eq!(origins(&passed), [CitationOrigin::Supplemental]);
     assert_eq!(passed.upstream_bytes(), [TEXT, END].concat().as_bytes());
     let event = passed.injected()[0].clone();
     let data = Event::read(&event).data.map(|data| data.into_owned()).unwrap();
@@ -52,10 +52,10 @@ fn when_empty_gives_an_event_to_a_message_that_had_none() {
 #[test]
 fn when_empty_asks_for_nothing_where_there_is_a_source() {
     let passed = pass(Supplement::WhenEmpty, Inject::Final, &[CARD, END], End::Clean, &found());
-    assert_eq!(origins(&passed), [Origin::Upstream]);
+    assert_eq!(origins(&passed), [CitationOrigin::Upstream]);
     assert_eq!(passed.record.unwrap().stats.supplement, None);
     let passed = pass(Supplement::Always, Inject::Final, &[CARD, END], End::Clean, &found());
-    assert_eq!(origins(&passed), [Origin::Upstream, Origin::Supplemental]);
+    assert_eq!(origins(&passed), [CitationOrigin::Upstream, CitationOrigin::Supplemental]);
     assert_eq!(shape(&passed), format!("{} * {}", CARD.len(), END.len()));
 }
 
@@ -110,7 +110,7 @@ fn nothing_comes_out_until_the_answer_is_there() {
                         assert_eq!((pipeline.take(), pipeline.heartbeat()), (None, None));
                         pipeline.supplemented(SearchOutcome::Pending);
                     }
-                    Output::Store(record) => assert_eq!(record.stats.supplement, Some(Supplemented::Pending)),
+                    Output::Store(record) => assert_eq!(record.stats.supplement, Some(SupplementStatus::Pending)),
                     other => panic!("{other:?}"),
                 }
             }
@@ -124,8 +124,8 @@ fn nothing_comes_out_until_the_answer_is_there() {
 #[test]
 fn without_an_event_the_record_says_that_it_is_on_its_way() {
     let passed = pass(Supplement::Always, Inject::Off, &[CARD, END], End::Clean, &found());
-    assert_eq!((passed.out(), origins(&passed)), ([CARD, END].concat().into_bytes(), vec![Origin::Upstream]));
-    assert_eq!(passed.record.unwrap().stats.supplement, Some(Supplemented::Pending));
+    assert_eq!((passed.out(), origins(&passed)), ([CARD, END].concat().into_bytes(), vec![CitationOrigin::Upstream]));
+    assert_eq!(passed.record.unwrap().stats.supplement, Some(SupplementStatus::Pending));
     let passed = pass(Supplement::WhenEmpty, Inject::Off, &[CARD, END], End::Clean, &found());
     assert_eq!(passed.record.unwrap().stats.supplement, None);
     let passed = pass(Supplement::Always, Inject::Off, &[CARD], End::Cut, &found());
@@ -138,7 +138,7 @@ fn who_leaves_while_it_is_awaited_leaves_a_record_that_says_so() {
     let mut pipeline = Pipeline::new(Some(context()), settings.clone());
     pipeline.push(Bytes::from([CARD, END].concat()));
     let left = pipeline.abandon().map(|record| (record.complete, record.stats.supplement));
-    assert_eq!(left, Some((true, Some(Supplemented::Pending))));
+    assert_eq!(left, Some((true, Some(SupplementStatus::Pending))));
     let mut pipeline = Pipeline::new(Some(context()), settings);
     pipeline.push(Bytes::from_static(CARD.as_bytes()));
     let left = pipeline.abandon().map(|record| (record.complete, record.stats.supplement));
@@ -152,6 +152,6 @@ fn what_the_upstream_names_after_the_finish_keeps_its_number() {
     assert_eq!(passed.injected().len(), 1);
     let record = passed.record.unwrap();
     let kept: Vec<_> = record.citations.iter().map(|c| (c.number, c.origin, c.title.as_deref())).collect();
-    assert_eq!(kept, [(1, Origin::Upstream, Some("T"))], "the same page is the upstream's then");
+    assert_eq!(kept, [(1, CitationOrigin::Upstream, Some("T"))], "the same page is the upstream's then");
     assert!(record.late);
 }

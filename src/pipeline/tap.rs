@@ -13,7 +13,7 @@ use super::frame_signals::{FrameSignal, Recorder};
 use crate::{
     citation::{
         Ledger, Record, Rules,
-        record::{RecordType, Status, path_id},
+        record::{CitationStatus, RecordType, path_id},
         supplement::{self, SearchOutcome},
         text,
     },
@@ -133,7 +133,7 @@ impl Tap {
 
     /// What the model is called until the upstream names it.
     pub fn set_default_model(&mut self, name: &str) {
-        self.seen.model.get_or_insert_with(|| text::line(name, 256).0);
+        self.seen.model.get_or_insert_with(|| text::single_line(name, 256));
     }
 
     /// Where the markers stand in the text as it came.
@@ -162,19 +162,24 @@ impl Tap {
     /// How many sources an event would name.
     pub fn citable(&self) -> usize {
         if let SearchOutcome::Found(_) = self.supply {
-            return self.record(false).citations.iter().filter(|citation| citation.status == Status::Ok).count();
+            return self
+                .record(false)
+                .citations
+                .iter()
+                .filter(|citation| citation.status == CitationStatus::Ok)
+                .count();
         }
-        self.seen.ledger.kept(&self.context.rules.scores, self.context.created)
+        self.seen.ledger.kept_count(&self.context.rules.scores, self.context.created)
     }
 
     /// The record as it stands. It is complete when the upstream said that the answer is, and did not fail.
     pub fn record(&self, stored: bool) -> Record {
         let rules = &self.context.rules;
-        let view = self.seen.ledger.view(&rules.scores, self.context.created);
+        let view = self.seen.ledger.snapshot(&rules.scores, self.context.created);
         let mut metadata = Map::new();
         let message_id = self.message_id().unwrap_or_else(|| self.context.fallback_id.clone());
         if let Some(original) = self.seen.message.as_deref().filter(|original| **original != *message_id) {
-            metadata.insert("originalMessageId".to_owned(), Value::String(text::line(original, 1024).0));
+            metadata.insert("originalMessageId".to_owned(), Value::String(text::single_line(original, 1024)));
         }
         let task_id = self.context.task.as_deref().map(|id| {
             let (id, original) = path_id(id);
@@ -207,7 +212,7 @@ impl Tap {
             stats: view.stats,
             metadata,
         };
-        supplement::join(&mut record, &self.supply, &rules.corroboration);
+        supplement::merge(&mut record, &self.supply, &rules.corroboration);
         record
     }
 }
@@ -221,7 +226,7 @@ pub struct Known<'t> {
 
 impl Sources for Known<'_> {
     fn find(&self, number: u32) -> Option<Source<'_>> {
-        let citation = self.ledger.numbered(number, &self.rules.scores, self.now)?;
+        let citation = self.ledger.kept_entry(number, &self.rules.scores, self.now)?;
         Some(Source {
             number: citation.number,
             url: citation.url.as_deref(),
@@ -233,7 +238,7 @@ impl Sources for Known<'_> {
 
 impl Sink for MessageState {
     fn signal(&mut self, signal: Signal<'_>) {
-        let short = |id: &str| text::floor(id, 1024).to_owned();
+        let short = |id: &str| text::first_bytes(id, 1024).to_owned();
         match signal {
             // The first id counts: one that changes in mid-stream does not move the record.
             Signal::Message(id) => {
@@ -243,33 +248,33 @@ impl Sink for MessageState {
                 }
             }
             Signal::Conversation(id) => {
-                let (id, _) = text::one_line(id, 256);
+                let (id, _) = text::clean_line(id, 256);
                 // Most frames name it, and it is the same.
                 if self.conversation.as_deref() != Some(&*id) {
                     self.conversation = Some(id.into_owned());
                 }
             }
-            Signal::Model(name) => self.model = Some(text::line(name, 256).0),
+            Signal::Model(name) => self.model = Some(text::single_line(name, 256)),
             Signal::Text(piece, _) => {
                 self.any = true;
-                self.ledger.text(piece);
+                self.ledger.add_text(piece);
             }
-            Signal::Answer(whole, _) => self.ledger.answer(whole),
+            Signal::Answer(whole, _) => self.ledger.add_full_text(whole),
             Signal::Thinking(_) | Signal::Stage { .. } => self.any = true,
             Signal::SearchRound { key, summary, queries } => {
                 self.any = true;
-                self.ledger.round(key, summary, &queries);
+                self.ledger.add_round(key, summary, &queries);
             }
             Signal::Reference(reference) => {
                 self.any = true;
-                self.ledger.reference(&reference);
+                self.ledger.add_reference(&reference);
             }
             Signal::Usage(usage) => self.usage = Some(usage),
             Signal::Finish(reason) => {
                 self.finish = true;
                 self.reason.get_or_insert(reason);
             }
-            Signal::Failed { id, position, code } => self.ledger.failed(id.as_deref(), position, code),
+            Signal::Failed { id, position, code } => self.ledger.add_failure(id.as_deref(), position, code),
             // What fails after the finish does not unfinish the answer.
             Signal::Fault { .. } => self.fault |= !self.finish,
         }

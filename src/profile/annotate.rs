@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::Positions;
 use crate::{
-    citation::{Record, record::Status},
+    citation::{Record, record::CitationStatus},
     provider::{openai::shapes, splice::Pairs},
 };
 
@@ -23,7 +23,7 @@ pub fn document(json: &[u8], record: &Record, positions: &Positions) -> Option<V
     let message = choice.iter().rev().find(|(key, _)| key == "message")?.1;
 
     let mut record = record.clone();
-    record.citations.retain(|citation| citation.status != Status::Filtered);
+    record.citations.retain(|citation| citation.status != CitationStatus::Filtered);
     let mut edits = Edits { json, edits: Vec::new() };
     edits
         .put(message, &[("annotations", &raw(&shapes::annotations(&record, &|citation| positions.span(citation)))?)])?;

@@ -11,7 +11,7 @@ use pulldown_cmark::{CowStr, Event, Options, Parser, Tag, TagEnd, TextMergeStrea
 use serde::Serialize;
 
 use crate::{
-    citation::{export::escaped, text, url::names_its_host},
+    citation::{export::escaped, text, url::is_absolute_http},
     marker::{self, Sources, Style, Swap},
 };
 
@@ -46,7 +46,7 @@ static CLEANER: LazyLock<Builder<'static>> = LazyLock::new(|| {
         .add_tag_attributes("ol", ["start"])
         .add_url_schemes(["http", "https"])
         .url_relative(UrlRelative::Deny)
-        .attribute_filter(|_, name, value| (name != "href" || names_its_host(value)).then_some(Cow::Borrowed(value)))
+        .attribute_filter(|_, name, value| (name != "href" || is_absolute_http(value)).then_some(Cow::Borrowed(value)))
         .set_tag_attribute_value("a", "target", "_blank")
         .set_tag_attribute_value("a", "referrerpolicy", "no-referrer")
         .link_rel(Some(REL));

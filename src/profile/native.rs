@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::Positions;
 use crate::{
-    citation::{Citation, Record, record::Status, text},
+    citation::{Citation, Record, record::CitationStatus, text},
     provider::{Envelope, Payload, SpanOf},
     sse::{Eol, encode},
 };
@@ -38,7 +38,7 @@ pub fn frame(
 
 /// A record as clients see it: what is filtered or failed stays with the store, and excerpts are cut.
 pub fn shown(mut record: Record) -> Record {
-    record.citations.retain(|citation| citation.status != Status::Filtered);
+    record.citations.retain(|citation| citation.status != CitationStatus::Filtered);
     for round in &mut record.rounds {
         round.failures.clear();
     }

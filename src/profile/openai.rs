@@ -250,7 +250,7 @@ struct Message<'a> {
 impl Whole {
     fn keep(&mut self, text: &str, thinking: bool) {
         let held = self.text.len() + self.thinking.len();
-        let piece = crate::citation::text::floor(text, MAX_WHOLE.saturating_sub(held));
+        let piece = crate::citation::text::first_bytes(text, MAX_WHOLE.saturating_sub(held));
         self.truncated |= piece.len() < text.len();
         if thinking { &mut self.thinking } else { &mut self.text }.push_str(piece);
     }

@@ -98,7 +98,7 @@ impl Seeker {
             let quoted = [b"\"", &*self.string, b"\""].concat();
             let name: Option<String> = serde_json::from_slice(&quoted).ok();
             if let Some(name) = name.filter(|name| !name.is_empty() && self.string.len() <= MAX_MODEL) {
-                let _ = self.found.set(text::line(&name, MAX_MODEL).0);
+                let _ = self.found.set(text::single_line(&name, MAX_MODEL));
             }
         }
     }

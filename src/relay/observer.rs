@@ -18,7 +18,7 @@ use crate::{
         in_flight::{InFlight, Nobody, SnapshotSource},
         problem::Problem,
     },
-    citation::{Record, record::Origin, supplement::SearchOutcome},
+    citation::{Record, record::CitationOrigin, supplement::SearchOutcome},
     pipeline::{Outcome, Pipeline, tap::Tap},
     telemetry::{
         FrameLabels, InjectionLabels, MessageLabels, OutcomeLabels, ProviderLabel, ReasonLabel, RouteLabel,
@@ -126,7 +126,7 @@ impl RelayObserver {
         let watched = self.in_flight.take().map(Arc::new);
         let Put { record, stored, follows } = self.records.put(record, told, watched.as_ref());
         self.citations = record.citations.len();
-        self.extracted = record.citations.iter().filter(|citation| citation.origin == Origin::Upstream).count();
+        self.extracted = record.citations.iter().filter(|citation| citation.origin == CitationOrigin::Upstream).count();
         self.cited = record.citations.iter().any(|citation| citation.cited);
         async move {
             let stored = match stored {

@@ -14,7 +14,7 @@ use tokio::{
 use super::supplement::{Search, Searched};
 use crate::{
     app::{App, in_flight::InFlight},
-    citation::{Record, record::Supplemented, supplement::join},
+    citation::{Record, record::SupplementStatus, supplement::merge},
     config::Provider,
     store::{Entry, StoreError},
     telemetry::{ReasonLabel, SupplementLabels},
@@ -41,8 +41,8 @@ impl RecordContext {
 
     /// Gives a record that waits for its search the answer. What an event could not name any more is late.
     fn complete(&self, record: &mut Record, searched: &Searched, late: bool) {
-        join(record, &searched.supply(), &self.app.config.rules.corroboration);
-        record.late |= late && record.stats.supplement == Some(Supplemented::Joined);
+        merge(record, &searched.supply(), &self.app.config.rules.corroboration);
+        record.late |= late && record.stats.supplement == Some(SupplementStatus::Joined);
     }
 
     fn count(&self, outcome: &'static str) {
@@ -59,11 +59,11 @@ impl RecordContext {
 /// `None` while nothing is known, and where there was nothing to know.
 fn outcome(record: &Record, late: bool) -> Option<&'static str> {
     match record.stats.supplement? {
-        Supplemented::Joined if late => Some("late"),
-        Supplemented::Joined => Some("joined"),
-        Supplemented::Empty => Some("empty"),
-        Supplemented::Failed => Some("failed"),
-        Supplemented::Pending => None,
+        SupplementStatus::Joined if late => Some("late"),
+        SupplementStatus::Joined => Some("joined"),
+        SupplementStatus::Empty => Some("empty"),
+        SupplementStatus::Failed => Some("failed"),
+        SupplementStatus::Pending => None,
     }
 }
 
@@ -108,7 +108,7 @@ impl Records {
             let stored = owner.app.writer.put(owner.entry(&record));
             return Put { record, stored, follows: None };
         }
-        let pending = record.stats.supplement == Some(Supplemented::Pending);
+        let pending = record.stats.supplement == Some(SupplementStatus::Pending);
         if pending && let Some(searched) = self.search.as_ref().and_then(Search::now) {
             owner.complete(&mut record, &searched, told);
         }
@@ -122,7 +122,7 @@ impl Records {
     }
 
     fn follow(&mut self, record: &Record, told: bool, watched: Option<&Arc<InFlight>>) -> Option<oneshot::Sender<()>> {
-        if record.stats.supplement != Some(Supplemented::Pending) {
+        if record.stats.supplement != Some(SupplementStatus::Pending) {
             return None;
         }
         let runtime = tokio::runtime::Handle::try_current().ok()?;

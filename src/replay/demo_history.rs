@@ -96,7 +96,7 @@ impl SourceCapture {
             .map(|query| Cow::Borrowed(query.as_str()))
             .collect();
         if !queries.is_empty() {
-            ledger.round("1", None, &queries);
+            ledger.add_round("1", None, &queries);
         }
         let (mut text, mut number) = (String::new(), 0);
         let bare = rng.percent_chance(8);
@@ -119,9 +119,9 @@ impl SourceCapture {
         if number > 0 && rng.percent_chance(5) {
             text += &format!("[{}]", number + 2);
         }
-        ledger.text(&text);
+        ledger.add_text(&text);
 
-        let view = ledger.view(&rules.scores, created);
+        let view = ledger.snapshot(&rules.scores, created);
         Record {
             message_id: fresh_id(&self.record.message_id, rng),
             conversation_id: self.record.conversation_id.as_ref().map(|_| format!("h-{}", rng.below(100_000))),
@@ -162,7 +162,7 @@ fn reference(ledger: &mut Ledger, source: &Citation, number: u32, created: Times
         (url, ..) => url.map(str::to_owned),
     };
     let age = i64::try_from(rng.below(700)).unwrap_or_default() * DAY;
-    ledger.reference(&Reference {
+    ledger.add_reference(&Reference {
         number: Some(number),
         position: None,
         rank: Some(number),

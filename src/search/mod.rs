@@ -16,7 +16,7 @@ pub use crate::config::search::{Depth, NO_KEY, Topic};
 use crate::{
     citation::{
         Record, Rules,
-        record::{SearchRound, Status},
+        record::{CitationStatus, SearchRound},
     },
     config::{
         Search,
@@ -272,7 +272,7 @@ pub fn record(context: Context, query: &Query, answer: Bytes) -> Result<(Box<Rec
     record.citations.retain(|citation| {
         let inside = query.allows(citation.hostname.as_deref());
         dropped += u32::from(!inside);
-        filtered += u32::from(!inside && citation.status == Status::Filtered);
+        filtered += u32::from(!inside && citation.status == CitationStatus::Filtered);
         inside
     });
     record.stats.total_returned -= dropped;

@@ -23,7 +23,7 @@ pub fn find(body: &[u8], pointer: Option<&Pointer>) -> Option<String> {
     })??;
     // More words than characters are not needed.
     let words = said.split_whitespace().take(MAX_CHARS).collect::<Vec<_>>().join(" ");
-    let (line, _) = text::line(&words, words.len());
+    let line = text::single_line(&words, words.len());
     let query = text::first_chars(&line, MAX_CHARS).trim();
     (!query.is_empty()).then(|| query.to_owned())
 }

@@ -117,7 +117,7 @@ impl Tavily {
         let said = places.iter().find_map(|place| json.pointer(place)?.as_str()).unwrap_or("it did not say why");
         let key = self.authorization.to_str().ok().and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
         let said = if key.is_empty() { said.to_owned() } else { said.replace(key, "•••") };
-        text::line(&said, MAX_WORDS).0
+        text::single_line(&said, MAX_WORDS)
     }
 }
 

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::citation::{
     bundle::task_id,
-    record::{Record, RecordType, Stats},
+    record::{Record, RecordStats, RecordType},
 };
 
 /// Tenant that owns the cursor records. A configured tenant's name cannot contain NUL.
@@ -235,7 +235,7 @@ fn cursor_entry(id: String, consumer: &str, stored: &StoredCursor) -> Result<Ent
         summary: None,
         queries: Vec::new(),
         citations: Vec::new(),
-        stats: Stats::default(),
+        stats: RecordStats::default(),
         corroboration: None,
         rounds: Vec::new(),
         metadata,

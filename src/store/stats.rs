@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Filter, PAGE_MAX, RecordStore, Result, terms};
 use crate::citation::{
-    corroborate::registrable,
-    record::{Origin, Record, Status},
+    corroborate::registrable_domain,
+    record::{CitationOrigin, CitationStatus, Record},
 };
 
 /// Longest period of one stats call, in days (bounds the answer: it has a row per day and provider).
@@ -182,10 +182,10 @@ impl Aggregate {
         counts.dangling_markers = count(record.stats.dangling_markers.len());
         for citation in &record.citations {
             match (citation.status, citation.origin) {
-                (Status::Filtered, _) => counts.filtered += 1,
-                (Status::Failed, _) => {}
-                (Status::Ok, Origin::Supplemental) => counts.supplemental += 1,
-                (Status::Ok, Origin::Upstream) => {
+                (CitationStatus::Filtered, _) => counts.filtered += 1,
+                (CitationStatus::Failed, _) => {}
+                (CitationStatus::Ok, CitationOrigin::Supplemental) => counts.supplemental += 1,
+                (CitationStatus::Ok, CitationOrigin::Upstream) => {
                     let cited = i64::from(citation.cited);
                     counts.citations += 1;
                     counts.cited += cited;
@@ -226,13 +226,13 @@ impl Aggregate {
 /// Site (registrable domain) of a hostname; `None` for text that is not a hostname.
 pub(super) fn registrable_site(hostname: &str) -> Option<String> {
     let hostname = terms::hostname(hostname)?;
-    Some(registrable(&hostname).to_owned())
+    Some(registrable_domain(&hostname).to_owned())
 }
 
 /// Site that a filter's domain selects.
 pub(super) fn query_site(domain: &str) -> String {
     let domain = terms::query_domain(domain.trim());
-    registrable(&domain).to_owned()
+    registrable_domain(&domain).to_owned()
 }
 
 /// The filter's days, limited to [`STATS_DAYS_MAX`].

@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::citation::reading::is_failed_id;
+use crate::citation::task_reader::is_failed_source_id;
 
 /// Most consumers of one task; a further one is refused.
 pub const CONSUMERS_MAX: usize = 64;
@@ -66,7 +66,7 @@ pub enum AdvanceOutcome {
 impl Advance {
     /// Position after this commit, given the `new` sources not consumed before.
     pub(super) fn next_position<'a>(&self, from: &Position, new: impl Iterator<Item = &'a str>) -> Position {
-        let consumed = new.filter(|source| !is_failed_id(source)).count() as u64;
+        let consumed = new.filter(|source| !is_failed_source_id(source)).count() as u64;
         let (query, source) = self.last.clone().unwrap_or_else(|| (from.query.clone(), from.source.clone()));
         Position { query, source, count: from.count + consumed, updated_ms: self.now_ms.max(from.updated_ms) }
     }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use super::Entry;
-use crate::citation::{record::Record, text::lower};
+use crate::citation::{record::Record, text::lowercase};
 
 /// Longest DNS name in characters (RFC 1035 section 2.3.4). Longer hostnames are not indexed.
 const HOSTNAME_LEN_MAX: usize = 253;
@@ -50,7 +50,7 @@ pub(super) fn search_text(record: &Record) -> String {
         .iter()
         .flat_map(|citation| citation.title.iter().chain(&citation.content).chain(&citation.snippets));
     for part in record.summary.iter().chain(&record.queries).chain(cited) {
-        text.push_str(&lower(part));
+        text.push_str(&lowercase(part));
         text.push(FIELD_SEPARATOR);
     }
     text

@@ -25,7 +25,7 @@ use self::{
 };
 use super::*;
 use crate::{
-    citation::record::{Citation, CitationType, Origin, RecordType, Stats, Status},
+    citation::record::{Citation, CitationOrigin, CitationStatus, CitationType, RecordStats, RecordType},
     config::EngineUrl,
 };
 
@@ -44,9 +44,9 @@ pub(crate) fn entry(tenant: &str, provider: &str, id: &str, created_ms: i64) -> 
         published_at: None,
         source_id: "00".repeat(16),
         rank: 1,
-        origin: Origin::Upstream,
+        origin: CitationOrigin::Upstream,
         cited: true,
-        status: Status::Ok,
+        status: CitationStatus::Ok,
         scores: None,
         snippets: Vec::new(),
         metadata: Map::new(),
@@ -70,7 +70,7 @@ pub(crate) fn entry(tenant: &str, provider: &str, id: &str, created_ms: i64) -> 
         summary: None,
         queries: Vec::new(),
         citations: vec![citation],
-        stats: Stats::default(),
+        stats: RecordStats::default(),
         corroboration: None,
         rounds: Vec::new(),
         metadata: Map::new(),

@@ -8,7 +8,7 @@ use std::{hint::black_box, sync::Arc};
 
 use bytes::Bytes;
 use citetap::{
-    citation::{Ledger, Record, Rules, ledger::Reference, ledger::View},
+    citation::{Ledger, Record, Rules, ledger::LedgerSnapshot, ledger::Reference},
     marker::{Mark, Rewriter, Scanner, Style},
     pipeline::{End, Output, Pipeline},
     profile::{Positions, native},
@@ -78,7 +78,7 @@ fn all_references(reading: Reading) {
 fn ledger_references(references: Vec<Reference<'static>>) -> (Ledger, Vec<Reference<'static>>) {
     let mut ledger = Ledger::new(None);
     for reference in &references {
-        ledger.reference(black_box(reference));
+        ledger.add_reference(black_box(reference));
     }
     (ledger, references)
 }
@@ -91,12 +91,12 @@ type Viewed = (Ledger, Arc<Rules>, Timestamp);
 
 #[library_benchmark(setup = input::ledger, teardown = a_hundred)]
 #[bench::of_100(100)]
-fn ledger_view(viewed: Viewed) -> (View, Viewed) {
+fn ledger_view(viewed: Viewed) -> (LedgerSnapshot, Viewed) {
     let (ledger, rules, now) = &viewed;
-    (black_box(ledger).view(&rules.scores, *now), viewed)
+    (black_box(ledger).snapshot(&rules.scores, *now), viewed)
 }
 
-fn a_hundred((view, _): (View, Viewed)) {
+fn a_hundred((view, _): (LedgerSnapshot, Viewed)) {
     assert_eq!(view.citations.len(), 100);
     assert_eq!(view.stats.cited_count, 3);
 }

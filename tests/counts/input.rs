@@ -236,8 +236,8 @@ pub fn references(count: usize, pages: usize) -> Vec<Reference<'static>> {
 pub fn ledger(sources: usize) -> (Ledger, Arc<Rules>, Timestamp) {
     let mut ledger = Ledger::new(None);
     ledger.set_provider("doubao");
-    references(sources, sources).iter().for_each(|reference| ledger.reference(reference));
-    texts().iter().for_each(|text| ledger.text(text));
+    references(sources, sources).iter().for_each(|reference| ledger.add_reference(reference));
+    texts().iter().for_each(|text| ledger.add_text(text));
     (ledger, default_rules(), now())
 }
 

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use citetap::{
     citation::{
         Record,
-        bundle::{self, State},
-        record::{Origin, SearchRound, Status},
+        bundle::{self, ItemState},
+        record::{CitationOrigin, CitationStatus, SearchRound},
         supplement::SearchOutcome,
     },
     pipeline::{End, Inject, Settings, Supplement, offline},
@@ -343,13 +343,13 @@ proptest! {
                 let sum = stats.kept_after_filter + stats.filtered_count + stats.failed_count + stats.dedup_count;
                 prop_assert_eq!(stats.total_returned, sum);
             }
-            let listed = bundles.iter().flat_map(|bundle| &bundle.results).filter(|item| matches!(item.state, State::Failed { .. }));
+            let listed = bundles.iter().flat_map(|bundle| &bundle.results).filter(|item| matches!(item.state, ItemState::Failed { .. }));
             prop_assert_eq!(listed.count(), stats.failed_count as usize, "what failed is listed");
             // Filtered and failed citations are only in the record.
             for frame in ours {
                 let event = record_in(&frame);
                 prop_assert!(event.rounds.iter().all(|round| round.failures.is_empty()));
-                prop_assert!(event.citations.iter().all(|citation| citation.status == Status::Ok));
+                prop_assert!(event.citations.iter().all(|citation| citation.status == CitationStatus::Ok));
                 if event.stored && !record.late {
                     prop_assert_eq!(event.citations.len(), stats.kept_after_filter as usize);
                 }
@@ -359,7 +359,7 @@ proptest! {
             numbers.sort_unstable();
             numbers.dedup();
             prop_assert_eq!(numbers.len(), count, "numbers are unique");
-            let supplemental = record.citations.iter().filter(|citation| citation.origin == Origin::Supplemental);
+            let supplemental = record.citations.iter().filter(|citation| citation.origin == CitationOrigin::Supplemental);
             prop_assert!(supplemental.clone().all(|citation| !citation.cited));
             prop_assert!(supplemental.count() == 0 || supplement != Supplement::Off);
             prop_assert!(!serde_json::to_string(&record).unwrap().contains("user text"));

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use citetap::{
-    citation::{Record, record::Status},
+    citation::{Record, record::CitationStatus},
     pipeline::{End, Inject},
     profile::{Form, Profile},
     provider::{Provider, Signal, Sink},
@@ -61,7 +61,7 @@ fn upstream_answer(kind: Provider, stream: &[u8], end: End) -> UpstreamAnswer {
 
 /// Numbers by which the text may cite a source.
 fn numbers(record: &Record) -> impl Iterator<Item = (u32, &citetap::citation::Citation)> {
-    let kept = record.citations.iter().filter(|citation| citation.status == Status::Ok);
+    let kept = record.citations.iter().filter(|citation| citation.status == CitationStatus::Ok);
     kept.flat_map(|citation| citation.aliases.iter().copied().chain([citation.number]).map(move |n| (n, citation)))
 }
 
@@ -101,7 +101,7 @@ fn open_webui_markers_open_their_sources(got: &Got, record: &Record) -> Result<(
         let found = at(*number);
         prop_assert!(found.is_none_or(|(name, url)| *name == format!("[{number}]") && url.is_none()), "{found:?}");
     }
-    for citation in record.citations.iter().filter(|citation| citation.status == Status::Ok) {
+    for citation in record.citations.iter().filter(|citation| citation.status == CitationStatus::Ok) {
         let listed = got.sources.iter().any(|(_, url)| *url == citation.url);
         prop_assert!(listed, "{citation:?} is in no place");
     }

@@ -18,7 +18,7 @@ use crate::{
         App,
         problem::{Json, Problem, unquoted},
     },
-    citation::reading::{MAX_FAILED, Reader, SearchReadCursor, covered, is_failed_id, is_source_id},
+    citation::task_reader::{MAX_FAILED, SearchReadCursor, TaskReader, covered, is_failed_source_id, is_source_id},
     store::{
         PAGE_MAX,
         task::{Advance, AdvanceOutcome, CONSUMERS_MAX, Position, Progress},
@@ -172,7 +172,7 @@ fn of_page(task: &str, commit: &Commit, order: &[String], progress: Option<&Prog
         let last = (commit.last_query_id.clone(), commit.last_source_id.clone());
         return Ok((Some(last), covered.to_vec()));
     }
-    if !order.iter().all(|id| is_failed_id(id)) {
+    if !order.iter().all(|id| is_failed_source_id(id)) {
         return Err(Problem::bad_request("last_source_id is not in consumed"));
     }
     // Nothing was consumed, so the place is still the one before.
@@ -202,7 +202,7 @@ async fn of_place(
     if commit.consumed_count == known.position.count + 1 {
         return Ok((Some(last), vec![commit.last_source_id.clone()]));
     }
-    let mut reader = Reader::new(&app.config.rules, &known.consumed, PAGE_MAX);
+    let mut reader = TaskReader::new(&app.config.rules, &known.consumed, PAGE_MAX);
     let mut found = false;
     walk(app, tenant, task, |record| {
         let room = reader.message(record);
@@ -212,7 +212,7 @@ async fn of_place(
     .await?;
     let order = reader.finish().order;
     let sources = covered(&order, &commit.last_source_id).unwrap_or_default();
-    let count = sources.iter().filter(|id| !is_failed_id(id)).count() as u64;
+    let count = sources.iter().filter(|id| !is_failed_source_id(id)).count() as u64;
     if !found || known.position.count + count != commit.consumed_count {
         return Err(Problem::cursor_conflict(
             "this cursor does not follow from the current one: what stands before it has changed, or was not read; \

@@ -29,9 +29,9 @@ use crate::{
     },
     citation::{
         Record,
-        bundle::{SearchResultBundle, bundles_after},
-        reading::{Reader, SearchReadCursor, TaskItem},
+        bundle::{SearchResultBundle, bundles_from},
         record::is_plain_id,
+        task_reader::{SearchReadCursor, TaskItem, TaskReader},
     },
     store::{
         Cursor, PAGE_DEFAULT, PAGE_MAX,
@@ -130,7 +130,7 @@ async fn bundles(
     let mut queries = after.map_or(0, |after| after.queries);
     let mut bundles = Vec::new();
     for entry in &page.entries {
-        let (of_message, so_far) = bundles_after(queries, &entry.record, &app.config.rules);
+        let (of_message, so_far) = bundles_from(queries, &entry.record, &app.config.rules);
         bundles.extend(of_message);
         queries = so_far;
     }
@@ -210,7 +210,7 @@ async fn results(
         }
         None => Progress::default(),
     };
-    let mut reader = Reader::new(&app.config.rules, &progress.consumed, limit);
+    let mut reader = TaskReader::new(&app.config.rules, &progress.consumed, limit);
     let truncated = walk(&app, &tenant, &task, |record| reader.message(record)).await?;
     let page = reader.finish();
     let from = progress.position;

@@ -45,7 +45,7 @@ pub fn page(record: &Record, sources: &[Source<'_>], lang: Lang) -> String {
          <title>{heading}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{heading}</h1>\n"
     );
     if let Some(summary) = &record.summary {
-        out += &format!("<p class=\"note\">{}</p>\n", escaped(&text::line(summary, usize::MAX).0));
+        out += &format!("<p class=\"note\">{}</p>\n", escaped(&text::single_line(summary, usize::MAX)));
     }
     let (cited, uncited): (Vec<&Source<'_>>, Vec<&Source<'_>>) = sources.iter().partition(|source| source.cited);
     if sources.is_empty() {

@@ -56,7 +56,7 @@ impl Format {
         }
     }
 
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }
 
@@ -84,7 +84,7 @@ pub enum Lang {
 impl Lang {
     pub const NAMES: [&'static str; 2] = ["zh", "en"];
 
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "zh" => Some(Self::Zh),
             "en" => Some(Self::En),

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::citation::{
     Citation, Record,
-    record::{CitationType, Status},
+    record::{CitationStatus, CitationType},
     text,
     url::link,
 };
@@ -51,7 +51,7 @@ pub struct Source<'a> {
 
 /// The sources that no filter removed, by number.
 pub fn sources(record: &Record, cited_only: bool) -> Vec<Source<'_>> {
-    let kept = |citation: &&Citation| citation.status == Status::Ok && (citation.cited || !cited_only);
+    let kept = |citation: &&Citation| citation.status == CitationStatus::Ok && (citation.cited || !cited_only);
     let mut kept: Vec<&Citation> = record.citations.iter().filter(kept).collect();
     kept.sort_by_key(|citation| citation.number);
     let mut keys = HashSet::new();
@@ -122,7 +122,7 @@ pub fn date(time: &str) -> Option<Day<'_>> {
 
 /// Without controls and direction marks; every run of blanks and line ends is one space.
 fn one_line(raw: &str) -> String {
-    let (clean, _) = text::line(raw, usize::MAX);
+    let clean = text::single_line(raw, usize::MAX);
     let is_blank = |c: char| c.is_ascii_whitespace() || matches!(c, '\u{2028}' | '\u{2029}');
     let joined = clean.split(is_blank).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
     // Readers take wider blanks away at the ends as well.

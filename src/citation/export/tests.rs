@@ -54,9 +54,9 @@ fn label(record: &Record) -> String {
 #[test]
 fn names_lead_back_to_formats() {
     for format in Format::ALL {
-        assert_eq!(Format::named(format.name()), Some(format));
+        assert_eq!(Format::from_name(format.name()), Some(format));
     }
-    assert_eq!(Format::named("yaml"), None);
+    assert_eq!(Format::from_name("yaml"), None);
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn numbers_stay_what_the_answer_says() {
 #[test]
 fn what_a_filter_removed_is_not_exported_and_cited_means_cited() {
     let mut record = with("gone-title", Some("https://a.example.com/"));
-    record.citations[0].status = crate::citation::record::Status::Filtered;
+    record.citations[0].status = crate::citation::record::CitationStatus::Filtered;
     record.citations[1].cited = false;
     for format in Format::ALL {
         assert!(!shown(&record, format).contains("gone-title"), "{}", format.name());

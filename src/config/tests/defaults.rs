@@ -54,9 +54,9 @@ fn defaults_match_the_documentation() {
     let scores = &config.rules.scores;
     assert_eq!(Some(scores.weights), Weights::new(0.6, 0.2, 0.2));
     assert_eq!((scores.half_life, scores.minimum), (180 * 24 * 3600 * SECOND, 0.0));
-    assert!(scores.allow.is_empty() && scores.deny.is_empty() && !scores.filters());
+    assert!(scores.allow.is_empty() && scores.deny.is_empty() && !scores.has_filters());
     assert!(scores.authority.len() > 100, "{}", scores.authority.len());
-    assert_eq!(config.rules.corroboration.domains, 2);
+    assert_eq!(config.rules.corroboration.min_domains, 2);
     assert_eq!(config.rules, default_rules());
 
     let route = &config.routes[0];

@@ -71,7 +71,7 @@ fn environment_sets_scores_and_authority() {
 fn thresholds_and_word_lists_load() {
     let set = rules("[corroboration]\ndomains = 3\nofficial = [\"Confirms\"]\npositive = []\nnegative = []");
     assert_eq!(
-        (set.corroboration.domains, set.corroboration.words.lists()),
+        (set.corroboration.min_domains, set.corroboration.words.lists()),
         (3, &[vec!["confirms".to_owned()], vec![], vec![]])
     );
     assert!(error("[corroboration]\ndomains = 0").contains("must be at least 1"));

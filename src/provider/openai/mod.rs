@@ -112,13 +112,13 @@ impl ChatCompletions {
             && let Some(id) = node.id(&["id"])
         {
             sink.signal(Signal::Message(&id));
-            self.id = text::line(&id, MAX_NAME).0;
+            self.id = text::single_line(&id, MAX_NAME);
         }
         if self.model.is_empty()
             && let Some(model) = node.text(&["model"])
         {
             sink.signal(Signal::Model(model));
-            self.model = text::line(model, MAX_NAME).0;
+            self.model = text::single_line(model, MAX_NAME);
         }
         if self.created == 0 {
             self.created = node

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use serde::Serialize;
 
-use crate::citation::{Citation, Record, record::Status, url::link};
+use crate::citation::{Citation, Record, record::CitationStatus, url::link};
 use crate::provider::SpanOf;
 
 /// One entry of `annotations`. `@ai-sdk/openai` refuses a chunk where one of the four fields is missing.
@@ -81,7 +81,7 @@ pub fn title(citation: &Citation) -> String {
 
 /// The sources that no filter removed.
 pub fn kept(record: &Record) -> impl Iterator<Item = &Citation> {
-    record.citations.iter().filter(|citation| citation.status == Status::Ok)
+    record.citations.iter().filter(|citation| citation.status == CitationStatus::Ok)
 }
 
 #[cfg(test)]

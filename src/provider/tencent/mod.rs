@@ -159,7 +159,7 @@ impl Lexiang {
 /// Most frames repeat the id, so that nothing is to be done.
 fn repeat(known: &mut String, id: &str) {
     if known != id {
-        *known = text::line(id, MAX_NAME).0;
+        *known = text::single_line(id, MAX_NAME);
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
     script::ADVANCE,
 };
 use crate::{
-    citation::reading::is_failed_id,
+    citation::task_reader::is_failed_source_id,
     store::{
         StoreError,
         task::{Advance, AdvanceOutcome, CONSUMED_SOURCES_MAX, CONSUMERS_MAX, Position, Progress},
@@ -43,7 +43,7 @@ pub(super) async fn advance(
 ) -> Result<AdvanceOutcome, CallError> {
     let mut seen = HashSet::new();
     let sources: Vec<&String> = advance.sources.iter().filter(|source| seen.insert(*source)).collect();
-    let flags: String = sources.iter().map(|source| if is_failed_id(source) { '0' } else { '1' }).collect();
+    let flags: String = sources.iter().map(|source| if is_failed_source_id(source) { '0' } else { '1' }).collect();
     let (query, source) = advance.last.clone().unwrap_or_default();
     let mut call = ADVANCE.key(keys.task(&advance.task));
     call.arg(&keys.base).arg(task_start(live)).arg(keys::escape_part(&advance.task)).arg(&advance.consumer);

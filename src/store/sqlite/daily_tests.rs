@@ -6,7 +6,7 @@ use sqlx::{ConnectOptions as _, Row as _};
 
 use super::*;
 use crate::{
-    citation::record::{Citation, Stats},
+    citation::record::{Citation, RecordStats},
     store::{Counts, DayStats, tests::entry},
 };
 
@@ -47,7 +47,7 @@ fn message(rng: &mut SeededRng, n: usize, day: i64, sites: f64) -> Entry {
             ..like.clone()
         }
     }));
-    one.record.stats = Stats { dedup_count: (n % 2) as u32, ..Stats::default() };
+    one.record.stats = RecordStats { dedup_count: (n % 2) as u32, ..RecordStats::default() };
     one
 }
 

@@ -7,7 +7,7 @@ use proptest::{collection::vec, prelude::*};
 
 use super::{entry, minimal_store, redis_store, server, shifted::ShiftedStore};
 use crate::{
-    citation::record::{Origin, Status},
+    citation::record::{CitationOrigin, CitationStatus},
     store::{
         Counts, DayStats, Entry, MemoryStore, RecordStore, STATS_DAYS_MAX, SiteCounts, SiteStats, SqliteStore,
         StatsFilter, StatsReport, Store,
@@ -56,9 +56,9 @@ fn record() -> impl Strategy<Value = Entry> {
             citation.hostname = (kind != 3).then(|| HOSTS[host].0.to_owned());
             citation.cited = cited;
             match kind {
-                0 => citation.status = Status::Filtered,
-                1 => citation.status = Status::Failed,
-                2 => citation.origin = Origin::Supplemental,
+                0 => citation.status = CitationStatus::Filtered,
+                1 => citation.status = CitationStatus::Failed,
+                2 => citation.origin = CitationOrigin::Supplemental,
                 _ => {}
             }
             entry.record.citations.extend(std::iter::repeat_n(citation, times));
@@ -90,15 +90,15 @@ fn expected_report<'a>(records: impl Iterator<Item = &'a Entry>, tenant: &str, f
             continue;
         }
         let (counts, sites) = days.entry((day, record.provider.clone())).or_default();
-        let ok = || record.citations.iter().filter(|citation| citation.status == Status::Ok);
-        let own = || ok().filter(|citation| citation.origin == Origin::Upstream);
+        let ok = || record.citations.iter().filter(|citation| citation.status == CitationStatus::Ok);
+        let own = || ok().filter(|citation| citation.origin == CitationOrigin::Upstream);
         let count = |n: usize| n as i64;
         counts.messages += 1;
         counts.with_sources += i64::from(own().next().is_some());
         counts.citations += count(own().count());
         counts.cited += count(own().filter(|citation| citation.cited).count());
-        counts.supplemental += count(ok().filter(|citation| citation.origin == Origin::Supplemental).count());
-        counts.filtered += count(record.citations.iter().filter(|one| one.status == Status::Filtered).count());
+        counts.supplemental += count(ok().filter(|citation| citation.origin == CitationOrigin::Supplemental).count());
+        counts.filtered += count(record.citations.iter().filter(|one| one.status == CitationStatus::Filtered).count());
         counts.failed += i64::from(record.stats.failed_count);
         counts.duplicates += i64::from(record.stats.dedup_count);
         counts.dangling_markers += count(record.stats.dangling_markers.len());
@@ -247,14 +247,14 @@ pub(super) async fn stats_count_each_kind_of_citation(store: Arc<dyn Store>) {
     let like = one.record.citations[0].clone();
     one.record.citations.extend((0..4).map(|_| like.clone()));
     one.record.citations[1].cited = false;
-    one.record.citations[2].status = Status::Filtered;
-    one.record.citations[3].origin = Origin::Supplemental;
+    one.record.citations[2].status = CitationStatus::Filtered;
+    one.record.citations[3].origin = CitationOrigin::Supplemental;
     one.record.citations[4].hostname = None;
     let mut bare = entry("t", "p", "2", 6);
     bare.record.citations.clear();
     bare.record.stats.dangling_markers = vec![1, 9];
     let mut supplemental = entry("t", "p", "3", 7);
-    supplemental.record.citations[0].origin = Origin::Supplemental;
+    supplemental.record.citations[0].origin = CitationOrigin::Supplemental;
     store.put(&[one, bare, supplemental, entry("other", "p", "1", 5)]).await.unwrap();
     let filter = StatsFilter { days: 0..1, top: 5, by_day: true, ..StatsFilter::default() };
     let counts = Counts {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use citetap::{
-    citation::record::{Record, Status},
+    citation::record::{CitationStatus, Record},
     config::default_rules,
     marker::Style,
     pipeline::{Budget, End, Inject, Settings, offline, offline::OfflineOutput},
@@ -104,7 +104,7 @@ fn places_fit(got: &Got, record: &Record) {
         let url = url::Url::parse(url).unwrap();
         assert!(matches!(url.scheme(), "http" | "https"), "{url}");
     }
-    assert!(record.citations.iter().all(|citation| citation.status == Status::Ok));
+    assert!(record.citations.iter().all(|citation| citation.status == CitationStatus::Ok));
 }
 
 fn document(end: End, markers: Style, out: &[u8], said: &Said) {

@@ -28,7 +28,7 @@ fn check(found: &Link) {
     assert_eq!(url.host_str(), Some(&*found.hostname));
     assert!(found.hostname.is_ascii() && !found.hostname.is_empty());
     assert!(found.url.len() <= MAX_URL);
-    assert!(found.url.chars().all(|c| text::is_seen(c) && !c.is_whitespace()), "{:?}", found.url);
+    assert!(found.url.chars().all(|c| text::is_visible(c) && !c.is_whitespace()), "{:?}", found.url);
     // What is read again is the same, and so is what is made of it.
     assert_eq!(link(&found.url, None).as_ref(), Some(found));
     if found.canonical.len() <= MAX_URL {

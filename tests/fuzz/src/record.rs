@@ -6,7 +6,7 @@ use citetap::{
     citation::{
         Record, bundle,
         ledger::{MAX_CITATIONS, MAX_QUERIES, MAX_ROUNDS, MAX_SNIPPET, MAX_SNIPPETS, MAX_TITLE},
-        record::{Origin, Status, is_plain_id},
+        record::{CitationOrigin, CitationStatus, is_plain_id},
         text,
         url::{MAX_URL, link},
     },
@@ -47,16 +47,16 @@ pub fn check(record: &Record) {
         for score in [scores.relevance, scores.freshness, scores.authority, scores.overall] {
             assert!((0.0..=1.0).contains(&score), "{scores:?}");
         }
-        assert!(citation.origin == Origin::Upstream || !citation.cited);
+        assert!(citation.origin == CitationOrigin::Upstream || !citation.cited);
     }
     let stats = &record.stats;
     assert!(stats.dangling_markers.iter().all(|number| !numbers.contains(number)), "it does not dangle");
     let parts = [stats.kept_after_filter, stats.filtered_count, stats.failed_count, stats.dedup_count];
     assert_eq!(stats.total_returned, parts.iter().sum::<u32>());
-    let with = |status: Status| record.citations.iter().filter(|citation| citation.status == status).count();
+    let with = |status: CitationStatus| record.citations.iter().filter(|citation| citation.status == status).count();
     assert_eq!(
         (stats.kept_after_filter as usize, stats.filtered_count as usize),
-        (with(Status::Ok), with(Status::Filtered))
+        (with(CitationStatus::Ok), with(CitationStatus::Filtered))
     );
     assert_eq!(stats.cited_count as usize, record.citations.iter().filter(|citation| citation.cited).count());
     assert_eq!(record.rounds.iter().map(|round| round.failed_count).sum::<u32>(), stats.failed_count);
@@ -82,7 +82,7 @@ pub fn check_said(record: &Record, said: &Said) {
         assert!(!marked(&named) || citation.cited || said.goes_on, "a marker names {}", citation.number);
         assert!(marked(&anywhere) || !citation.cited || said.cites, "nothing names {}", citation.number);
     }
-    let upstream = record.citations.iter().filter(|citation| citation.origin == Origin::Upstream).count();
+    let upstream = record.citations.iter().filter(|citation| citation.origin == CitationOrigin::Upstream).count();
     assert!(upstream <= said.references);
 }
 

@@ -5,8 +5,8 @@ mod cursors;
 use citetap::{
     citation::{
         bundle::SearchResultBundle,
-        reading::{SearchReadCursor, TaskItem},
-        record::{Citation, Failure, Record, SearchRound},
+        record::{Citation, Record, SearchFailure, SearchRound},
+        task_reader::{SearchReadCursor, TaskItem},
         url::source_id,
     },
     replay::Script,
@@ -48,7 +48,7 @@ fn message(like: &Record, task: &str, id: &str, ms: i64, rounds: &[&[(&str, f64)
 fn failing(mut entry: Entry, position: u32) -> Entry {
     let round = &mut entry.record.rounds[0];
     round.failed_count += 1;
-    round.failures.push(Failure { position, id: None, error_code: "missing_title_and_url".to_owned() });
+    round.failures.push(SearchFailure { position, id: None, error_code: "missing_title_and_url".to_owned() });
     entry.record.stats.failed_count += 1;
     entry
 }

@@ -1,7 +1,7 @@
 //! A client that disconnects cancels the search, unless the answer was finished: then its results go into the record.
 
 use citetap::{
-    citation::record::Supplemented,
+    citation::record::SupplementStatus,
     replay::{Outcome, Script},
 };
 use serde_json::json;
@@ -34,7 +34,7 @@ async fn disconnect_after_the_finish_still_adds_results() {
     let answer = open(&chat).await;
     tokio::time::sleep(ms(600)).await;
     drop(answer);
-    let record = chat.stored(|record| record.stats.supplement == Some(Supplemented::Joined)).await;
+    let record = chat.stored(|record| record.stats.supplement == Some(SupplementStatus::Joined)).await;
     assert_eq!((record.complete, record.citations.len()), (true, 3));
     assert_eq!(chat.tavily.cancelled(), 0);
 }

@@ -1,6 +1,6 @@
 //! Search results that arrive before the finish, or soon after it, are in the event.
 
-use citetap::{citation::record::Supplemented, replay::Script, replay::Step};
+use citetap::{citation::record::SupplementStatus, replay::Script, replay::Step};
 use http::Method;
 use serde_json::json;
 
@@ -58,7 +58,7 @@ async fn always_adds_results_that_upstream_does_not_name() {
         (Some("资料 1"), true),
         "the upstream's page stays the upstream's"
     );
-    assert_eq!((ours[0].stats.dedup_count, ours[0].stats.supplement), (1, Some(Supplemented::Joined)));
+    assert_eq!((ours[0].stats.dedup_count, ours[0].stats.supplement), (1, Some(SupplementStatus::Joined)));
     let bundles = chat.proxy.get("/citations/m?format=bundle").await.json().await;
     let last = bundles["bundles"].as_array().unwrap().last().unwrap();
     assert_eq!((&last["provider"], &last["query_text"]), (&json!("tavily"), &json!("supplemental search")));
@@ -97,7 +97,10 @@ async fn failed_search_changes_only_the_stats() {
         assert_eq!(theirs, bytes_of(documents));
         assert_eq!(ours.len(), usize::from(!documents.is_empty()), "{status} {when}");
         let stored = chat.stored(|_| true).await;
-        assert_eq!((stored.citations.len(), stored.stats.supplement), (documents.len(), Some(Supplemented::Failed)));
+        assert_eq!(
+            (stored.citations.len(), stored.stats.supplement),
+            (documents.len(), Some(SupplementStatus::Failed))
+        );
         assert!(stored.complete && !stored.late);
         assert!(finish_after(&whole) < ms(3000), "a failure is known at once");
         assert_eq!(chat.outcome("failed").await, 1);
@@ -109,7 +112,7 @@ async fn search_without_results_adds_nothing() {
     let nothing = Script::json(json!({"query": "q", "results": []}).to_string());
     let chat = chat(answer(&[], ms(300)), nothing, "supplement = \"when-empty\"\nmax_wait_ms = 5000", "").await;
     assert_eq!(chat.ask().await.split().1.len(), 0);
-    assert_eq!(chat.stored(|_| true).await.stats.supplement, Some(Supplemented::Empty));
+    assert_eq!(chat.stored(|_| true).await.stats.supplement, Some(SupplementStatus::Empty));
     assert_eq!(chat.outcome("empty").await, 1);
 }
 
@@ -128,7 +131,7 @@ async fn record_has_results_without_an_event() {
     assert_eq!(whole.bytes(), bytes_of(&[1]));
     assert!(finish_after(&whole) < ms(1200), "{:?}", finish_after(&whole));
     let stored = chat.stored(|record| record.citations.len() == 3).await;
-    assert_eq!((stored.late, stored.stats.supplement), (false, Some(Supplemented::Joined)));
+    assert_eq!((stored.late, stored.stats.supplement), (false, Some(SupplementStatus::Joined)));
     assert_eq!(chat.outcome("joined").await, 1);
 }
 

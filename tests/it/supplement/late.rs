@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use citetap::{
-    citation::{Record, record::Supplemented},
+    citation::{Record, record::SupplementStatus},
     replay::{Script, Step},
     sse::Event,
 };
@@ -48,15 +48,15 @@ async fn late_results_are_added_to_the_stored_record_only() {
         let (theirs, ours) = chat.ask().await.split();
         assert_eq!(theirs, bytes_of(documents));
         assert_eq!(ours.len(), usize::from(!documents.is_empty()));
-        assert!(ours.iter().all(|event| event.stats.supplement == Some(Supplemented::Pending) && event.stored));
+        assert!(ours.iter().all(|event| event.stats.supplement == Some(SupplementStatus::Pending) && event.stored));
         let first = chat.stored(|_| true).await;
         assert_eq!((first.citations.len(), first.late), (documents.len(), false), "what the event said");
-        assert_eq!(first.stats.supplement, Some(Supplemented::Pending));
+        assert_eq!(first.stats.supplement, Some(SupplementStatus::Pending));
 
         let later = chat.stored(|record| record.late).await;
         assert_eq!(later.citations.len(), if documents.is_empty() { 3 } else { 4 });
         assert_eq!(later.citations[..documents.len()], first.citations[..], "the upstream's own stay as they were");
-        assert!(later.stored && later.complete && later.stats.supplement == Some(Supplemented::Joined));
+        assert!(later.stored && later.complete && later.stats.supplement == Some(SupplementStatus::Joined));
         assert_eq!((chat.outcome("late").await, chat.outcome("joined").await), (1, 0));
     }
 }
@@ -68,7 +68,7 @@ async fn unanswered_search_ends_as_failed() {
         let chat = chat(answer(documents, ms(50)), Script::hang(), &keys, "[search]\ntimeout = \"800ms\"").await;
         let (theirs, _) = chat.ask().await.split();
         assert_eq!(theirs, bytes_of(documents));
-        let stored = chat.stored(|record| record.stats.supplement == Some(Supplemented::Failed)).await;
+        let stored = chat.stored(|record| record.stats.supplement == Some(SupplementStatus::Failed)).await;
         assert_eq!((stored.citations.len(), stored.late, stored.complete), (documents.len(), false, true));
         assert_eq!(chat.outcome("failed").await, 1);
         assert_eq!(chat.metric("citetap_searches_total{result=\"timeout\"}").await, 1);

@@ -10,7 +10,7 @@ mod requests;
 use std::time::Duration;
 
 use citetap::{
-    citation::{Record, record::Origin},
+    citation::{Record, record::CitationOrigin},
     replay::{Script, Scripted, Step, Upstream},
 };
 use http::StatusCode;
@@ -112,7 +112,7 @@ fn bytes_of(documents: &[u32]) -> Vec<u8> {
 
 /// Citation numbers, and whether each is supplemental.
 fn numbers(record: &Record) -> Vec<(u32, bool)> {
-    record.citations.iter().map(|citation| (citation.number, citation.origin == Origin::Supplemental)).collect()
+    record.citations.iter().map(|citation| (citation.number, citation.origin == CitationOrigin::Supplemental)).collect()
 }
 
 /// Time at the client between the piece before the finish and the finish.

@@ -3,7 +3,7 @@
 use std::{convert::Infallible, time::Duration};
 
 use bytes::Bytes;
-use citetap::{citation::record::Supplemented, replay::Script};
+use citetap::{citation::record::SupplementStatus, replay::Script};
 use futures_util::StreamExt;
 use http::Request;
 use http_body_util::StreamBody;
@@ -82,7 +82,7 @@ async fn body_over_the_cap_is_relayed_but_not_searched() {
         assert_eq!(seen.body_len, len as u64);
         assert!(seen.body == body.as_bytes()[..len.min(MIB)], "as it came");
         assert_eq!(chat.tavily.request_count(), usize::from(searched), "{len}");
-        assert_eq!(ours[0].stats.supplement, searched.then_some(Supplemented::Joined));
+        assert_eq!(ours[0].stats.supplement, searched.then_some(SupplementStatus::Joined));
         if !searched {
             assert_eq!(chat.skipped("too_large").await, 1);
         }

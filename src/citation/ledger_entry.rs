@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::{
     ledger::{MAX_CITATIONS, MAX_SNIPPET, MAX_SNIPPETS, MAX_TITLE, Published, Reference},
-    record::{Citation, CitationType, Origin, Status},
+    record::{Citation, CitationOrigin, CitationStatus, CitationType},
     score, text,
     url::{self as links, Canonical, Page},
 };
@@ -145,7 +145,7 @@ impl Entry {
     }
 
     fn excerpt(&mut self, raw: &str, filled: &mut Filled) {
-        let (snippet, cut) = text::lines(raw, MAX_SNIPPET);
+        let (snippet, cut) = text::clean_lines(raw, MAX_SNIPPET);
         filled.cut |= cut;
         if snippet.is_empty() {
             return;
@@ -261,9 +261,9 @@ impl Entry {
                 None => links::source_id(self.canonical.of(self.url.as_deref().unwrap_or_default())),
             },
             rank: self.rank,
-            origin: Origin::Upstream,
+            origin: CitationOrigin::Upstream,
             cited: self.cited,
-            status: Status::Ok,
+            status: CitationStatus::Ok,
             scores: None,
             snippets: first.into_iter().chain(further).map(|text| text.clone().into_string()).collect(),
             metadata,
@@ -273,7 +273,7 @@ impl Entry {
 
 impl Note {
     fn line(raw: &str, cap: usize) -> Self {
-        Self::Text(text::one_line(raw, cap).0.into())
+        Self::Text(text::clean_line(raw, cap).0.into())
     }
 
     fn value(&self) -> Value {
@@ -288,7 +288,7 @@ impl Filled {
     /// Takes a line where there was none.
     fn line(&mut self, into: &mut Option<Box<str>>, raw: Option<&str>) {
         if let (None, Some(raw)) = (&into, raw) {
-            let (line, cut) = text::one_line(raw, MAX_TITLE);
+            let (line, cut) = text::clean_line(raw, MAX_TITLE);
             self.cut |= cut;
             if !line.is_empty() {
                 *into = Some(line.into());

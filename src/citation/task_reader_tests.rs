@@ -39,9 +39,9 @@ fn failing(mut record: Record, round: usize, position: u32) -> Record {
     record
 }
 
-fn read(messages: &[Record], consumed: &[&str], limit: usize) -> Reading {
+fn read(messages: &[Record], consumed: &[&str], limit: usize) -> TaskPage {
     let (rules, consumed) = (default_rules(), consumed.iter().map(|name| source_id(name)).collect());
-    let mut reader = Reader::new(&rules, &consumed, limit);
+    let mut reader = TaskReader::new(&rules, &consumed, limit);
     for message in messages {
         if !reader.message(message) {
             break;
@@ -128,7 +128,7 @@ fn what_failed_stands_apart_and_is_passed_with_what_is_before_it() {
     assert_eq!(covered(&all.order, &source_id("a")), all.order.get(..3));
     let consumed: HashSet<String> = all.order.iter().cloned().collect();
     let rules = default_rules();
-    let mut reader = Reader::new(&rules, &consumed, 9);
+    let mut reader = TaskReader::new(&rules, &consumed, 9);
     assert!(messages.iter().all(|message| reader.message(message)));
     assert_eq!(reader.finish().order, [""; 0], "nor are they told again");
 }

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use super::{
     Record, Rules,
-    bundle::{FAILED_ID, SearchResultItem, State, bundles_after},
+    bundle::{FAILED_ID, ItemState, SearchResultItem, bundles_from},
 };
 
 /// Failed items on a page; it ends at so many.
@@ -42,7 +42,7 @@ pub struct TaskItem {
 
 /// One page.
 #[derive(Debug, Default)]
-pub struct Reading {
+pub struct TaskPage {
     pub items: Vec<TaskItem>,
     pub failed: Vec<TaskItem>,
     /// The ids of both, in read order.
@@ -52,24 +52,24 @@ pub struct Reading {
 }
 
 /// Reads a task message by message, oldest first, until a page is full.
-pub struct Reader<'a> {
+pub struct TaskReader<'a> {
     rules: &'a Rules,
     consumed: &'a HashSet<String>,
     limit: usize,
     queries: usize,
     taken: HashSet<String>,
-    page: Reading,
+    page: TaskPage,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> TaskReader<'a> {
     /// `consumed`: what is not given again.
     pub fn new(rules: &'a Rules, consumed: &'a HashSet<String>, limit: usize) -> Self {
-        Self { rules, consumed, limit, queries: 0, taken: HashSet::new(), page: Reading::default() }
+        Self { rules, consumed, limit, queries: 0, taken: HashSet::new(), page: TaskPage::default() }
     }
 
     /// Takes what the message adds; false when the page has no room for it.
     pub fn message(&mut self, record: &Record) -> bool {
-        let (bundles, queries) = bundles_after(self.queries, record, self.rules);
+        let (bundles, queries) = bundles_from(self.queries, record, self.rules);
         self.queries = queries;
         for bundle in bundles {
             let mut results = bundle.results;
@@ -83,7 +83,7 @@ impl<'a> Reader<'a> {
             for item in results {
                 // What is filtered is none of the task's evidence; the bundles have it.
                 let known = self.consumed.contains(&item.source_id) || self.taken.contains(&item.source_id);
-                if item.state != State::Filtered && !known && !self.take(&bundle.query_id, record, item) {
+                if item.state != ItemState::Filtered && !known && !self.take(&bundle.query_id, record, item) {
                     self.page.more = true;
                     return false;
                 }
@@ -94,8 +94,8 @@ impl<'a> Reader<'a> {
 
     fn take(&mut self, query_id: &str, record: &Record, item: SearchResultItem) -> bool {
         let (list, cap) = match item.state {
-            State::Failed { .. } => (&mut self.page.failed, MAX_FAILED),
-            State::Ok | State::Filtered => (&mut self.page.items, self.limit),
+            ItemState::Failed { .. } => (&mut self.page.failed, MAX_FAILED),
+            ItemState::Ok | ItemState::Filtered => (&mut self.page.items, self.limit),
         };
         if list.len() >= cap {
             return false;
@@ -111,7 +111,7 @@ impl<'a> Reader<'a> {
         &self.page.order
     }
 
-    pub fn finish(self) -> Reading {
+    pub fn finish(self) -> TaskPage {
         self.page
     }
 }
@@ -120,12 +120,12 @@ impl<'a> Reader<'a> {
 /// passed. `None`: it is not in there.
 pub fn covered<'a>(order: &'a [String], last: &str) -> Option<&'a [String]> {
     let at = order.iter().position(|id| id == last)? + 1;
-    let failed = order.iter().skip(at).take_while(|id| is_failed_id(id)).count();
+    let failed = order.iter().skip(at).take_while(|id| is_failed_source_id(id)).count();
     order.get(..at + failed)
 }
 
 /// Of an item that failed: passed, not consumed.
-pub fn is_failed_id(source_id: &str) -> bool {
+pub fn is_failed_source_id(source_id: &str) -> bool {
     source_id.starts_with(FAILED_ID)
 }
 
@@ -136,9 +136,9 @@ pub fn is_source_id(id: &str) -> bool {
 }
 
 fn is_failed(item: &SearchResultItem) -> bool {
-    matches!(item.state, State::Failed { .. })
+    matches!(item.state, ItemState::Failed { .. })
 }
 
 #[cfg(test)]
-#[path = "reading_tests.rs"]
+#[path = "task_reader_tests.rs"]
 mod tests;

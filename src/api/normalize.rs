@@ -86,7 +86,7 @@ async fn normalize(
     let query = read(query)?;
     let kind = match query.provider.as_deref() {
         None => Provider::AUTO,
-        Some(name) => REGISTRY.of_capture(name).ok_or_else(|| {
+        Some(name) => REGISTRY.for_capture(name).ok_or_else(|| {
             Problem::bad_request(format!("provider is one of {}", REGISTRY.capture_names().join(", ")))
         })?,
     };

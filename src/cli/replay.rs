@@ -183,7 +183,7 @@ fn reading(args: &Args) -> CaptureReader {
     CaptureReader {
         route: "replay",
         // clap has validated all names.
-        provider: REGISTRY.of_capture(&args.provider).unwrap_or(Provider::AUTO),
+        provider: REGISTRY.for_capture(&args.provider).unwrap_or(Provider::AUTO),
         link_base: args.link_base.clone(),
         inject: args.inject.parse().unwrap_or_default(),
         output_format: OutputFormat {

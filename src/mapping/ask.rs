@@ -51,7 +51,7 @@ impl<'b> Ask<'b> {
             }
         }
         let mut ask = Self { json, members, model: String::new(), stream: false };
-        ask.model = match ask.parsed("model", |node| node.str().map(str::to_owned)) {
+        ask.model = match ask.parsed("model", |node| node.as_str().map(str::to_owned)) {
             Some(Some(model)) if !model.is_empty() => model,
             _ => return Err(Refusal::of("model", "is missing; GET /v1/models lists what there is")),
         };
@@ -83,7 +83,7 @@ impl<'b> Ask<'b> {
     }
 
     pub fn user(&self) -> Option<String> {
-        self.parsed("user", |node| node.str().filter(|user| !user.is_empty()).map(str::to_owned)).flatten()
+        self.parsed("user", |node| node.as_str().filter(|user| !user.is_empty()).map(str::to_owned)).flatten()
     }
 
     /// The conversation that the client names.
@@ -112,7 +112,7 @@ impl<'b> Ask<'b> {
     }
 
     fn turns<T>(&self, read: impl FnOnce(&[Node<'_>]) -> T) -> Result<T, Refusal> {
-        let turns = self.parsed("messages", |node| read(node.list()));
+        let turns = self.parsed("messages", |node| read(node.as_list()));
         turns.ok_or_else(|| Refusal::of("messages", "is nested too deeply, or has too many values"))
     }
 }
@@ -133,7 +133,7 @@ fn text(turn: &Node<'_>) -> String {
         Some(Node::Str(text)) => text.to_string(),
         Some(Node::List(parts)) => {
             let is_text = |part: &&Node<'_>| matches!(part.text(&["type"]), None | Some("text" | "input_text"));
-            let texts = parts.iter().filter(is_text).filter_map(|part| part.str().or_else(|| part.text(&["text"])));
+            let texts = parts.iter().filter(is_text).filter_map(|part| part.as_str().or_else(|| part.text(&["text"])));
             texts.collect::<Vec<_>>().join("\n")
         }
         _ => String::new(),

@@ -29,11 +29,8 @@ fn value(passed: &OfflineOutput) -> Value {
 
 #[test]
 fn a_document_in_another_dialect_has_its_sources() {
-    let said = value(&pass(
-        Provider::Of(&crate::provider::tencent::PROVIDER),
-        settings(Profile::OpenAi, Form::Document, true),
-        LEXIANG,
-    ));
+    let said =
+        value(&pass(crate::provider::tencent::PROVIDER, settings(Profile::OpenAi, Form::Document, true), LEXIANG));
     assert_eq!(said["object"], "chat.completion");
     let message = &said["choices"][0]["message"];
     assert!(message["content"].as_str().is_some_and(|text| !text.is_empty()), "{said}");
@@ -43,8 +40,7 @@ fn a_document_in_another_dialect_has_its_sources() {
 
 #[test]
 fn a_document_that_is_relayed_stays_as_it_is() {
-    let passed =
-        pass(Provider::Of(&crate::provider::tencent::PROVIDER), settings(Profile::Native, Form::Stream, true), LEXIANG);
+    let passed = pass(crate::provider::tencent::PROVIDER, settings(Profile::Native, Form::Stream, true), LEXIANG);
     assert_eq!(passed.out(), LEXIANG.as_bytes());
     assert_eq!(passed.record.map(|record| record.citations.len()), Some(2));
 }
@@ -52,7 +48,7 @@ fn a_document_that_is_relayed_stays_as_it_is() {
 fn annotated(style: Style, json: &str) -> (String, bool) {
     let mut settings = settings(Profile::Native, Form::Document, true);
     settings.output_format.markers = style;
-    let passed = pass(Provider::Of(&crate::provider::openai::PROVIDER), settings, json);
+    let passed = pass(crate::provider::openai::PROVIDER, settings, json);
     (String::from_utf8(passed.out()).unwrap_or_default(), passed.stream_stats.injected)
 }
 
@@ -122,14 +118,12 @@ fn the_id_that_a_client_was_told_is_the_records() {
     let late = "event: CHUNK_DELTA\ndata: {\"text\":\"早\"}\n\n\
                 event: STREAM_CHUNK\ndata: {\"message_id\":\"12\",\"patch_op\":[]}\n\n\
                 event: SSE_REPLY_END\ndata: {\"end_type\":1}\n\n";
-    let passed =
-        pass(Provider::Of(&crate::provider::doubao::PROVIDER), settings(Profile::OpenAi, Form::Stream, false), late);
+    let passed = pass(crate::provider::doubao::PROVIDER, settings(Profile::OpenAi, Form::Stream, false), late);
     let out = String::from_utf8(passed.out()).unwrap_or_default();
     assert!(out.contains("\"id\":\"fallback\"") && !out.contains("\"id\":\"12\""), "{out}");
     let record = passed.record.map(|record| (record.message_id.clone(), record.metadata["originalMessageId"].clone()));
     assert_eq!(record, Some(("fallback".to_owned(), json!("12"))));
-    let native =
-        pass(Provider::Of(&crate::provider::doubao::PROVIDER), settings(Profile::Native, Form::Stream, false), late);
+    let native = pass(crate::provider::doubao::PROVIDER, settings(Profile::Native, Form::Stream, false), late);
     assert_eq!(native.record.map(|record| record.message_id), Some("12".to_owned()));
 }
 
@@ -144,14 +138,14 @@ fn a_failure_is_known_to_who_asks() {
     };
     let error = "data:{\"code\":7,\"message\":\"no quota\"}\n\n";
     let told = Failure { code: Some("7".to_owned()), message: "no quota".to_owned() };
-    assert_eq!(failure(Provider::Of(&crate::provider::tencent::PROVIDER), error), Some(told));
+    assert_eq!(failure(crate::provider::tencent::PROVIDER, error), Some(told));
     let cut_short = "data:{\"completion_id\":\"c\",\"delta_content\":\"a\",\"processes\":{}}\n\n";
     assert_eq!(
-        failure(Provider::Of(&crate::provider::tencent::PROVIDER), cut_short).map(|failure| failure.message).as_deref(),
+        failure(crate::provider::tencent::PROVIDER, cut_short).map(|failure| failure.message).as_deref(),
         Some(UNFINISHED)
     );
     let unknown = "data: {\"who\":\"knows\"}\n\n".repeat(64);
     assert_eq!(failure(Provider::AUTO, &unknown).map(|failure| failure.message).as_deref(), Some(UNREADABLE));
     let fine = format!("{cut_short}event:finish\ndata:{{\"completion_id\":\"c\",\"is_stop\":true}}\n\n");
-    assert_eq!(failure(Provider::Of(&crate::provider::tencent::PROVIDER), &fine), None);
+    assert_eq!(failure(crate::provider::tencent::PROVIDER, &fine), None);
 }

@@ -1,17 +1,17 @@
 //! What one frame said, kept until the frame is read whole: its references count for its own text.
 
-use crate::provider::{Reason, Signal, Sink, Usage, json_path::Step};
+use crate::provider::{FinishReason, Signal, Sink, Usage, json_path::Step};
 
 /// A signal that a client may be told of in other words.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FrameSignal {
     Text { text: String, at: Vec<Step> },
-    Answer { text: String, at: Vec<Step> },
+    FullText { text: String, at: Vec<Step> },
     Thinking(String),
     Stage { name: String, message: String, detail: Option<String> },
     Searching(Vec<String>),
     Usage(Usage),
-    Finish(Reason),
+    Finish(FinishReason),
     Fault { code: Option<String>, message: Option<String> },
 }
 
@@ -32,7 +32,7 @@ impl FrameSignal {
     fn of(signal: &Signal<'_>) -> Option<Self> {
         Some(match signal {
             Signal::Text(text, at) => Self::Text { text: (*text).to_owned(), at: at.steps() },
-            Signal::Answer(text, at) => Self::Answer { text: (*text).to_owned(), at: at.steps() },
+            Signal::FullText(text, at) => Self::FullText { text: (*text).to_owned(), at: at.steps() },
             Signal::Thinking(text) => Self::Thinking((*text).to_owned()),
             Signal::Stage { name, message, detail } => {
                 Self::Stage { name: (*name).to_owned(), message: (*message).to_owned(), detail: detail.clone() }
@@ -45,11 +45,11 @@ impl FrameSignal {
             Signal::Fault { code, message } => {
                 Self::Fault { code: code.clone(), message: message.map(ToOwned::to_owned) }
             }
-            Signal::Message(_)
-            | Signal::Conversation(_)
+            Signal::MessageId(_)
+            | Signal::ConversationId(_)
             | Signal::Model(_)
             | Signal::Reference(_)
-            | Signal::Failed { .. } => return None,
+            | Signal::InvalidReference { .. } => return None,
         })
     }
 }

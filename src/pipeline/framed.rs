@@ -6,7 +6,7 @@ use super::{
     Cut, End, Form, Output, OutputMode, Phase, Pipeline, UNFINISHED, UNREADABLE, budget::counted,
     frame_signals::FrameSignal,
 };
-use crate::provider::refusal::refusal;
+use crate::provider::error_document::ErrorDocument;
 
 impl Pipeline {
     /// Works through the chunk until it is used up or a commit is awaited.
@@ -211,7 +211,7 @@ impl Pipeline {
                     matches!(
                         heard,
                         FrameSignal::Text { .. }
-                            | FrameSignal::Answer { .. }
+                            | FrameSignal::FullText { .. }
                             | FrameSignal::Thinking(_)
                             | FrameSignal::Fault { .. }
                     )
@@ -228,15 +228,15 @@ impl Pipeline {
     /// A document that is no answer: an error, or something else that the upstream serves, which passes as it is
     /// where a document is what the client gets.
     fn foreign_document(&mut self, json: Bytes) {
-        let refusal = std::str::from_utf8(&json).ok().and_then(refusal).filter(|refusal| refusal.certain);
-        if refusal.is_none() && self.settings.output_format.form == Form::Document {
+        let error = std::str::from_utf8(&json).ok().and_then(ErrorDocument::parse).filter(|error| error.is_error);
+        if error.is_none() && self.settings.output_format.form == Form::Document {
             self.mode = OutputMode::Relay;
             self.message.phase = Phase::Done;
             self.store_rest();
             return self.emit(json);
         }
-        if let Some(refusal) = refusal {
-            self.heard = vec![FrameSignal::Fault { code: refusal.code, message: refusal.message }];
+        if let Some(error) = error {
+            self.heard = vec![FrameSignal::Fault { code: error.code, message: error.message }];
         }
         self.frame(Bytes::new(), true);
     }

@@ -79,7 +79,7 @@ impl Rewrite {
                     self.rewriter.push(&text, sources, &mut text_out, &mut marks);
                     waiting.pieces.push(Piece { at, text, range, swaps: Vec::new() });
                 }
-                FrameSignal::Answer { text, at } => {
+                FrameSignal::FullText { text, at } => {
                     // All of it is here, and with it what a style owes at the end.
                     let whole = marker::rewritten(&text, self.style, sources);
                     if whole != text {

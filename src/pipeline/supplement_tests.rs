@@ -13,7 +13,6 @@ use crate::{
         record::{CitationOrigin, SupplementStatus},
         supplement::SearchOutcome,
     },
-    provider::Provider,
     sse::Event,
 };
 
@@ -23,7 +22,7 @@ const ERROR: &str = "event: STREAM_ERROR\ndata: {\"error_code\":1}\n\n";
 fn found() -> SearchOutcome {
     let json =
         r#"{"query":"user text","results":[{"title":"S","url":"https://s.example.com/","content":"c","score":0.9}]}"#;
-    let context = Context { provider: Provider::Of(&crate::provider::tavily::PROVIDER), ..context() };
+    let context = Context { provider: crate::provider::tavily::PROVIDER, ..context() };
     SearchOutcome::Found(Arc::new(*offline::document_record(context, Bytes::from_static(json.as_bytes())).unwrap()))
 }
 

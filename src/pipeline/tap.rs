@@ -19,7 +19,7 @@ use crate::{
     },
     marker::{Source, Sources},
     profile::{MessageStart, Positions},
-    provider::{Adapter, Envelope, Payload, Provider, Reason, Signal, Sink, Usage},
+    provider::{Adapter, Envelope, FinishReason, Payload, Provider, Signal, Sink, Usage},
     sse::Event,
 };
 
@@ -60,7 +60,7 @@ pub struct MessageState {
     pub any: bool,
     pub finish: bool,
     /// Why the answer ended.
-    pub reason: Option<Reason>,
+    pub reason: Option<FinishReason>,
     /// What it cost, as said last.
     pub usage: Option<Usage>,
     pub fault: bool,
@@ -241,13 +241,13 @@ impl Sink for MessageState {
         let short = |id: &str| text::first_bytes(id, 1024).to_owned();
         match signal {
             // The first id counts: one that changes in mid-stream does not move the record.
-            Signal::Message(id) => {
+            Signal::MessageId(id) => {
                 self.any = true;
                 if self.message.is_none() {
                     self.message = Some(short(id));
                 }
             }
-            Signal::Conversation(id) => {
+            Signal::ConversationId(id) => {
                 let (id, _) = text::clean_line(id, 256);
                 // Most frames name it, and it is the same.
                 if self.conversation.as_deref() != Some(&*id) {
@@ -259,7 +259,7 @@ impl Sink for MessageState {
                 self.any = true;
                 self.ledger.add_text(piece);
             }
-            Signal::Answer(whole, _) => self.ledger.add_full_text(whole),
+            Signal::FullText(whole, _) => self.ledger.add_full_text(whole),
             Signal::Thinking(_) | Signal::Stage { .. } => self.any = true,
             Signal::SearchRound { key, summary, queries } => {
                 self.any = true;
@@ -274,7 +274,7 @@ impl Sink for MessageState {
                 self.finish = true;
                 self.reason.get_or_insert(reason);
             }
-            Signal::Failed { id, position, code } => self.ledger.add_failure(id.as_deref(), position, code),
+            Signal::InvalidReference { id, position, code } => self.ledger.add_failure(id.as_deref(), position, code),
             // What fails after the finish does not unfinish the answer.
             Signal::Fault { .. } => self.fault |= !self.finish,
         }

@@ -2,7 +2,7 @@ use crate::profile::OutputFormat;
 use std::sync::Arc;
 
 use super::{offline::OfflineOutput, *};
-use crate::provider::{Provider, Reason, Signal};
+use crate::provider::{FinishReason, Signal};
 
 pub(super) const CARD: &str = "event: STREAM_CHUNK\ndata: {\"message_id\":\"12\",\"patch_op\":[{\"patch_object\":1,\"patch_value\":{\"content_block\":[{\"block_type\":10025,\"block_id\":\"b\",\"content\":{\"search_query_result_block\":{\"results\":[{\"text_card\":{\"index\":1,\"title\":\"T\",\"url\":\"https://a.example.com/\"}}]}}}]}}]}\n\n";
 pub(super) const END: &str = "event: SSE_REPLY_END\ndata: {\"end_type\":1}\n\n";
@@ -10,7 +10,7 @@ pub(super) const END: &str = "event: SSE_REPLY_END\ndata: {\"end_type\":1}\n\n";
 pub(super) fn context() -> Context {
     Context {
         route: "r".to_owned(),
-        provider: Provider::Of(&crate::provider::doubao::PROVIDER),
+        provider: crate::provider::doubao::PROVIDER,
         link_base: None,
         nonce: "n".to_owned(),
         created: jiff::Timestamp::UNIX_EPOCH,
@@ -327,7 +327,7 @@ impl crate::provider::Adapter for PanicsLater {
         assert!(self.frames < 2, "an adapter with a bug");
         sink.signal(Signal::Text("half [", crate::provider::JsonPath::ROOT));
         if self.finish {
-            sink.signal(Signal::Finish(Reason::Stop));
+            sink.signal(Signal::Finish(FinishReason::Stop));
         }
         Ok(())
     }
@@ -362,7 +362,7 @@ fn without_a_dialect_the_record_travels_bare() {
     let record = Tap::new(context()).record(false);
     let frame = crate::profile::native::frame(
         record.clone(),
-        &crate::provider::Envelope::bare,
+        &crate::provider::Envelope::from_record,
         Some(&Default::default()),
         Eol::Lf,
     );

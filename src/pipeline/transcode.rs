@@ -5,7 +5,7 @@ use crate::{
     citation::{Record, text},
     marker::{Mark, Rewriter, Source, Sources, Style},
     profile::{Encoder, Positions},
-    provider::Reason,
+    provider::FinishReason,
 };
 
 /// What is said where the upstream failed without a word.
@@ -64,7 +64,7 @@ impl Transcode {
         for heard in heard {
             match heard {
                 FrameSignal::Text { text, .. } => self.text(text, tap, out),
-                FrameSignal::Answer { text, .. } if !self.texted => self.text(text, tap, out),
+                FrameSignal::FullText { text, .. } if !self.texted => self.text(text, tap, out),
                 FrameSignal::Thinking(text) => self.opened(tap, out).thinking(text, out),
                 FrameSignal::Stage { name, message, detail } => {
                     self.opened(tap, out).stage(name, message, detail.as_deref(), out);
@@ -76,7 +76,7 @@ impl Transcode {
                     self.opened(tap, out).searching(queries, out);
                 }
                 FrameSignal::Usage(usage) => self.opened(tap, out).usage(*usage, out),
-                FrameSignal::Answer { .. } | FrameSignal::Finish(_) | FrameSignal::Fault { .. } => {}
+                FrameSignal::FullText { .. } | FrameSignal::Finish(_) | FrameSignal::Fault { .. } => {}
             }
         }
     }
@@ -130,7 +130,7 @@ impl Transcode {
                 encoder.fault(code, message, out);
                 self.failure = Some(Failure { code: code.map(ToOwned::to_owned), message: message.to_owned() });
             }
-            (_, None | Some(Reason::Stop)) if short => encoder.finish(Reason::Length, out),
+            (_, None | Some(FinishReason::Stop)) if short => encoder.finish(FinishReason::Length, out),
             (_, reason) => encoder.finish(reason.unwrap_or_default(), out),
         }
     }

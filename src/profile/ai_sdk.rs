@@ -7,8 +7,8 @@ use super::{Encoder, MessageStart, Positions, native::fitted, openai::data};
 use crate::{
     citation::{Citation, Record, text},
     provider::{
-        Reason, Usage,
-        openai::shapes::{kept, title},
+        FinishReason, Usage,
+        openai::shapes::{title, unfiltered},
     },
     sse::{Eol, encode},
 };
@@ -165,7 +165,7 @@ impl Encoder for Parts {
 
     /// The part that is open stays so: it ends with the answer, and after a cut it does not end.
     fn citations(&mut self, record: &Record, _: &Positions, out: &mut Vec<u8>) {
-        for citation in kept(record) {
+        for citation in unfiltered(record) {
             let url = citation.url.as_deref();
             let (source_id, title) = (&source_id(citation), &title(citation));
             let chunk = match url {
@@ -180,13 +180,13 @@ impl Encoder for Parts {
     /// The stream has no place for it.
     fn usage(&mut self, _: Usage, _: &mut Vec<u8>) {}
 
-    fn finish(&mut self, reason: Reason, out: &mut Vec<u8>) {
+    fn finish(&mut self, reason: FinishReason, out: &mut Vec<u8>) {
         self.close(out);
         let finish_reason = match reason {
-            Reason::Stop => "stop",
-            Reason::Length => "length",
-            Reason::Filter => "content-filter",
-            Reason::Tools => "tool-calls",
+            FinishReason::Stop => "stop",
+            FinishReason::Length => "length",
+            FinishReason::Filter => "content-filter",
+            FinishReason::Tools => "tool-calls",
         };
         say(&Chunk::Finish { finish_reason }, out);
     }

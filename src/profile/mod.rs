@@ -14,7 +14,7 @@ use std::{collections::BTreeMap, str::FromStr};
 use crate::{
     citation::{Citation, Record},
     marker::{Mark, Style},
-    provider::{Reason, Usage},
+    provider::{FinishReason, Usage},
 };
 
 /// The dialect that a client gets.
@@ -193,7 +193,7 @@ pub trait Encoder: Send {
     fn citations(&mut self, record: &Record, positions: &Positions, out: &mut Vec<u8>);
     fn usage(&mut self, usage: Usage, out: &mut Vec<u8>);
     /// The answer is finished. What it cost may still come.
-    fn finish(&mut self, reason: Reason, out: &mut Vec<u8>);
+    fn finish(&mut self, reason: FinishReason, out: &mut Vec<u8>);
     /// The upstream failed, in its own words where it had some.
     fn fault(&mut self, code: Option<&str>, message: &str, out: &mut Vec<u8>);
     /// Nothing more comes. After a stream that broke off it is not called.

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::Positions;
 use crate::{
     citation::{Citation, Record, record::CitationStatus, text},
-    provider::{Envelope, Payload, SpanOf},
+    provider::{Envelope, Payload, SpanLookup},
     sse::{Eol, encode},
 };
 
@@ -25,11 +25,11 @@ pub fn frame(
     positions: Option<&Positions>,
     eol: Eol,
 ) -> Bytes {
-    let span_of = positions.map(|positions| |citation: &Citation| positions.span(citation));
-    let span_of = span_of.as_ref().map(|span_of| span_of as &SpanOf<'_>);
+    let span_lookup = positions.map(|positions| |citation: &Citation| positions.span(citation));
+    let span_lookup = span_lookup.as_ref().map(|span_lookup| span_lookup as &SpanLookup<'_>);
     let mut event = EVENT;
     let line = fitted(record, |record| {
-        let envelope = envelope(&Payload { record, span_of });
+        let envelope = envelope(&Payload { record, span_lookup });
         event = envelope.event;
         envelope.json
     });

@@ -14,8 +14,8 @@ use super::{
 use crate::{
     citation::{Citation, Record, text},
     provider::{
-        Reason, Usage,
-        openai::shapes::{kept, title},
+        FinishReason, Usage,
+        openai::shapes::{title, unfiltered},
     },
 };
 
@@ -144,7 +144,7 @@ impl Encoder for Events {
         for source in &sources(record) {
             say(Event::Source(source), out);
         }
-        let count = kept(record).count();
+        let count = unfiltered(record).count();
         if count > 0 {
             let (action, description) = (Some("sources_retrieved"), format!("{count} sources"));
             let (description, count) = (description.as_str(), Some(count));
@@ -158,7 +158,7 @@ impl Encoder for Events {
         self.chunks.usage(usage, out);
     }
 
-    fn finish(&mut self, reason: Reason, out: &mut Vec<u8>) {
+    fn finish(&mut self, reason: FinishReason, out: &mut Vec<u8>) {
         self.done(out);
         self.chunks.finish(reason, out);
     }
@@ -210,7 +210,7 @@ impl Encoder for Whole {
         self.0.usage(usage, out);
     }
 
-    fn finish(&mut self, reason: Reason, out: &mut Vec<u8>) {
+    fn finish(&mut self, reason: FinishReason, out: &mut Vec<u8>) {
         self.0.finish(reason, out);
     }
 
@@ -234,8 +234,8 @@ impl Encoder for Whole {
 pub fn sources(record: &Record) -> Vec<Source<'_>> {
     let numbers = |citation: &Citation| [citation.number].into_iter().chain(citation.aliases.clone());
     let by_number: BTreeMap<u32, &Citation> =
-        kept(record).flat_map(|citation| numbers(citation).map(move |number| (number, citation))).collect();
-    let named = kept(record).filter(|citation| citation.cited).flat_map(numbers).max();
+        unfiltered(record).flat_map(|citation| numbers(citation).map(move |number| (number, citation))).collect();
+    let named = unfiltered(record).filter(|citation| citation.cited).flat_map(numbers).max();
     let dangling: HashSet<u32> = record.stats.dangling_markers.iter().copied().collect();
 
     let (mut list, mut placed) = (List::default(), HashSet::new());

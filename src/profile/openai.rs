@@ -6,7 +6,7 @@ use super::{Encoder, MessageStart, Positions, native};
 use crate::{
     citation::Record,
     provider::{
-        Reason, Usage,
+        FinishReason, Usage,
         openai::{self, shapes},
     },
     sse::{Eol, encode},
@@ -104,12 +104,12 @@ pub fn is_error(document: &[u8]) -> bool {
     document.starts_with(br#"{"error":{"message":"#)
 }
 
-pub const fn finish_reason(reason: Reason) -> &'static str {
+pub const fn finish_reason(reason: FinishReason) -> &'static str {
     match reason {
-        Reason::Stop => "stop",
-        Reason::Length => "length",
-        Reason::Filter => "content_filter",
-        Reason::Tools => "tool_calls",
+        FinishReason::Stop => "stop",
+        FinishReason::Length => "length",
+        FinishReason::Filter => "content_filter",
+        FinishReason::Tools => "tool_calls",
     }
 }
 
@@ -146,7 +146,7 @@ impl Chunks {
     /// A chunk without text that carries the record; with positions also annotations and search results.
     pub(super) fn record(&self, record: &Record, positions: Option<&Positions>, out: &mut Vec<u8>) {
         let Head { id, model, created } = &self.head;
-        let head = openai::Head { id, model, created: *created };
+        let head = openai::ChunkHeader { id, model, created: *created };
         let frame = native::frame(record.clone(), &|payload| head.envelope(payload, false), positions, Eol::Lf);
         out.extend_from_slice(&frame);
     }
@@ -178,7 +178,7 @@ impl Encoder for Chunks {
         self.usage = Some(usage);
     }
 
-    fn finish(&mut self, reason: Reason, out: &mut Vec<u8>) {
+    fn finish(&mut self, reason: FinishReason, out: &mut Vec<u8>) {
         self.chunk(Delta::default(), Some(finish_reason(reason)), out);
     }
 
@@ -206,7 +206,7 @@ pub struct Whole {
     truncated: bool,
     sources: Option<(Record, Positions)>,
     usage: Option<Usage>,
-    reason: Option<Reason>,
+    reason: Option<FinishReason>,
     fault: Option<(Option<String>, String)>,
 }
 
@@ -277,7 +277,7 @@ impl Encoder for Whole {
         self.usage = Some(usage);
     }
 
-    fn finish(&mut self, reason: Reason, _: &mut Vec<u8>) {
+    fn finish(&mut self, reason: FinishReason, _: &mut Vec<u8>) {
         self.reason = Some(reason);
     }
 
@@ -319,7 +319,7 @@ impl Whole {
 
     fn completion(&self) -> Completion<'_> {
         let Head { id, model, created } = &self.head;
-        let reason = if self.truncated { Reason::Length } else { self.reason.unwrap_or_default() };
+        let reason = if self.truncated { FinishReason::Length } else { self.reason.unwrap_or_default() };
         let sources = self.sources.as_ref();
         Completion {
             id,

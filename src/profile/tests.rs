@@ -116,7 +116,7 @@ fn open_webui_is_told_what_is_done_and_when_it_is() {
         encoder.searching(&queries, out);
         encoder.text("a", out);
         encoder.text("b", out);
-        encoder.finish(Reason::Stop, out);
+        encoder.finish(FinishReason::Stop, out);
     });
     let status = |n: usize| (said[n]["event"]["data"]["description"].clone(), said[n]["event"]["data"]["done"].clone());
     assert_eq!(status(0), (json!("正在搜索"), json!(false)));
@@ -162,10 +162,10 @@ fn ai_sdk_sources_are_named_after_their_numbers() {
 #[test]
 fn reasons_are_each_dialects_own() {
     for (reason, openai, ai_sdk) in [
-        (Reason::Stop, "stop", "stop"),
-        (Reason::Length, "length", "length"),
-        (Reason::Filter, "content_filter", "content-filter"),
-        (Reason::Tools, "tool_calls", "tool-calls"),
+        (FinishReason::Stop, "stop", "stop"),
+        (FinishReason::Length, "length", "length"),
+        (FinishReason::Filter, "content_filter", "content-filter"),
+        (FinishReason::Tools, "tool_calls", "tool-calls"),
     ] {
         let said = |profile| said(profile, |encoder, out| encoder.finish(reason, out)).remove(0);
         assert_eq!(said(Profile::OpenAi)["choices"][0]["finish_reason"], openai);
@@ -180,12 +180,12 @@ fn usage_comes_with_the_finish_or_after_it() {
     let tokens = json!({"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7});
     let with = said(Profile::OpenAi, |encoder, out| {
         encoder.usage(usage, out);
-        encoder.finish(Reason::Stop, out);
+        encoder.finish(FinishReason::Stop, out);
         encoder.end(out);
     });
     assert_eq!((with.len(), &with[0]["usage"]), (2, &tokens));
     let after = said(Profile::OpenAi, |encoder, out| {
-        encoder.finish(Reason::Stop, out);
+        encoder.finish(FinishReason::Stop, out);
         encoder.usage(usage, out);
         encoder.end(out);
     });
@@ -204,7 +204,7 @@ fn a_document_is_capped_and_says_so() {
         encoder.thinking("因", &mut out);
         encoder.text(&"x".repeat(cap - 3), &mut out);
         encoder.text(&"y".repeat(over), &mut out);
-        encoder.finish(Reason::Stop, &mut out);
+        encoder.finish(FinishReason::Stop, &mut out);
         encoder.end(&mut out);
         let json: Value = serde_json::from_slice(&out).unwrap();
         assert_eq!(json["choices"][0]["finish_reason"], reason);

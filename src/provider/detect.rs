@@ -1,58 +1,53 @@
-//! Which wire format is it? Decided by the first frame that only one of them sends.
+//! Detects the wire format of a stream from the first frame that only one provider sends.
 
 use super::{
     Adapter, Envelope, ParseError, Payload, Sink,
-    registry::{Descriptor, Reads, Registry, sniff},
+    registry::{Descriptor, InputKind, sniff},
 };
 use crate::sse::Event;
 
-/// Frames with data that may pass undecided before we stop looking.
-const MAX_UNDECIDED: u32 = 64;
+/// Frames with data that are examined before detection gives up.
+pub(super) const MAX_UNDECIDED: u32 = 64;
 
-pub struct Detect {
-    among: &'static [&'static Descriptor],
-    chosen: Option<Box<dyn Adapter>>,
-    /// Frames left to look at; `None` looks for ever (the route named the provider).
-    left: Option<u32>,
+/// An adapter that delegates to the adapter of the detected provider.
+pub struct Detector {
+    candidates: &'static [&'static Descriptor],
+    detected: Option<Box<dyn Adapter>>,
+    /// Frames left to examine. `None`: no limit, because the route named the provider.
+    frames_left: Option<u32>,
 }
 
-impl Detect {
-    /// Among the formats of providers that are known.
-    pub fn among(among: &'static [&'static Descriptor]) -> Self {
-        Self { among, chosen: None, left: None }
-    }
-
-    /// Any chat stream. Search responses are no streams, so they are not looked for.
-    pub fn any(registry: &'static Registry) -> Self {
-        Self { among: registry.0, chosen: None, left: Some(MAX_UNDECIDED) }
+impl Detector {
+    pub fn new(candidates: &'static [&'static Descriptor], max_frames: Option<u32>) -> Self {
+        Self { candidates, detected: None, frames_left: max_frames }
     }
 }
 
-impl Adapter for Detect {
+impl Adapter for Detector {
     fn provider(&self) -> Option<&'static str> {
-        self.chosen.as_ref()?.provider()
+        self.detected.as_ref()?.provider()
     }
 
     fn frame(&mut self, event: &Event<'_>, sink: &mut dyn Sink) -> Result<(), ParseError> {
-        if let Some(adapter) = &mut self.chosen {
+        if let Some(adapter) = &mut self.detected {
             return adapter.frame(event, sink);
         }
         let Some(data) = event.data.as_deref() else { return Ok(()) };
-        let streams = self.among.iter().copied().filter(|provider| provider.reads == Reads::Streams);
+        let streams = self.candidates.iter().copied().filter(|provider| provider.input == InputKind::Streams);
         if let Some((_, build)) = sniff(streams, &event.name, data) {
-            return self.chosen.insert(build()).frame(event, sink);
+            return self.detected.insert(build()).frame(event, sink);
         }
-        if let Some(left) = &mut self.left {
+        if let Some(left) = &mut self.frames_left {
             *left = left.saturating_sub(1);
         }
         Ok(())
     }
 
     fn envelope(&self, payload: &Payload<'_>) -> Envelope {
-        self.chosen.as_ref().map_or_else(|| Envelope::bare(payload), |adapter| adapter.envelope(payload))
+        self.detected.as_ref().map_or_else(|| Envelope::from_record(payload), |adapter| adapter.envelope(payload))
     }
 
     fn gave_up(&self) -> bool {
-        self.chosen.is_none() && self.left == Some(0)
+        self.detected.is_none() && self.frames_left == Some(0)
     }
 }

@@ -8,13 +8,13 @@ use crate::citation::{Citation, Record};
 pub const EVENT: &str = "citations";
 
 /// Where in the answer's text a citation is used: first and last code point.
-pub type SpanOf<'p> = dyn Fn(&Citation) -> (u64, u64) + 'p;
+pub type SpanLookup<'p> = dyn Fn(&Citation) -> (u64, u64) + 'p;
 
 /// What our frame carries.
 pub struct Payload<'p> {
     pub record: &'p Record,
     /// `None` in an announcement: clients add up annotations, so these come once, at the end.
-    pub span_of: Option<&'p SpanOf<'p>>,
+    pub span_lookup: Option<&'p SpanLookup<'p>>,
 }
 
 /// Our frame before it is encoded.
@@ -28,12 +28,12 @@ pub struct Envelope {
 
 impl Envelope {
     /// Under the usual name. The value has string keys and no parts that cannot be serialized.
-    pub fn of(json: &impl Serialize) -> Self {
+    pub fn new(json: &impl Serialize) -> Self {
         Self { event: EVENT, json: serde_json::to_string(json).unwrap_or_default() }
     }
 
     /// No dialect: the record itself.
-    pub fn bare(payload: &Payload<'_>) -> Self {
-        Self::of(payload.record)
+    pub fn from_record(payload: &Payload<'_>) -> Self {
+        Self::new(payload.record)
     }
 }

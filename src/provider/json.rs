@@ -12,7 +12,7 @@ pub const MAX_DEPTH: u32 = 64;
 /// Documents with more values are not read: a frame of 4 MiB could otherwise become a tree of 60.
 pub const MAX_NODES: u32 = 262_144;
 /// How often a string that holds JSON is opened, counted from the frame.
-pub const MAX_NESTED: u8 = 3;
+pub const MAX_STRING_NESTING: u8 = 3;
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Node<'a> {
@@ -53,16 +53,16 @@ impl<'a> Node<'a> {
     }
 
     /// The first of `keys` that is there and not null.
-    pub fn any(&self, keys: &[&str]) -> Option<&Node<'a>> {
-        self.any_of(keys).map(|(_, node)| node)
+    pub fn first(&self, keys: &[&str]) -> Option<&Node<'a>> {
+        self.first_with_key(keys).map(|(_, node)| node)
     }
 
-    /// As [`Self::any`], with its key.
-    pub fn any_of<'k>(&self, keys: &[&'k str]) -> Option<(&'k str, &Node<'a>)> {
+    /// As [`Self::first`], with its key.
+    pub fn first_with_key<'k>(&self, keys: &[&'k str]) -> Option<(&'k str, &Node<'a>)> {
         keys.iter().filter_map(|key| Some((*key, self.get(key)?))).find(|(_, node)| **node != Self::Null)
     }
 
-    pub fn str(&self) -> Option<&str> {
+    pub fn as_str(&self) -> Option<&str> {
         match self {
             Self::Str(s) => Some(s),
             _ => None,
@@ -71,16 +71,16 @@ impl<'a> Node<'a> {
 
     /// The first of `keys` that is a non-empty string.
     pub fn text(&self, keys: &[&str]) -> Option<&str> {
-        keys.iter().filter_map(|key| self.get(key)?.str()).find(|s| !s.trim().is_empty())
+        keys.iter().filter_map(|key| self.get(key)?.as_str()).find(|s| !s.trim().is_empty())
     }
 
     /// The first of `keys` that is an id: a non-empty string, or an integer, written out exactly.
     pub fn id(&self, keys: &[&str]) -> Option<String> {
-        self.id_here(keys).map(Cow::into_owned)
+        self.id_cow(keys).map(Cow::into_owned)
     }
 
     /// The same where it is only looked at: most ids of a stream are known already.
-    pub fn id_here(&self, keys: &[&str]) -> Option<Cow<'_, str>> {
+    pub fn id_cow(&self, keys: &[&str]) -> Option<Cow<'_, str>> {
         keys.iter().filter_map(|key| self.get(key)).find_map(|node| match node {
             Self::Str(s) if !s.is_empty() => Some(Cow::Borrowed(&**s)),
             Self::Unsigned(n) => Some(Cow::Owned(n.to_string())),
@@ -90,7 +90,7 @@ impl<'a> Node<'a> {
     }
 
     /// A whole number that is not negative, also when it was written as a string.
-    pub fn number(&self) -> Option<u64> {
+    pub fn as_number(&self) -> Option<u64> {
         match self {
             Self::Unsigned(n) => Some(*n),
             Self::Str(s) => s.trim().parse().ok(),
@@ -101,7 +101,7 @@ impl<'a> Node<'a> {
     /// The first of `keys` that is a positive number below a million.
     pub fn index(&self, keys: &[&str]) -> Option<u32> {
         keys.iter()
-            .filter_map(|key| self.get(key)?.number())
+            .filter_map(|key| self.get(key)?.as_number())
             .find(|n| (1..1_000_000).contains(n))
             .and_then(|n| u32::try_from(n).ok())
     }
@@ -116,7 +116,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    pub fn list(&self) -> &[Node<'a>] {
+    pub fn as_list(&self) -> &[Node<'a>] {
         match self {
             Self::List(items) => items,
             _ => &[],
@@ -129,7 +129,7 @@ impl<'a> Node<'a> {
 
     /// Calls `read` with this value, or, where it is a string that holds a JSON object or list, with
     /// that: upstreams encode values twice without notice. `left` bounds how often.
-    pub fn opened<T: Default>(&self, left: u8, read: impl FnOnce(&Node<'_>, u8) -> T) -> T {
+    pub fn with_decoded<T: Default>(&self, left: u8, read: impl FnOnce(&Node<'_>, u8) -> T) -> T {
         match self {
             Self::Str(s) => {
                 let looks_like_json = matches!(s.trim_start().as_bytes().first(), Some(b'{' | b'['));
@@ -216,13 +216,13 @@ mod tests {
     #[test]
     fn strings_are_opened_three_times_at_most() {
         fn depth(node: &Node<'_>, left: u8) -> u32 {
-            node.get("in").map_or(0, |inner| 1 + inner.opened(left, depth))
+            node.get("in").map_or(0, |inner| 1 + inner.with_decoded(left, depth))
         }
         let mut text = "{}".to_owned();
         for _ in 0..5 {
             text = serde_json::json!({ "in": text }).to_string();
         }
         let node = parse(&text);
-        assert_eq!(node.map(|node| depth(&node, MAX_NESTED)), Some(4), "the fourth string stays closed");
+        assert_eq!(node.map(|node| depth(&node, MAX_STRING_NESTING)), Some(4), "the fourth string stays closed");
     }
 }

@@ -4,11 +4,11 @@
 mod detect;
 pub mod doubao;
 mod envelope;
+pub mod error_document;
 pub mod json;
 pub mod json_path;
 pub mod mcp;
 pub mod openai;
-pub mod refusal;
 pub mod registry;
 mod results;
 pub mod splice;
@@ -24,10 +24,10 @@ use crate::{
     },
     sse::Event,
 };
-pub use detect::Detect;
-pub use envelope::{EVENT, Envelope, Payload, SpanOf};
+use detect::Detector;
+pub use envelope::{EVENT, Envelope, Payload, SpanLookup};
 pub use json_path::JsonPath;
-pub use registry::{Build, Descriptor, Provider, REGISTRY, Reads, Registry};
+pub use registry::{Build, Descriptor, InputKind, Provider, REGISTRY, Registry};
 
 /// One instance per stream; reads frames and says what they mean.
 pub trait Adapter: Send {
@@ -40,7 +40,7 @@ pub trait Adapter: Send {
 
     /// Our frame in this stream's own dialect: its clients take it for one without effect.
     fn envelope(&self, payload: &Payload<'_>) -> Envelope {
-        Envelope::bare(payload)
+        Envelope::from_record(payload)
     }
 
     /// It will never understand this stream: stop asking.
@@ -58,15 +58,15 @@ pub trait Sink {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Signal<'a> {
     /// The assistant message's id.
-    Message(&'a str),
-    Conversation(&'a str),
+    MessageId(&'a str),
+    ConversationId(&'a str),
     Model(&'a str),
     /// A piece of the answer, and where in the frame it stands.
     Text(&'a str, JsonPath<'a>),
     /// A piece of the model's thinking.
     Thinking(&'a str),
     /// The whole answer once more, and where in the frame it stands.
-    Answer(&'a str, JsonPath<'a>),
+    FullText(&'a str, JsonPath<'a>),
     /// What the upstream is doing, in its own words.
     Stage {
         name: &'a str,
@@ -81,7 +81,7 @@ pub enum Signal<'a> {
     },
     Reference(Reference<'a>),
     /// A reference that cannot be one: what tells it from others where it has that, its place, and one of [`code`].
-    Failed {
+    InvalidReference {
         id: Option<String>,
         position: u32,
         code: &'static str,
@@ -89,7 +89,7 @@ pub enum Signal<'a> {
     /// What the answer cost.
     Usage(Usage),
     /// The upstream says that the answer is finished. The frame that says so was read whole.
-    Finish(Reason),
+    Finish(FinishReason),
     /// The upstream says that it failed, with its own code and words where it has them.
     Fault {
         code: Option<String>,
@@ -99,7 +99,7 @@ pub enum Signal<'a> {
 
 /// Why an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Reason {
+pub enum FinishReason {
     #[default]
     Stop,
     Length,
@@ -109,7 +109,7 @@ pub enum Reason {
     Tools,
 }
 
-impl Reason {
+impl FinishReason {
     /// As upstreams spell it; what is not known is a plain stop.
     pub fn of(name: &str) -> Self {
         match name {

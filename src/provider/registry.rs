@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use super::{
     Adapter,
-    detect::Detect,
+    detect::{Detector, MAX_UNDECIDED},
     doubao,
     json::{self, Node},
     mcp, openai, tavily, tencent,
@@ -12,7 +12,7 @@ use super::{
 
 /// Every provider. Where a frame could be of several, the first of them reads it.
 pub static REGISTRY: Registry =
-    Registry(&[&doubao::PROVIDER, &tencent::PROVIDER, &openai::PROVIDER, &tavily::PROVIDER, &mcp::PROVIDER]);
+    Registry(&[&doubao::DESCRIPTOR, &tencent::DESCRIPTOR, &openai::DESCRIPTOR, &tavily::DESCRIPTOR, &mcp::DESCRIPTOR]);
 
 /// Makes the adapter of one stream.
 pub type Build = fn() -> Box<dyn Adapter>;
@@ -29,21 +29,21 @@ pub struct Descriptor {
     pub label: &'static str,
     /// Where the wire format, or the product that speaks it, is described.
     pub docs: &'static str,
-    pub reads: Reads,
+    pub input: InputKind,
     pub sniff: Sniff,
     pub build: Build,
 }
 
 /// What a provider can be used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reads {
+pub enum InputKind {
     /// Chat streams: a route may name it.
     Streams,
     /// Documents that are handed in, or fetched by us: no chat stream is made of them.
     Documents,
 }
 
-impl Reads {
+impl InputKind {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Streams => "streams",
@@ -59,28 +59,28 @@ impl Registry {
     pub const AUTO: &str = "auto";
 
     /// The provider that a route names.
-    pub fn of_route(&'static self, name: &str) -> Option<Provider> {
-        self.named(name, |provider| provider.reads == Reads::Streams)
+    pub fn for_route(&'static self, name: &str) -> Option<Provider> {
+        self.named(name, |provider| provider.input == InputKind::Streams)
     }
 
     /// The provider that is named for a capture or a JSON body that is handed in.
-    pub fn of_capture(&'static self, name: &str) -> Option<Provider> {
+    pub fn for_capture(&'static self, name: &str) -> Option<Provider> {
         self.named(name, |_| true)
     }
 
     fn named(&'static self, name: &str, suits: fn(&Descriptor) -> bool) -> Option<Provider> {
         let named = self.0.iter().find(|provider| provider.name == name && suits(provider));
-        named.map(|provider| Provider::Of(provider)).or((name == Self::AUTO).then_some(Provider::Auto(self)))
+        named.map(|provider| Provider::Fixed(provider)).or((name == Self::AUTO).then_some(Provider::Auto(self)))
     }
 
     /// Those that read chat streams.
-    pub fn of_streams(&self) -> impl Iterator<Item = &'static Descriptor> + Clone {
-        self.0.iter().copied().filter(|provider| provider.reads == Reads::Streams)
+    pub fn stream_providers(&self) -> impl Iterator<Item = &'static Descriptor> + Clone {
+        self.0.iter().copied().filter(|provider| provider.input == InputKind::Streams)
     }
 
     /// What a route may name.
     pub fn route_names(&self) -> Vec<&'static str> {
-        self.of_streams().map(|provider| provider.name).chain([Self::AUTO]).collect()
+        self.stream_providers().map(|provider| provider.name).chain([Self::AUTO]).collect()
     }
 
     /// What may be named for a capture or a JSON body that is handed in.
@@ -90,12 +90,12 @@ impl Registry {
 
     /// A line for each provider: name, label, what it reads, link.
     pub fn rows(&self) -> impl Iterator<Item = [&'static str; 4]> {
-        self.0.iter().map(|provider| [provider.name, provider.label, provider.reads.as_str(), provider.docs])
+        self.0.iter().map(|provider| [provider.name, provider.label, provider.input.as_str(), provider.docs])
     }
 
     /// Whose JSON document is it? `None` where it could be anybody's.
-    pub fn of_document(&self, json: &str) -> Option<Provider> {
-        sniff(self.0.iter().copied(), "", json).map(|(provider, _)| Provider::Of(provider))
+    pub fn detect_document(&self, json: &str) -> Option<Provider> {
+        sniff(self.0.iter().copied(), "", json).map(|(provider, _)| Provider::Fixed(provider))
     }
 }
 
@@ -112,7 +112,7 @@ pub(super) fn sniff(
 /// What a route says about its upstream.
 #[derive(Clone, Copy)]
 pub enum Provider {
-    Of(&'static Descriptor),
+    Fixed(&'static Descriptor),
     /// Decided by the first frames, among all that read streams.
     Auto(&'static Registry),
 }
@@ -120,9 +120,14 @@ pub enum Provider {
 impl Provider {
     pub const AUTO: Self = Self::Auto(&REGISTRY);
 
+    #[expect(non_snake_case, reason = "the name that config::route still uses")]
+    pub const fn Of(provider: &Self) -> Self {
+        *provider
+    }
+
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Of(provider) => provider.name,
+            Self::Fixed(provider) => provider.name,
             Self::Auto(_) => Registry::AUTO,
         }
     }
@@ -134,8 +139,8 @@ impl Provider {
     /// The adapter of one stream.
     pub fn adapter(self) -> Box<dyn Adapter> {
         match self {
-            Self::Of(provider) => (provider.build)(),
-            Self::Auto(registry) => Box::new(Detect::any(registry)),
+            Self::Fixed(provider) => (provider.build)(),
+            Self::Auto(registry) => Box::new(Detector::new(registry.0, Some(MAX_UNDECIDED))),
         }
     }
 }
@@ -159,7 +164,7 @@ impl FromStr for Provider {
     type Err = ();
 
     fn from_str(name: &str) -> Result<Self, ()> {
-        REGISTRY.of_route(name).ok_or(())
+        REGISTRY.for_route(name).ok_or(())
     }
 }
 
@@ -197,9 +202,9 @@ mod tests {
 
     #[test]
     fn a_route_names_no_provider_that_reads_documents_alone() {
-        assert_eq!(REGISTRY.of_route("tavily"), None);
-        assert_eq!(REGISTRY.of_capture("tavily"), Some(Provider::Of(&tavily::PROVIDER)));
-        assert_eq!("doubao".parse(), Ok(Provider::Of(&doubao::PROVIDER)));
+        assert_eq!(REGISTRY.for_route("tavily"), None);
+        assert_eq!(REGISTRY.for_capture("tavily"), Some(tavily::PROVIDER));
+        assert_eq!("doubao".parse(), Ok(doubao::PROVIDER));
         assert_eq!("auto".parse(), Ok(Provider::AUTO));
         assert_eq!("dubao".parse::<Provider>(), Err(()));
     }

@@ -1,7 +1,7 @@
 //! What search responses have in common, each one JSON document with a list of `results`.
 
 use super::{
-    Adapter, ParseError, Reason, Signal, Sink, WEB, code,
+    Adapter, FinishReason, ParseError, Signal, Sink, WEB, code,
     json::{self, Node},
     published,
 };
@@ -40,22 +40,22 @@ pub fn has_results(node: &Node<'_>) -> bool {
 pub fn results(holder: &Node<'_>, query: Option<&str>, snippets: &[&str], sink: &mut dyn Sink) {
     let queries = query.map(Into::into).into_iter().collect();
     sink.signal(Signal::SearchRound { key: "results", summary: None, queries });
-    let list = holder.get("results").map(Node::list).unwrap_or_default();
+    let list = holder.get("results").map(Node::as_list).unwrap_or_default();
     for (position, result) in (1..).zip(list) {
         reference(result, position, snippets, sink);
     }
-    sink.signal(Signal::Finish(Reason::Stop));
+    sink.signal(Signal::Finish(FinishReason::Stop));
 }
 
 fn reference(result: &Node<'_>, position: u32, snippets: &[&str], sink: &mut dyn Sink) {
     let url = result.text(&["url", "link"]);
     let title = result.text(&["title"]);
     if url.is_none() && title.is_none() {
-        return sink.signal(Signal::Failed { id: None, position, code: code::MISSING_TITLE_AND_URL });
+        return sink.signal(Signal::InvalidReference { id: None, position, code: code::MISSING_TITLE_AND_URL });
     }
     let site = url.and_then(|url| link(url, None)).map(|link| link.hostname);
-    let date = result.any(&["published_date", "publishedDate"]);
-    let written = date.and_then(Node::str).and_then(mail_date);
+    let date = result.first(&["published_date", "publishedDate"]);
+    let written = date.and_then(Node::as_str).and_then(mail_date);
     let published = match &written {
         Some(time) => Some(Published::Text(time)),
         None => date.and_then(published),

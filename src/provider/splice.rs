@@ -8,14 +8,14 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use super::{json::MAX_NESTED, json_path::Step};
+use super::{json::MAX_STRING_NESTING, json_path::Step};
 
 /// The document with `text` in the place of each string that the steps lead to. `None`: one of them leads
 /// nowhere, and nothing should be changed.
 pub fn replace<'e>(json: &str, edits: impl IntoIterator<Item = (&'e [Step], &'e str)>) -> Option<String> {
     let mut places: Vec<(Range<usize>, String)> = Vec::new();
     for (steps, text) in edits {
-        let place = find(json, steps, MAX_NESTED)?;
+        let place = find(json, steps, MAX_STRING_NESTING)?;
         places.push((place.range, literal(text, place.nested)?));
     }
     places.sort_by_key(|(range, _)| range.start);

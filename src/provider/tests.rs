@@ -8,19 +8,19 @@ struct Notes(Vec<String>);
 impl Sink for Notes {
     fn signal(&mut self, signal: Signal<'_>) {
         self.0.push(match signal {
-            Signal::Message(id) => format!("message {id}"),
-            Signal::Conversation(id) => format!("conversation {id}"),
+            Signal::MessageId(id) => format!("message {id}"),
+            Signal::ConversationId(id) => format!("conversation {id}"),
             Signal::Model(name) => format!("model {name}"),
             Signal::Text(text, _) => format!("text {text}"),
             Signal::Thinking(text) => format!("thinking {text}"),
-            Signal::Answer(text, _) => format!("answer {text}"),
+            Signal::FullText(text, _) => format!("answer {text}"),
             Signal::Stage { name, detail, .. } => format!("stage {name} {}", detail.unwrap_or_default()),
             Signal::SearchRound { key, .. } => format!("round {key}"),
             Signal::Reference(reference) => format!("reference {:?}", reference.number),
             Signal::Finish(_) => "finish".to_owned(),
             Signal::Usage(usage) => format!("usage {} {} {}", usage.input, usage.output, usage.total),
             Signal::Fault { .. } => "fault".to_owned(),
-            Signal::Failed { code, .. } => format!("failed {code}"),
+            Signal::InvalidReference { code, .. } => format!("failed {code}"),
         });
     }
 }
@@ -53,35 +53,24 @@ fn tencent_stages_are_signals_and_thinking_is_not_text() {
         ("something_new", "null"),
     ];
     for (stage, detail) in stages {
-        let said = signals(Provider::Of(&crate::provider::tencent::PROVIDER), &[&frame(stage, detail)]);
+        let said = signals(crate::provider::tencent::PROVIDER, &[&frame(stage, detail)]);
         assert_eq!(said.len(), 2, "{said:?}");
         assert!(said[1].starts_with(&format!("stage {stage} ")), "{said:?}");
     }
-    assert_eq!(
-        signals(Provider::Of(&crate::provider::tencent::PROVIDER), &[&frame("thinking", "null")])[1],
-        "thinking 想"
-    );
-    assert_eq!(
-        signals(Provider::Of(&crate::provider::tencent::PROVIDER), &[&frame("", "null")]).len(),
-        1,
-        "output has no stage"
-    );
+    assert_eq!(signals(crate::provider::tencent::PROVIDER, &[&frame("thinking", "null")])[1], "thinking 想");
+    assert_eq!(signals(crate::provider::tencent::PROVIDER, &[&frame("", "null")]).len(), 1, "output has no stage");
 }
 
 #[test]
 fn tencent_finishes_by_name_or_by_is_stop() {
     let named = signals(
-        Provider::Of(&crate::provider::tencent::PROVIDER),
+        crate::provider::tencent::PROVIDER,
         &["event:finish\ndata:{\"completion_id\":\"c\",\"content\":\"全文\"}"],
     );
     assert_eq!(named, ["message c", "answer 全文", "finish"]);
-    let stopped = signals(
-        Provider::Of(&crate::provider::tencent::PROVIDER),
-        &["data:{\"completion_id\":\"c\",\"is_stop\":true}"],
-    );
+    let stopped = signals(crate::provider::tencent::PROVIDER, &["data:{\"completion_id\":\"c\",\"is_stop\":true}"]);
     assert_eq!(stopped, ["message c", "finish"]);
-    let broken =
-        signals(Provider::Of(&crate::provider::tencent::PROVIDER), &["event:finish\ndata:{\"completion_id\":"]);
+    let broken = signals(crate::provider::tencent::PROVIDER, &["event:finish\ndata:{\"completion_id\":"]);
     assert_eq!(broken, ["finish"], "a finish that cannot be read is one all the same");
 }
 
@@ -95,7 +84,7 @@ fn doubao_goes_on_with_the_channel_that_was_last() {
     };
     let delta = "event: CHUNK_DELTA\ndata: {\"text\":\"乙\"}";
     let frames = [&block(10_040, "t", ""), &block(10_000, "b1", "t"), delta, &block(10_000, "b2", ""), delta];
-    let said = signals(Provider::Of(&crate::provider::doubao::PROVIDER), &frames);
+    let said = signals(crate::provider::doubao::PROVIDER, &frames);
     let said: Vec<&str> = said.iter().map(String::as_str).filter(|s| !s.starts_with("message")).collect();
     assert_eq!(said, ["thinking 甲", "thinking 乙", "text 甲", "text 乙"]);
 }
@@ -103,8 +92,8 @@ fn doubao_goes_on_with_the_channel_that_was_last() {
 #[test]
 fn doubao_zero_is_no_conversation() {
     let ack = |id: &str| format!("event: SSE_ACK\ndata: {{\"ack_client_meta\":{{\"conversation_id\":\"{id}\"}}}}");
-    assert_eq!(signals(Provider::Of(&crate::provider::doubao::PROVIDER), &[&ack("0")]), Vec::<String>::new());
-    assert_eq!(signals(Provider::Of(&crate::provider::doubao::PROVIDER), &[&ack("77")]), ["conversation 77"]);
+    assert_eq!(signals(crate::provider::doubao::PROVIDER, &[&ack("0")]), Vec::<String>::new());
+    assert_eq!(signals(crate::provider::doubao::PROVIDER, &[&ack("77")]), ["conversation 77"]);
 }
 
 #[test]

@@ -14,11 +14,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body::Frame;
 use http_body_util::{BodyExt, Limited};
 
-use crate::{
-    profile::openai,
-    provider::refusal::{Refusal, refusal},
-    transport::headers::drop_headers,
-};
+use crate::{profile::openai, provider::error_document::ErrorDocument, transport::headers::drop_headers};
 
 /// Of an upstream's error, so much is read.
 const MAX_ERROR: usize = 64 * 1024;
@@ -101,7 +97,7 @@ fn translated(status: StatusCode, body: Bytes) -> Bytes {
     if own {
         return body;
     }
-    let Refusal { code, message, .. } = refusal(text).unwrap_or(Refusal { code: None, message: None, certain: false });
+    let ErrorDocument { code, message, .. } = ErrorDocument::parse(text).unwrap_or_default();
     let code = code.unwrap_or_else(|| status.as_u16().to_string());
     said(Some(&code), message.as_deref().unwrap_or(SILENT))
 }

@@ -63,7 +63,7 @@ impl CaptureReader {
 
     fn document(&self, text: &str) -> Result<OfflineOutput, String> {
         let provider = match self.provider {
-            Provider::Auto(registry) => registry.of_document(text).ok_or_else(|| describe_document(text))?,
+            Provider::Auto(registry) => registry.detect_document(text).ok_or_else(|| describe_document(text))?,
             named => named,
         };
         let passed = offline::run_document(self.context(provider), Bytes::copy_from_slice(text.as_bytes()));

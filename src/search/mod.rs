@@ -23,7 +23,6 @@ use crate::{
         search::{MAX_DOMAINS, MAX_RESULTS, domain},
     },
     pipeline::{Context, offline},
-    provider::Provider,
 };
 pub use found::Found;
 pub use tavily::Tavily;
@@ -247,7 +246,7 @@ impl std::error::Error for SearchError {}
 pub fn context(rules: Arc<Rules>) -> Context {
     Context {
         route: "search".to_owned(),
-        provider: Provider::Of(&crate::provider::tavily::PROVIDER),
+        provider: crate::provider::tavily::PROVIDER,
         link_base: None,
         nonce: uuid::Uuid::new_v4().simple().to_string(),
         created: jiff::Timestamp::now(),

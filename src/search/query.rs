@@ -3,7 +3,7 @@
 use crate::{
     citation::text,
     config::pointer::Pointer,
-    provider::json::{self, MAX_NESTED, Node},
+    provider::json::{self, MAX_STRING_NESTING, Node},
 };
 
 /// Characters of a message that are searched for, the first ones: the service refuses longer queries.
@@ -18,7 +18,7 @@ const PLAIN: &[&str] = &["query", "question", "prompt", "input", "message", "con
 pub fn find(body: &[u8], pointer: Option<&Pointer>) -> Option<String> {
     let body = std::str::from_utf8(body).ok()?.trim_start_matches('\u{feff}');
     let said = json::with_parsed(body, |node| match pointer {
-        Some(pointer) => named(node, pointer.steps(), MAX_NESTED),
+        Some(pointer) => named(node, pointer.steps(), MAX_STRING_NESTING),
         None => usual(node),
     })??;
     // More words than characters are not needed.
@@ -30,7 +30,7 @@ pub fn find(body: &[u8], pointer: Option<&Pointer>) -> Option<String> {
 
 fn named(node: &Node<'_>, steps: &[String], left: u8) -> Option<String> {
     let Some((step, rest)) = steps.split_first() else { return said(node) };
-    node.opened(left, |node, left| {
+    node.with_decoded(left, |node, left| {
         let next = match node {
             Node::List(items) if step == "-" => items.last(),
             Node::List(items) => items.get(step.parse::<usize>().ok()?),
@@ -42,7 +42,8 @@ fn named(node: &Node<'_>, steps: &[String], left: u8) -> Option<String> {
 
 fn usual(body: &Node<'_>) -> Option<String> {
     let listed = MESSAGES.iter().filter_map(|key| body.get(key));
-    let mut listed = listed.filter_map(|list| list.opened(MAX_NESTED, |list, _| last_user(list.list())));
+    let mut listed =
+        listed.filter_map(|list| list.with_decoded(MAX_STRING_NESTING, |list, _| last_user(list.as_list())));
     listed.next().or_else(|| PLAIN.iter().filter_map(|key| body.get(key)).find_map(said))
 }
 
@@ -83,19 +84,22 @@ fn message(node: &Node<'_>) -> Option<String> {
     let content = match node.get("content") {
         // Samantha's: `{"text":"…"}` in a string. Elsewhere JSON in a text is what the user wrote.
         Some(content @ Node::Str(text)) if role(node).is_none() => {
-            let inner = content.opened(MAX_NESTED, |inner, _| inner.text(&["text"]).and_then(full));
+            let inner = content.with_decoded(MAX_STRING_NESTING, |inner, _| inner.text(&["text"]).and_then(full));
             inner.or_else(|| full(text))
         }
         Some(Node::Str(text)) => full(text),
         Some(Node::List(items)) => parts(items),
-        Some(inner) => inner.text(&["text"]).and_then(full).or_else(|| parts(inner.get("parts")?.list())),
+        Some(inner) => inner.text(&["text"]).and_then(full).or_else(|| parts(inner.get("parts")?.as_list())),
         None => None,
     };
     content
-        .or_else(|| parts(node.get("parts")?.list()))
-        .or_else(|| node.get("content_block")?.opened(MAX_NESTED, |blocks, left| text_blocks(blocks.list(), left)))
+        .or_else(|| parts(node.get("parts")?.as_list()))
+        .or_else(|| {
+            node.get("content_block")?
+                .with_decoded(MAX_STRING_NESTING, |blocks, left| text_blocks(blocks.as_list(), left))
+        })
         .or_else(|| node.text(&["text"]).and_then(full))
-        .or_else(|| node.str().and_then(full))
+        .or_else(|| node.as_str().and_then(full))
 }
 
 /// `["…"]`, `[{"type":"text","text":"…"}]`, `[{"text":"…"}]`: what is text of it.
@@ -105,14 +109,14 @@ fn parts(items: &[Node<'_>]) -> Option<String> {
 
 fn part<'n>(node: &'n Node<'_>) -> Option<&'n str> {
     let is_text = node.text(&["type"]).is_none_or(|kind| matches!(kind, "text" | "input_text"));
-    node.str().or_else(|| node.text(&["text"]).filter(|_| is_text))
+    node.as_str().or_else(|| node.text(&["text"]).filter(|_| is_text))
 }
 
 /// Doubao web's blocks, the text of which is two levels down.
 fn text_blocks(blocks: &[Node<'_>], left: u8) -> Option<String> {
     let text = |block: &Node<'_>| {
-        block.get("content")?.opened(left, |content, left| {
-            content.get("text_block")?.opened(left, |block, _| block.text(&["text"]).and_then(full))
+        block.get("content")?.with_decoded(left, |content, left| {
+            content.get("text_block")?.with_decoded(left, |block, _| block.text(&["text"]).and_then(full))
         })
     };
     full(&blocks.iter().filter_map(text).collect::<Vec<_>>().join("\n"))

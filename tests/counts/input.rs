@@ -48,9 +48,9 @@ pub enum Wire {
 impl Wire {
     fn kind(self) -> Provider {
         match self {
-            Self::Doubao | Self::Samantha => Provider::Of(&citetap::provider::doubao::PROVIDER),
-            Self::Lexiang => Provider::Of(&citetap::provider::tencent::PROVIDER),
-            Self::OpenAi => Provider::Of(&citetap::provider::openai::PROVIDER),
+            Self::Doubao | Self::Samantha => citetap::provider::doubao::PROVIDER,
+            Self::Lexiang => citetap::provider::tencent::PROVIDER,
+            Self::OpenAi => citetap::provider::openai::PROVIDER,
         }
     }
 

@@ -13,10 +13,10 @@ use crate::support::{bytewise, context, fixtures, pass, settings};
 pub fn captures() -> Vec<(Provider, PathBuf)> {
     let mut all = Vec::new();
     let folders = [
-        ("doubao", Provider::Of(&citetap::provider::doubao::PROVIDER)),
-        ("samantha", Provider::Of(&citetap::provider::doubao::PROVIDER)),
-        ("tencent", Provider::Of(&citetap::provider::tencent::PROVIDER)),
-        ("openai", Provider::Of(&citetap::provider::openai::PROVIDER)),
+        ("doubao", citetap::provider::doubao::PROVIDER),
+        ("samantha", citetap::provider::doubao::PROVIDER),
+        ("tencent", citetap::provider::tencent::PROVIDER),
+        ("openai", citetap::provider::openai::PROVIDER),
     ];
     for (folder, kind) in folders {
         for entry in fs::read_dir(fixtures().join(folder)).unwrap() {
@@ -95,24 +95,15 @@ fn p10_unstreamed_answer_gives_the_record_of_its_stream() {
     let json = fs::read(fixtures().join("tencent/whole.json")).unwrap();
     let settings = Settings { single_document: true, ..settings(Inject::Final) };
     for chunks in [vec![Bytes::from(json.clone())], bytewise(&json)] {
-        let passed = offline::run(
-            context(Provider::Of(&citetap::provider::tencent::PROVIDER)),
-            settings.clone(),
-            chunks,
-            End::Clean,
-            true,
-        );
+        let passed =
+            offline::run(context(citetap::provider::tencent::PROVIDER), settings.clone(), chunks, End::Clean, true);
         assert_eq!(passed.out(), json);
         let whole = passed.record.unwrap();
         let streamed = fs::read(fixtures().join("tencent/search-only.sse")).unwrap();
-        let streamed = pass(
-            Provider::Of(&citetap::provider::tencent::PROVIDER),
-            Inject::Final,
-            vec![Bytes::from(streamed)],
-            End::Clean,
-        )
-        .record
-        .unwrap();
+        let streamed =
+            pass(citetap::provider::tencent::PROVIDER, Inject::Final, vec![Bytes::from(streamed)], End::Clean)
+                .record
+                .unwrap();
         assert!(whole.complete);
         assert_eq!(whole.citations, streamed.citations);
     }
@@ -124,7 +115,7 @@ fn p10_unstreamed_completion_gives_the_record_of_its_stream() {
     let mut twins = 0;
     for (kind, path) in captures() {
         let Ok(json) = fs::read(path.with_extension("json")) else { continue };
-        if kind != Provider::Of(&citetap::provider::openai::PROVIDER) {
+        if kind != citetap::provider::openai::PROVIDER {
             continue;
         }
         twins += 1;
@@ -136,7 +127,7 @@ fn p10_unstreamed_completion_gives_the_record_of_its_stream() {
             assert_eq!(passed.out(), json, "{}", path.display());
             assert_eq!(passed.record.as_ref(), Some(&streamed), "{}", path.display());
         }
-        assert_eq!(REGISTRY.of_document(&String::from_utf8(json).unwrap()), Some(kind), "{}", path.display());
+        assert_eq!(REGISTRY.detect_document(&String::from_utf8(json).unwrap()), Some(kind), "{}", path.display());
     }
     assert!(twins >= 10, "{twins} twins");
 }
@@ -144,10 +135,9 @@ fn p10_unstreamed_completion_gives_the_record_of_its_stream() {
 /// An error sent as JSON with status 200 is not a message.
 #[test]
 fn json_error_gives_no_record() {
-    for (folder, kind) in [
-        ("doubao", Provider::Of(&citetap::provider::doubao::PROVIDER)),
-        ("openai", Provider::Of(&citetap::provider::openai::PROVIDER)),
-    ] {
+    for (folder, kind) in
+        [("doubao", citetap::provider::doubao::PROVIDER), ("openai", citetap::provider::openai::PROVIDER)]
+    {
         let json = fs::read(fixtures().join(folder).join("json-error.json")).unwrap();
         let settings = Settings { single_document: true, ..settings(Inject::Final) };
         let passed = offline::run(context(kind), settings, vec![Bytes::from(json.clone())], End::Clean, true);
@@ -159,10 +149,7 @@ fn json_error_gives_no_record() {
 #[test]
 fn golden_documents() {
     let (mut differing, mut count) = (Vec::new(), 0);
-    for (folder, kind) in [
-        ("tavily", Provider::Of(&citetap::provider::tavily::PROVIDER)),
-        ("mcp", Provider::Of(&citetap::provider::mcp::PROVIDER)),
-    ] {
+    for (folder, kind) in [("tavily", citetap::provider::tavily::PROVIDER), ("mcp", citetap::provider::mcp::PROVIDER)] {
         for entry in fs::read_dir(fixtures().join(folder)).unwrap() {
             let path = entry.unwrap().path();
             if path.to_string_lossy().ends_with(".citations.json") {
@@ -170,7 +157,7 @@ fn golden_documents() {
             }
             count += 1;
             let input = fs::read_to_string(&path).unwrap();
-            assert_eq!(REGISTRY.of_document(&input), Some(kind), "{}", path.display());
+            assert_eq!(REGISTRY.detect_document(&input), Some(kind), "{}", path.display());
             let record = offline::document_record(context(kind), Bytes::from(input.clone()));
             let actual = serde_json::to_string_pretty(&record).unwrap() + "\n";
             differing.extend(differs(&path.with_extension("citations.json"), actual.as_bytes()));

@@ -47,7 +47,7 @@ impl Sink for Client {
     fn signal(&mut self, signal: Signal<'_>) {
         match signal {
             Signal::Text(piece, _) => self.text += piece,
-            Signal::Answer(whole, _) => self.answer = Some(whole.to_owned()),
+            Signal::FullText(whole, _) => self.answer = Some(whole.to_owned()),
             Signal::Thinking(piece) => self.thinking += piece,
             _ => {}
         }
@@ -119,7 +119,7 @@ fn doubao_rewrites_all_answer_texts_and_nothing_else() {
             let spoken = json!({"message_id": "12", "patch_op": [{"patch_object": 111, "patch_value": {"tts_content": "甲[1]"}}]});
             doubao_cards(2) + &doubao_text(carrier, text) + &format!("event: STREAM_CHUNK\ndata: {spoken}\n\n") + END
         };
-        let out = link(Provider::Of(&citetap::provider::doubao::PROVIDER), &stream("火灾[1]。`x[1]` \"[2]\" [9]"));
+        let out = link(citetap::provider::doubao::PROVIDER, &stream("火灾[1]。`x[1]` \"[2]\" [9]"));
         assert_eq!(
             out,
             stream("火灾[[1]](https://s1.example.com/)。`x[1]` \"[[2]](https://s2.example.com/)\" [9]"),
@@ -136,7 +136,7 @@ fn reasoning_is_not_rewritten() {
     let stream = doubao_cards(1)
         + &format!("event: STREAM_CHUNK\ndata: {thinking}\n\nevent: STREAM_CHUNK\ndata: {thought}\n\n")
         + END;
-    assert_eq!(link(Provider::Of(&citetap::provider::doubao::PROVIDER), &stream), stream);
+    assert_eq!(link(citetap::provider::doubao::PROVIDER, &stream), stream);
 }
 
 #[test]
@@ -150,12 +150,12 @@ fn split_marker_is_written_where_it_starts() {
         doubao_cards(3) + &texts + END
     };
     assert_eq!(
-        link(Provider::Of(&citetap::provider::doubao::PROVIDER), &stream(&["火灾[", "cit", "ation:2", "]。"])),
+        link(citetap::provider::doubao::PROVIDER, &stream(&["火灾[", "cit", "ation:2", "]。"])),
         stream(&["火灾[[2]](https://s2.example.com/)", "", "", "。"])
     );
     // Text that only looked like a marker is unchanged.
     let other = stream(&["a [", "x", "] b [", "99", "] ["]);
-    assert_eq!(link(Provider::Of(&citetap::provider::doubao::PROVIDER), &other), other);
+    assert_eq!(link(citetap::provider::doubao::PROVIDER, &other), other);
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn frames_between_marker_halves_keep_their_order() {
     let beat = "event: SSE_HEARTBEAT\ndata: {}\n\n: note\n\n";
     let stream = |a: &str, b: &str| doubao_cards(1) + &doubao_text(0, a) + beat + &doubao_text(0, b) + beat + END;
     assert_eq!(
-        link(Provider::Of(&citetap::provider::doubao::PROVIDER), &stream("a[", "1]b")),
+        link(citetap::provider::doubao::PROVIDER, &stream("a[", "1]b")),
         stream("a[[1]](https://s1.example.com/)", "b")
     );
 }
@@ -182,7 +182,7 @@ fn samantha_rewrites_text_in_three_nested_layers() {
             + "data: {\"event_type\":2003,\"event_data\":\"{}\"}\n\n"
     };
     assert_eq!(
-        link(Provider::Of(&citetap::provider::doubao::PROVIDER), &stream("中\\\"[1]\n")),
+        link(citetap::provider::doubao::PROVIDER, &stream("中\\\"[1]\n")),
         stream("中\\\"[[1]](https://s1.example.com/)\n")
     );
 }
@@ -202,7 +202,7 @@ fn tencent_rewrites_deltas_spans_and_full_text() {
     let linked = "[[1]](https://s1.example.com/)";
     // The second document arrives with the finish: too late for the delta, in time for the full text.
     let out = link(
-        Provider::Of(&citetap::provider::tencent::PROVIDER),
+        citetap::provider::tencent::PROVIDER,
         &stream(&format!("a{span}, b[2] and so on"), &format!("a{span}, b[2]")),
     );
     assert_eq!(
@@ -221,13 +221,8 @@ fn unstreamed_answer_is_rewritten_in_its_document() {
     let output_format = OutputFormat { markers: Style::Link, ..OutputFormat::default() };
     let settings = Settings { output_format, single_document: true, ..settings(Inject::Final) };
     for chunks in [vec![Bytes::from(json("a[1]"))], bytewise(json("a[1]").as_bytes())] {
-        let passed = offline::run(
-            context(Provider::Of(&citetap::provider::tencent::PROVIDER)),
-            settings.clone(),
-            chunks,
-            End::Clean,
-            true,
-        );
+        let passed =
+            offline::run(context(citetap::provider::tencent::PROVIDER), settings.clone(), chunks, End::Clean, true);
         assert_eq!(String::from_utf8(passed.out()).unwrap(), json("a[[1]](https://s1.example.com/)"));
         assert_eq!(passed.stream_stats.markers, 1);
         assert!(passed.record.unwrap().citations[0].cited);
@@ -239,14 +234,9 @@ fn unstreamed_answer_is_rewritten_in_its_document() {
 fn frames_that_cannot_be_edited_are_unchanged() {
     let two_lines = "event: CHUNK_DELTA\ndata: {\"text\":\ndata: \"[1]\"}\n\n";
     let stream = doubao_cards(1) + two_lines + END;
-    assert_eq!(link(Provider::Of(&citetap::provider::doubao::PROVIDER), &stream), stream);
+    assert_eq!(link(citetap::provider::doubao::PROVIDER, &stream), stream);
     let cut = doubao_cards(1) + &doubao_text(0, "a [") + "event: CHUNK_DELTA\ndata: {\"te";
-    let passed = rewritten(
-        Provider::Of(&citetap::provider::doubao::PROVIDER),
-        Style::Link,
-        vec![Bytes::from(cut.clone())],
-        End::Cut,
-    );
+    let passed = rewritten(citetap::provider::doubao::PROVIDER, Style::Link, vec![Bytes::from(cut.clone())], End::Cut);
     assert_eq!(String::from_utf8(passed.upstream_bytes()).unwrap(), cut);
 }
 
@@ -254,12 +244,8 @@ fn frames_that_cannot_be_edited_are_unchanged() {
 fn text_held_for_an_open_marker_is_bounded() {
     let beats = ": x\n\n".repeat(40_000);
     let stream = doubao_cards(1) + &doubao_text(0, "a[") + &beats + &doubao_text(0, "1]") + END;
-    let passed = rewritten(
-        Provider::Of(&citetap::provider::doubao::PROVIDER),
-        Style::Link,
-        vec![Bytes::from(stream.clone())],
-        End::Clean,
-    );
+    let passed =
+        rewritten(citetap::provider::doubao::PROVIDER, Style::Link, vec![Bytes::from(stream.clone())], End::Clean);
     assert_eq!(String::from_utf8(passed.upstream_bytes()).unwrap(), stream, "its beginning has gone out already");
 }
 
@@ -267,10 +253,10 @@ fn text_held_for_an_open_marker_is_bounded() {
 #[test]
 fn captures_give_the_same_record_in_every_style() {
     for (folder, kind) in [
-        ("doubao", Provider::Of(&citetap::provider::doubao::PROVIDER)),
-        ("samantha", Provider::Of(&citetap::provider::doubao::PROVIDER)),
-        ("tencent", Provider::Of(&citetap::provider::tencent::PROVIDER)),
-        ("openai", Provider::Of(&citetap::provider::openai::PROVIDER)),
+        ("doubao", citetap::provider::doubao::PROVIDER),
+        ("samantha", citetap::provider::doubao::PROVIDER),
+        ("tencent", citetap::provider::tencent::PROVIDER),
+        ("openai", citetap::provider::openai::PROVIDER),
     ] {
         for entry in std::fs::read_dir(fixtures().join(folder)).unwrap() {
             let path = entry.unwrap().path();
@@ -326,10 +312,10 @@ proptest! {
         let texts: String = pieces.iter().map(|(text, carrier)| doubao_text(*carrier, text)).collect();
         let stream = doubao_cards(3) + &texts + END;
         // As a client reads it. The fourth carrier contains JSON.
-        let text = read(Provider::Of(&citetap::provider::doubao::PROVIDER), stream.as_bytes()).text;
+        let text = read(citetap::provider::doubao::PROVIDER, stream.as_bytes()).text;
         let (expected, marks) = marker::rewrite(&text, style, &Cards(3));
-        let whole = rewritten(Provider::Of(&citetap::provider::doubao::PROVIDER), style, vec![Bytes::from(stream.clone())], End::Clean);
-        let got = read(Provider::Of(&citetap::provider::doubao::PROVIDER), &whole.upstream_bytes()).text;
+        let whole = rewritten(citetap::provider::doubao::PROVIDER, style, vec![Bytes::from(stream.clone())], End::Clean);
+        let got = read(citetap::provider::doubao::PROVIDER, &whole.upstream_bytes()).text;
         prop_assert_eq!(&got, &expected);
         if marks.is_empty() {
             prop_assert_eq!(whole.upstream_bytes(), stream.as_bytes());
@@ -342,7 +328,7 @@ proptest! {
             chunks.push(Bytes::copy_from_slice(&stream.as_bytes()[from..cut]));
             from = cut;
         }
-        let other = rewritten(Provider::Of(&citetap::provider::doubao::PROVIDER), style, chunks, End::Clean);
+        let other = rewritten(citetap::provider::doubao::PROVIDER, style, chunks, End::Clean);
         prop_assert_eq!(other.out(), whole.out());
         prop_assert_eq!(other.record, whole.record);
     }

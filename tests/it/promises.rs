@@ -148,9 +148,9 @@ pub fn stream() -> impl Strategy<Value = Vec<u8>> {
 
 pub fn kind() -> impl Strategy<Value = Provider> {
     prop::sample::select(vec![
-        Provider::Of(&citetap::provider::doubao::PROVIDER),
-        Provider::Of(&citetap::provider::tencent::PROVIDER),
-        Provider::Of(&citetap::provider::openai::PROVIDER),
+        citetap::provider::doubao::PROVIDER,
+        citetap::provider::tencent::PROVIDER,
+        citetap::provider::openai::PROVIDER,
         Provider::AUTO,
     ])
 }
@@ -170,11 +170,8 @@ fn extra() -> impl Strategy<Value = (Supplement, SearchOutcome)> {
     let json = serde_json::json!({"query": "user text", "results": [
         {"title": "S", "url": "https://s.example.com/", "content": "c", "score": 0.9},
         {"title": "A", "url": "https://a.example.com/", "content": "c", "score": 0.8}, {}]});
-    let found = offline::document_record(
-        context(Provider::Of(&citetap::provider::tavily::PROVIDER)),
-        Bytes::from(json.to_string()),
-    )
-    .unwrap();
+    let found =
+        offline::document_record(context(citetap::provider::tavily::PROVIDER), Bytes::from(json.to_string())).unwrap();
     let supplies = vec![
         SearchOutcome::None,
         SearchOutcome::Pending,

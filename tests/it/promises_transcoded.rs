@@ -32,7 +32,7 @@ impl Sink for UpstreamAnswer {
     fn signal(&mut self, signal: Signal<'_>) {
         match signal {
             Signal::Text(text, _) => self.text.push_str(text),
-            Signal::Answer(text, _) => self.answer = text.to_owned(),
+            Signal::FullText(text, _) => self.answer = text.to_owned(),
             Signal::Thinking(text) => self.thinking.push_str(text),
             Signal::Finish(_) | Signal::Fault { .. } => self.ended = true,
             _ => {}

@@ -5,8 +5,8 @@ use citetap::{
     citation::{ledger::Reference, record::CitationType},
     pipeline::{End, Inject},
     provider::{
-        Adapter, Descriptor, Envelope, JsonPath, ParseError, Payload, Provider, REGISTRY, Reads, Reason, Registry,
-        Signal, Sink, doubao,
+        Adapter, Descriptor, Envelope, FinishReason, InputKind, JsonPath, ParseError, Payload, Provider, REGISTRY,
+        Registry, Signal, Sink, doubao,
         json::{self, Node},
     },
     sse::Event,
@@ -14,28 +14,28 @@ use citetap::{
 
 use crate::support::{bytewise, pass};
 
-static PROVIDER: Descriptor = Descriptor {
+static DESCRIPTOR: Descriptor = Descriptor {
     name: "pigeon",
     label: "Pigeon post",
     docs: "https://pigeon.example.com/",
-    reads: Reads::Streams,
-    sniff: |_, data| data.get("coo").is_some().then_some(PROVIDER.build),
+    input: InputKind::Streams,
+    sniff: |_, data| data.get("coo").is_some().then_some(DESCRIPTOR.build),
     build: || Box::new(Pigeon),
 };
 
-static BIRDS: Registry = Registry(&[&doubao::PROVIDER, &PROVIDER]);
+static BIRDS: Registry = Registry(&[&doubao::DESCRIPTOR, &DESCRIPTOR]);
 
 struct Pigeon;
 
 impl Adapter for Pigeon {
     fn provider(&self) -> Option<&'static str> {
-        Some(PROVIDER.name)
+        Some(DESCRIPTOR.name)
     }
 
     fn frame(&mut self, event: &Event<'_>, sink: &mut dyn Sink) -> Result<(), ParseError> {
         let read = |node: &Node<'_>| {
             if let Some(id) = node.id(&["coo"]) {
-                sink.signal(Signal::Message(&id));
+                sink.signal(Signal::MessageId(&id));
             }
             if let Some(text) = node.text(&["text"]) {
                 sink.signal(Signal::Text(text, JsonPath::ROOT.key("text")));
@@ -59,7 +59,7 @@ impl Adapter for Pigeon {
                 }));
             }
             if node.truthy("landed") {
-                sink.signal(Signal::Finish(Reason::Stop));
+                sink.signal(Signal::Finish(FinishReason::Stop));
             }
         };
         json::with_parsed(event.data.as_deref().unwrap_or_default(), read).ok_or(ParseError)
@@ -77,17 +77,17 @@ const END: &str = "data: {\"landed\":true}\n\n";
 
 #[test]
 fn registered_provider_is_listed_and_selectable() {
-    assert_eq!(BIRDS.of_route("pigeon"), Some(Provider::Of(&PROVIDER)));
+    assert_eq!(BIRDS.for_route("pigeon"), Some(Provider::Fixed(&DESCRIPTOR)));
     assert_eq!(BIRDS.route_names(), ["doubao", "pigeon", "auto"]);
     assert_eq!(BIRDS.rows().last(), Some(["pigeon", "Pigeon post", "streams", "https://pigeon.example.com/"]));
-    assert_eq!(BIRDS.of_document("{\"coo\":1}"), Some(Provider::Of(&PROVIDER)));
-    assert_eq!(REGISTRY.of_capture("pigeon"), None, "it is in this registry alone");
+    assert_eq!(BIRDS.detect_document("{\"coo\":1}"), Some(Provider::Fixed(&DESCRIPTOR)));
+    assert_eq!(REGISTRY.for_capture("pigeon"), None, "it is in this registry alone");
 }
 
 #[test]
 fn registered_provider_is_detected_and_tapped() {
     let stream = [BEGIN, END].concat();
-    for provider in [Provider::Of(&PROVIDER), Provider::Auto(&BIRDS)] {
+    for provider in [Provider::Fixed(&DESCRIPTOR), Provider::Auto(&BIRDS)] {
         for chunks in [vec![Bytes::from(stream.clone())], bytewise(stream.as_bytes())] {
             let passed = pass(provider, Inject::Final, chunks, End::Clean);
             assert_eq!(passed.upstream_bytes(), stream.as_bytes(), "{provider:?}");

@@ -110,7 +110,7 @@ fn generated_cases_relay_exactly_and_the_next_event_is_tapped() {
         let input = Bytes::from(input);
         let size = make["chunk"].as_u64().map_or(input.len(), |n| usize::try_from(n).unwrap());
         let chunks = (0..input.len()).step_by(size).map(|at| input.slice(at..(at + size).min(input.len()))).collect();
-        let passed = pass(Provider::Of(&citetap::provider::doubao::PROVIDER), Inject::Final, chunks, End::Clean);
+        let passed = pass(citetap::provider::doubao::PROVIDER, Inject::Final, chunks, End::Clean);
         assert!(passed.out() == input, "{}", case["id"]);
         assert!(passed.stream_stats.finished, "{}: the events after it were tapped", case["id"]);
     }

@@ -92,8 +92,8 @@ fn golden_dialects() {
     }
     assert_eq!(seen, GOLDEN.len());
     for (case, kind) in [
-        ("tencent/whole.json", Provider::Of(&citetap::provider::tencent::PROVIDER)),
-        ("doubao/json-error.json", Provider::Of(&citetap::provider::doubao::PROVIDER)),
+        ("tencent/whole.json", citetap::provider::tencent::PROVIDER),
+        ("doubao/json-error.json", citetap::provider::doubao::PROVIDER),
     ] {
         let path = fixtures().join(case);
         let input = Bytes::from(fs::read(&path).unwrap());
@@ -239,15 +239,13 @@ fn document_without_an_answer_is_relayed_unchanged() {
         [r#"{"models":[{"id":"a"}]}"#, r#"{"code":0,"request_id":"r1","data":{"session_id":"s"}}"#, "[1,2]", "{"]
     {
         for profile in [Profile::OpenAi, Profile::OpenWebUi] {
-            let out =
-                document(Provider::Of(&citetap::provider::tencent::PROVIDER), profile, bytewise(json.as_bytes())).out();
+            let out = document(citetap::provider::tencent::PROVIDER, profile, bytewise(json.as_bytes())).out();
             assert_eq!(String::from_utf8(out).unwrap(), json);
         }
         // Where only a stream is allowed, it is an empty stream.
         let got = client(
             Profile::AiSdk,
-            &document(Provider::Of(&citetap::provider::tencent::PROVIDER), Profile::AiSdk, bytewise(json.as_bytes()))
-                .out(),
+            &document(citetap::provider::tencent::PROVIDER, Profile::AiSdk, bytewise(json.as_bytes())).out(),
         );
         assert_eq!((got.error.is_some(), got.text.as_str()), (!json.contains("request_id"), ""), "{json}");
     }
@@ -267,14 +265,8 @@ fn answer_with_an_oversized_frame_finishes_with_length() {
                 output_format: output_format(Profile::OpenAi, Form::Stream),
                 ..settings(Inject::Final)
             };
-            let out = offline::run(
-                context(Provider::Of(&citetap::provider::tencent::PROVIDER)),
-                settings,
-                chunks,
-                End::Clean,
-                true,
-            )
-            .out();
+            let out =
+                offline::run(context(citetap::provider::tencent::PROVIDER), settings, chunks, End::Clean, true).out();
             let got = client(Profile::OpenAi, &out);
             assert_eq!(got.text.chars().count(), if whole { 1002 } else { 2 });
             assert_eq!(got.reason.as_deref(), Some(if whole { "stop" } else { "length" }));
@@ -290,13 +282,8 @@ fn document_over_the_cap_is_relayed_unchanged() {
         for chunks in [vec![Bytes::from(json.clone())], bytewise(&json)] {
             let output_format = output_format(Profile::OpenAi, Form::Document);
             let settings = Settings { single_document: true, frame_cap: cap, output_format, ..settings(Inject::Final) };
-            let passed = offline::run(
-                context(Provider::Of(&citetap::provider::tencent::PROVIDER)),
-                settings,
-                chunks,
-                End::Clean,
-                true,
-            );
+            let passed =
+                offline::run(context(citetap::provider::tencent::PROVIDER), settings, chunks, End::Clean, true);
             assert_eq!(passed.out() != json, transcoded);
             assert_eq!(passed.record.is_some(), transcoded);
         }
@@ -313,7 +300,7 @@ fn live_events_carry_the_record_without_new_sources() {
     for profile in PROFILES {
         let chunks = bytewise(input.as_bytes());
         let passed = transcode(
-            Provider::Of(&citetap::provider::tencent::PROVIDER),
+            citetap::provider::tencent::PROVIDER,
             output_format(profile, Form::Stream),
             Inject::Live,
             chunks,
@@ -324,7 +311,7 @@ fn live_events_carry_the_record_without_new_sources() {
         assert_eq!(lists, [(1, false), (2, false), (2, true)], "{profile:?}");
         assert_eq!(got.sources.len(), 2, "{profile:?}");
         let passed = transcode(
-            Provider::Of(&citetap::provider::tencent::PROVIDER),
+            citetap::provider::tencent::PROVIDER,
             output_format(profile, Form::Stream),
             Inject::Off,
             vec![Bytes::from(input.clone())],
@@ -346,7 +333,7 @@ fn answer_only_in_the_finish_frame_is_transcoded() {
         for profile in PROFILES {
             let chunks = vec![Bytes::from(before.clone() + finish)];
             let passed = transcode(
-                Provider::Of(&citetap::provider::tencent::PROVIDER),
+                citetap::provider::tencent::PROVIDER,
                 output_format(profile, Form::Stream),
                 Inject::Final,
                 chunks,
@@ -368,7 +355,7 @@ fn answer_ends_once_if_the_stream_is_cut_after_its_end() {
         let output_format = OutputFormat { markers: Style::Footnote, ..output_format(profile, Form::Stream) };
         let out = |end| {
             transcode(
-                Provider::Of(&citetap::provider::tencent::PROVIDER),
+                citetap::provider::tencent::PROVIDER,
                 output_format,
                 Inject::Final,
                 vec![Bytes::from(input.clone())],
@@ -390,7 +377,7 @@ fn upstream_error_text_is_truncated_at_its_cap() {
             format!("event: STREAM_ERROR\ndata: {{\"error_code\":7,\"error_msg\":\"{}\"}}\n\n", "错".repeat(len));
         let chunks = vec![Bytes::from(frame)];
         let passed = transcode(
-            Provider::Of(&citetap::provider::doubao::PROVIDER),
+            citetap::provider::doubao::PROVIDER,
             output_format(Profile::OpenAi, Form::Stream),
             Inject::Final,
             chunks,

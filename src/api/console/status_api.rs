@@ -76,7 +76,7 @@ async fn routes(State(app): State<Arc<App>>, Extension(Asker(tenant)): Extension
         tenant: &tenant,
         keys: app.config.auth == Auth::Keys,
         routes: routes.iter().map(StatusResponse::of).collect(),
-        providers: REGISTRY.of_streams().map(|provider| provider.name).collect(),
+        providers: REGISTRY.stream_providers().map(|provider| provider.name).collect(),
     };
     Ok(plain_json(StatusCode::OK, serde_json::to_vec(&told).unwrap_or_default()))
 }

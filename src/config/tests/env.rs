@@ -34,7 +34,7 @@ fn sidecar_variables_describe_its_route() {
     let route = &config.routes[0];
     assert_eq!(
         (route.name.as_str(), route.provider, route.inject),
-        ("tencent", Provider::Of(&crate::provider::tencent::PROVIDER), Inject::Live)
+        ("tencent", crate::provider::tencent::PROVIDER, Inject::Live)
     );
     assert_eq!(route.link_base.as_ref().unwrap().as_str(), "https://lexiangla.com/");
 }

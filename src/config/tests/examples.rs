@@ -5,7 +5,7 @@ fn sidecar_example_loads() {
     let text = include_str!("../../../config/examples/sidecar.env");
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let loaded = vars(&lines.map(|line| line.split_once('=').unwrap()).collect::<Vec<_>>()).unwrap();
-    assert_eq!(loaded.config.routes[0].provider, Provider::Of(&crate::provider::doubao::PROVIDER));
+    assert_eq!(loaded.config.routes[0].provider, crate::provider::doubao::PROVIDER);
     assert_eq!(loaded.config.store, StoreUrl::Memory);
 }
 
@@ -18,8 +18,7 @@ fn doubao_and_tencent_example_loads() {
         config
             .routes
             .iter()
-            .any(|route| route.provider == Provider::Of(&crate::provider::tencent::PROVIDER)
-                && route.link_base.is_some())
+            .any(|route| route.provider == crate::provider::tencent::PROVIDER && route.link_base.is_some())
     );
 }
 

@@ -41,10 +41,10 @@ fn each_request_format_has_a_default_path() {
 fn lexiang_request_implies_provider_tencent() {
     let provider = |route: &str| from_toml(route, "/".as_ref()).unwrap().config.routes[0].provider;
     let lexiang = route("a", "models = [\"m\"]\nrequest = \"lexiang\"");
-    assert_eq!(provider(&lexiang), Provider::Of(&crate::provider::tencent::PROVIDER));
+    assert_eq!(provider(&lexiang), crate::provider::tencent::PROVIDER);
     assert_eq!(
         provider(&lexiang.replace("[routes.openai]", "provider = \"doubao\"\n[routes.openai]")),
-        Provider::Of(&crate::provider::doubao::PROVIDER)
+        crate::provider::doubao::PROVIDER
     );
     assert_eq!(provider(&route("a", "models = [\"m\"]")), Provider::AUTO);
 }
@@ -161,6 +161,6 @@ fn sidecar_route_can_have_models() {
     let route = loaded.unwrap().config.routes[0].clone();
     assert_eq!(
         (route.provider, route.mapping.unwrap().models),
-        (Provider::Of(&crate::provider::tencent::PROVIDER), vec!["lexiang".to_owned(), "kb".to_owned()])
+        (crate::provider::tencent::PROVIDER, vec!["lexiang".to_owned(), "kb".to_owned()])
     );
 }

@@ -16,14 +16,14 @@ const CARDS: &[&str] =
 
 /// Reads the content of a block if it holds a search; says whether it did.
 pub fn search(content: &Node<'_>, left: u8, block_id: &str, sink: &mut dyn Sink) -> bool {
-    if let Some(block) = content.any(BLOCK) {
-        return block.opened(left, |block, _| {
+    if let Some(block) = content.first(BLOCK) {
+        return block.with_decoded(left, |block, _| {
             round(block, block_id, sink);
             true
         });
     }
     // The older protocol also sends the search object itself.
-    if content.any(RESULTS).is_some() || content.get("queries").is_some() {
+    if content.first(RESULTS).is_some() || content.get("queries").is_some() {
         round(content, block_id, sink);
         return true;
     }
@@ -31,14 +31,14 @@ pub fn search(content: &Node<'_>, left: u8, block_id: &str, sink: &mut dyn Sink)
 }
 
 fn round(block: &Node<'_>, block_id: &str, sink: &mut dyn Sink) {
-    let queries = block.any(&["queries", "query_list", "queryList"]).map(Node::list).unwrap_or_default();
-    let queries = queries.iter().filter_map(|q| q.str().or_else(|| q.text(&["query", "text"])));
+    let queries = block.first(&["queries", "query_list", "queryList"]).map(Node::as_list).unwrap_or_default();
+    let queries = queries.iter().filter_map(|q| q.as_str().or_else(|| q.text(&["query", "text"])));
     sink.signal(Signal::SearchRound {
         key: block_id,
         summary: block.text(&["summary"]),
         queries: queries.map(Cow::Borrowed).collect(),
     });
-    let results = block.any(RESULTS).map(Node::list).unwrap_or_default();
+    let results = block.first(RESULTS).map(Node::as_list).unwrap_or_default();
     for (position, result) in (1..).zip(results) {
         let found = CARDS.iter().find_map(|key| result.get(key).filter(|card| card.is_map()).map(|card| (*key, card)));
         let (kind, card) = found.unwrap_or(("", result));
@@ -48,13 +48,13 @@ fn round(block: &Node<'_>, block_id: &str, sink: &mut dyn Sink) {
 
 fn reference(card: &Node<'_>, kind: &str, position: u32, sink: &mut dyn Sink) {
     if !card.is_map() {
-        return sink.signal(Signal::Failed { id: None, position, code: code::NOT_AN_OBJECT });
+        return sink.signal(Signal::InvalidReference { id: None, position, code: code::NOT_AN_OBJECT });
     }
     let url = card.text(&["url", "video_url", "videoUrl", "main_site_url", "mainSiteUrl", "mobile_url", "link"]);
     let title = card.text(&["title", "img_caption", "imgCaption"]);
     if url.is_none() && title.is_none() {
         let id = card.id(&["id", "doc_id", "docId"]);
-        return sink.signal(Signal::Failed { id, position, code: code::MISSING_TITLE_AND_URL });
+        return sink.signal(Signal::InvalidReference { id, position, code: code::MISSING_TITLE_AND_URL });
     }
     let doc_id = card.id(&["doc_id", "docId"]);
     let mut metadata = Vec::new();
@@ -93,7 +93,7 @@ fn reference(card: &Node<'_>, kind: &str, position: u32, sink: &mut dyn Sink) {
         ]),
         icon_url: card.text(&["logo_url", "logoUrl", "icon_url", "iconUrl"]),
         // Despite its name a text with an offset.
-        published: card.any(&["publish_time_second", "publishTimeSecond", "publish_time"]).and_then(published),
+        published: card.first(&["publish_time_second", "publishTimeSecond", "publish_time"]).and_then(published),
         doc_id: doc_id.map(Cow::Owned),
         kind: WEB,
         cited: false,

@@ -9,20 +9,21 @@ use samantha::Samantha;
 use web::Web;
 
 use super::{
-    Build, Descriptor, Detect, Reads, Signal, Sink,
-    json::{self, MAX_NESTED, Node},
+    Build, Descriptor, Detector, InputKind, Provider, Signal, Sink,
+    json::{self, MAX_STRING_NESTING, Node},
 };
 
-pub static PROVIDER: Descriptor = Descriptor {
+pub static DESCRIPTOR: Descriptor = Descriptor {
     name: "doubao",
     label: "Doubao web chat (also Dola)",
     docs: "https://www.doubao.com/chat/",
-    reads: Reads::Streams,
+    input: InputKind::Streams,
     sniff,
     // Which of both protocols it is, the frames tell.
-    build: || Box::new(Detect::among(BOTH)),
+    build: || Box::new(Detector::new(CANDIDATES, None)),
 };
-static BOTH: &[&Descriptor] = &[&PROVIDER];
+pub const PROVIDER: Provider = Provider::Fixed(&DESCRIPTOR);
+static CANDIDATES: &[&Descriptor] = &[&DESCRIPTOR];
 
 fn sniff(event: &str, data: &Node<'_>) -> Option<Build> {
     const EVENTS: &[&str] = &[
@@ -52,18 +53,18 @@ fn sniff(event: &str, data: &Node<'_>) -> Option<Build> {
 /// A Doubao message, or what wraps one. Others have a `content_block` too, but no list of typed blocks in it.
 fn is_message(node: &Node<'_>) -> bool {
     let has_blocks = |holder: &Node<'_>, left: u8| {
-        let blocks = holder.any(&["content_block", "contentBlock"]);
+        let blocks = holder.first(&["content_block", "contentBlock"]);
         blocks.is_some_and(|blocks| {
-            blocks.opened(left, |blocks, _| {
-                blocks.list().iter().any(|block| block.any(&["block_type", "blockType"]).is_some())
+            blocks.with_decoded(left, |blocks, _| {
+                blocks.as_list().iter().any(|block| block.first(&["block_type", "blockType"]).is_some())
             })
         })
     };
-    has_blocks(node, MAX_NESTED)
+    has_blocks(node, MAX_STRING_NESTING)
         || ["message", "content"]
             .iter()
             .filter_map(|key| node.get(key))
-            .any(|inner| inner.opened(MAX_NESTED, |inner, left| has_blocks(inner, left)))
+            .any(|inner| inner.with_decoded(MAX_STRING_NESTING, |inner, left| has_blocks(inner, left)))
 }
 
 /// An error event: `{"error_code":…,"error_msg":…}`, the gateway's `{"code":…,"message":…}`, or anything.

@@ -3,13 +3,13 @@
 
 use serde::Serialize;
 
-use super::{PROVIDER, cards};
+use super::{DESCRIPTOR, cards};
 use crate::{
     citation::Record,
     provider::{
-        Adapter, Envelope, JsonPath, ParseError, Payload, Reason, Signal, Sink,
+        Adapter, Envelope, FinishReason, JsonPath, ParseError, Payload, Signal, Sink,
         doubao::{fault, fault_of},
-        json::{self, MAX_NESTED, Node},
+        json::{self, MAX_STRING_NESTING, Node},
     },
     sse::Event,
 };
@@ -30,7 +30,7 @@ pub struct Samantha;
 
 impl Adapter for Samantha {
     fn provider(&self) -> Option<&'static str> {
-        Some(PROVIDER.name)
+        Some(DESCRIPTOR.name)
     }
 
     fn frame(&mut self, event: &Event<'_>, sink: &mut dyn Sink) -> Result<(), ParseError> {
@@ -39,14 +39,14 @@ impl Adapter for Samantha {
             fault(data, sink);
             return Ok(());
         }
-        json::with_parsed(data, |node| match node.get("event_type").and_then(Node::number) {
+        json::with_parsed(data, |node| match node.get("event_type").and_then(Node::as_number) {
             Some(CHUNK) => {
                 if let Some(inner) = node.get("event_data") {
                     let at = JsonPath::ROOT.key("event_data");
-                    inner.opened(MAX_NESTED, |inner, left| chunk(inner, left, &at, sink));
+                    inner.with_decoded(MAX_STRING_NESTING, |inner, left| chunk(inner, left, &at, sink));
                 }
             }
-            Some(END) => sink.signal(Signal::Finish(Reason::Stop)),
+            Some(END) => sink.signal(Signal::Finish(FinishReason::Stop)),
             Some(ERROR) => match node.get("event_data") {
                 Some(Node::Str(detail)) => fault(detail, sink),
                 Some(detail) => fault_of(detail, sink),
@@ -59,45 +59,45 @@ impl Adapter for Samantha {
     }
 
     fn envelope(&self, payload: &Payload<'_>) -> Envelope {
-        Envelope::of(&OwnFrame { event_type: 0, event_data: "{}", citations: payload.record })
+        Envelope::new(&OwnFrame { event_type: 0, event_data: "{}", citations: payload.record })
     }
 }
 
 fn chunk(inner: &Node<'_>, left: u8, at: &JsonPath<'_>, sink: &mut dyn Sink) {
-    if let Some(id) = inner.id_here(&["conversation_id"]).filter(|id| id != "0") {
-        sink.signal(Signal::Conversation(&id));
+    if let Some(id) = inner.id_cow(&["conversation_id"]).filter(|id| id != "0") {
+        sink.signal(Signal::ConversationId(&id));
     }
     if let Some(message) = inner.get("message") {
         let at = at.key("message");
-        message.opened(left, |message, left| read_message(message, left, &at, sink));
+        message.with_decoded(left, |message, left| read_message(message, left, &at, sink));
     }
     // Both this and event_type 2003 can come; the first is the finish.
     if inner.truthy("is_finish") {
-        sink.signal(Signal::Finish(Reason::Stop));
+        sink.signal(Signal::Finish(FinishReason::Stop));
     }
 }
 
 fn read_message(message: &Node<'_>, left: u8, at: &JsonPath<'_>, sink: &mut dyn Sink) {
-    let id = message.id_here(&["id", "message_id"]);
+    let id = message.id_cow(&["id", "message_id"]);
     if let Some(id) = &id {
-        sink.signal(Signal::Message(id));
+        sink.signal(Signal::MessageId(id));
     }
-    let blocks = message.any(&["content_block", "contentBlock"]);
+    let blocks = message.first(&["content_block", "contentBlock"]);
     if let Some(blocks) = blocks {
-        blocks.opened(left, |blocks, left| {
-            for block in blocks.list() {
-                let block_id = block.id_here(&["block_id", "blockId"]).unwrap_or_default();
+        blocks.with_decoded(left, |blocks, left| {
+            for block in blocks.as_list() {
+                let block_id = block.id_cow(&["block_id", "blockId"]).unwrap_or_default();
                 if let Some(content) = block.get("content") {
-                    content.opened(left, |content, left| cards::search(content, left, &block_id, sink));
+                    content.with_decoded(left, |content, left| cards::search(content, left, &block_id, sink));
                 }
             }
         });
     }
     let Some(content) = message.get("content") else { return };
-    let kind = message.get("content_type").and_then(Node::number);
-    content.opened(left, |content, left| match kind {
+    let kind = message.get("content_type").and_then(Node::as_number);
+    content.with_decoded(left, |content, left| match kind {
         Some(2001 | 10_000) => {
-            if let Some(text) = content.get("text").and_then(Node::str) {
+            if let Some(text) = content.get("text").and_then(Node::as_str) {
                 sink.signal(Signal::Text(text, at.key("content").key("text")));
             }
         }
@@ -108,7 +108,7 @@ fn read_message(message: &Node<'_>, left: u8, at: &JsonPath<'_>, sink: &mut dyn 
         }
         _ => {
             // A search sent again, grown, is the same round.
-            let block_id = message.id_here(&["block_id"]).unwrap_or_default();
+            let block_id = message.id_cow(&["block_id"]).unwrap_or_default();
             cards::search(content, left, &block_id, sink);
         }
     });

@@ -3,13 +3,13 @@
 
 use serde::Serialize;
 
-use super::{PROVIDER, cards};
+use super::{DESCRIPTOR, cards};
 use crate::{
     citation::Record,
     provider::{
-        Adapter, Envelope, JsonPath, ParseError, Payload, Reason, Signal, Sink,
+        Adapter, Envelope, FinishReason, JsonPath, ParseError, Payload, Signal, Sink,
         doubao::fault,
-        json::{self, MAX_NESTED, Node},
+        json::{self, MAX_STRING_NESTING, Node},
     },
     sse::Event,
 };
@@ -42,7 +42,7 @@ pub struct Web {
 
 impl Adapter for Web {
     fn provider(&self) -> Option<&'static str> {
-        Some(PROVIDER.name)
+        Some(DESCRIPTOR.name)
     }
 
     fn frame(&mut self, event: &Event<'_>, sink: &mut dyn Sink) -> Result<(), ParseError> {
@@ -53,10 +53,10 @@ impl Adapter for Web {
             "SSE_REPLY_END" => {
                 json::with_parsed(data, |node| {
                     if let Some(id) = node.get("msg_finish_attr").and_then(|attr| attr.id(&["msgid"])) {
-                        sink.signal(Signal::Message(&id));
+                        sink.signal(Signal::MessageId(&id));
                     }
                 });
-                sink.signal(Signal::Finish(Reason::Stop));
+                sink.signal(Signal::Finish(FinishReason::Stop));
                 return Ok(());
             }
             "STREAM_ERROR" | "gateway-error" => {
@@ -65,7 +65,7 @@ impl Adapter for Web {
             }
             "SSE_ACK" => json::with_parsed(data, |node| ack(node, sink)),
             "CHUNK_DELTA" => json::with_parsed(data, |node| {
-                if let Some(text) = node.get("text").and_then(Node::str) {
+                if let Some(text) = node.get("text").and_then(Node::as_str) {
                     self.text(text, &JsonPath::ROOT.key("text"), sink);
                 }
             }),
@@ -77,14 +77,14 @@ impl Adapter for Web {
 
     fn envelope(&self, payload: &Payload<'_>) -> Envelope {
         let record = payload.record;
-        Envelope::of(&OwnFrame { message_id: &record.message_id, patch_op: [], citations: record })
+        Envelope::new(&OwnFrame { message_id: &record.message_id, patch_op: [], citations: record })
     }
 }
 
 /// `"0"` means that no conversation is assigned yet.
 fn conversation(node: &Node<'_>, sink: &mut dyn Sink) {
-    if let Some(id) = node.id_here(&["conversation_id"]).filter(|id| id != "0") {
-        sink.signal(Signal::Conversation(&id));
+    if let Some(id) = node.id_cow(&["conversation_id"]).filter(|id| id != "0") {
+        sink.signal(Signal::ConversationId(&id));
     }
 }
 
@@ -98,7 +98,7 @@ fn ack(node: &Node<'_>, sink: &mut dyn Sink) {
 }
 
 fn user_type(node: &Node<'_>) -> Option<u64> {
-    node.get("user_type").and_then(Node::number)
+    node.get("user_type").and_then(Node::as_number)
 }
 
 impl Web {
@@ -110,7 +110,7 @@ impl Web {
     /// says it is the assistant's is read, and only for its references, as its text came already.
     fn full_message(&mut self, node: &Node<'_>, sink: &mut dyn Sink) {
         let Some(message) = node.get("message") else { return };
-        message.opened(MAX_NESTED, |message, left| {
+        message.with_decoded(MAX_STRING_NESTING, |message, left| {
             if user_type(message) == Some(ASSISTANT) {
                 let mut references_only = ReferencesOnly(sink);
                 self.message(message, left, &JsonPath::ROOT, &mut references_only);
@@ -121,8 +121,8 @@ impl Web {
     /// `STREAM_CHUNK`, `STREAM_MSG_NOTIFY`, snapshots, and whatever else looks like them.
     fn chunk(&mut self, node: &Node<'_>, sink: &mut dyn Sink) {
         // The message itself, as it is kept outside streams.
-        if node.any(&["content_block", "contentBlock"]).is_some() {
-            return self.message(node, MAX_NESTED, &JsonPath::ROOT, sink);
+        if node.first(&["content_block", "contentBlock"]).is_some() {
+            return self.message(node, MAX_STRING_NESTING, &JsonPath::ROOT, sink);
         }
         if let Some(meta) = node.get("meta") {
             if user_type(meta) == Some(USER) {
@@ -133,16 +133,16 @@ impl Web {
         self.ids(node, sink);
         if let Some(content) = node.get("content") {
             let at = JsonPath::ROOT.key("content");
-            content.opened(MAX_NESTED, |content, left| self.blocks_of(content, left, &at, sink));
+            content.with_decoded(MAX_STRING_NESTING, |content, left| self.blocks_of(content, left, &at, sink));
         }
         if let Some(message) = node.get("message") {
             let at = JsonPath::ROOT.key("message");
-            message.opened(MAX_NESTED, |message, left| self.message(message, left, &at, sink));
+            message.with_decoded(MAX_STRING_NESTING, |message, left| self.message(message, left, &at, sink));
         }
         if let Some(ops) = node.get("patch_op") {
             let at = JsonPath::ROOT.key("patch_op");
-            ops.opened(MAX_NESTED, |ops, left| {
-                for (index, op) in ops.list().iter().enumerate() {
+            ops.with_decoded(MAX_STRING_NESTING, |ops, left| {
+                for (index, op) in ops.as_list().iter().enumerate() {
                     self.patch(op, left, &at.index(index), sink);
                 }
             });
@@ -150,8 +150,8 @@ impl Web {
     }
 
     fn ids(&self, node: &Node<'_>, sink: &mut dyn Sink) {
-        if let Some(id) = node.id_here(&["message_id"]) {
-            sink.signal(Signal::Message(&id));
+        if let Some(id) = node.id_cow(&["message_id"]) {
+            sink.signal(Signal::MessageId(&id));
         }
         conversation(node, sink);
     }
@@ -164,21 +164,21 @@ impl Web {
         self.blocks_of(message, left, at, sink);
         if let Some(content) = message.get("content") {
             let at = at.key("content");
-            content.opened(left, |content, left| self.blocks_of(content, left, &at, sink));
+            content.with_decoded(left, |content, left| self.blocks_of(content, left, &at, sink));
         }
     }
 
     fn patch(&mut self, op: &Node<'_>, left: u8, at: &JsonPath<'_>, sink: &mut dyn Sink) {
         let Some(value) = op.get("patch_value") else { return };
         let at = at.key("patch_value");
-        match op.get("patch_object").and_then(Node::number) {
+        match op.get("patch_object").and_then(Node::as_number) {
             Some(TTS) => {}
-            Some(LEGACY_TEXT) => value.opened(left, |value, left| self.legacy_text(value, left, &at, sink)),
-            _ => value.opened(left, |value, left| {
+            Some(LEGACY_TEXT) => value.with_decoded(left, |value, left| self.legacy_text(value, left, &at, sink)),
+            _ => value.with_decoded(left, |value, left| {
                 self.blocks_of(value, left, &at, sink);
                 if let Some(content) = value.get("content") {
                     let at = at.key("content");
-                    content.opened(left, |content, left| self.blocks_of(content, left, &at, sink));
+                    content.with_decoded(left, |content, left| self.blocks_of(content, left, &at, sink));
                 }
             }),
         }
@@ -188,24 +188,24 @@ impl Web {
     fn legacy_text(&mut self, value: &Node<'_>, left: u8, at: &JsonPath<'_>, sink: &mut dyn Sink) {
         let Some(content) = value.get("content") else { return };
         let at = at.key("content");
-        let opened = content.opened(left, |content, _| {
-            let text = content.get("text").and_then(Node::str);
+        let opened = content.with_decoded(left, |content, _| {
+            let text = content.get("text").and_then(Node::as_str);
             if let Some(text) = text {
                 sink.signal(Signal::Text(text, at.key("text")));
             }
             text.is_some()
         });
-        if let (false, Some(text)) = (opened, content.str()) {
+        if let (false, Some(text)) = (opened, content.as_str()) {
             sink.signal(Signal::Text(text, at));
         }
     }
 
     /// `holder` is a list of blocks, or has one in `content_block`.
     fn blocks_of(&mut self, holder: &Node<'_>, left: u8, at: &JsonPath<'_>, sink: &mut dyn Sink) {
-        let named = holder.any_of(&["content_block", "contentBlock"]);
+        let named = holder.first_with_key(&["content_block", "contentBlock"]);
         let (blocks, at) = named.map_or((holder, *at), |(key, blocks)| (blocks, at.key(key)));
-        blocks.opened(left, |blocks, left| {
-            for (index, block) in blocks.list().iter().enumerate() {
+        blocks.with_decoded(left, |blocks, left| {
+            for (index, block) in blocks.as_list().iter().enumerate() {
                 self.block(block, left, &at.index(index), sink);
             }
         });
@@ -217,8 +217,8 @@ impl Web {
     }
 
     fn block(&mut self, block: &Node<'_>, left: u8, at: &JsonPath<'_>, sink: &mut dyn Sink) {
-        let kind = block.any(&["block_type", "blockType"]).and_then(Node::number);
-        let id = block.id_here(&["block_id", "blockId"]).unwrap_or_default();
+        let kind = block.first(&["block_type", "blockType"]).and_then(Node::as_number);
+        let id = block.id_cow(&["block_id", "blockId"]).unwrap_or_default();
         if kind == Some(THINKING) {
             // Seen as "first enters, second leaves" and as "is_finish leaves": both are honoured.
             let known = self.thinks(&id);
@@ -230,13 +230,13 @@ impl Web {
         }
         let Some(content) = block.get("content") else { return };
         let at = at.key("content");
-        content.opened(left, |content, left| {
+        content.with_decoded(left, |content, left| {
             if cards::search(content, left, &id, sink) {
                 return;
             }
-            let Some((key, holder)) = content.any_of(&["text_block", "textBlock"]) else { return };
-            if let (Some(TEXT), Some(text)) = (kind, holder.get("text").and_then(Node::str)) {
-                let parent = block.id_here(&["parent_id", "parentId"]);
+            let Some((key, holder)) = content.first_with_key(&["text_block", "textBlock"]) else { return };
+            if let (Some(TEXT), Some(text)) = (kind, holder.get("text").and_then(Node::as_str)) {
+                let parent = block.id_cow(&["parent_id", "parentId"]);
                 self.thinking = parent.is_some_and(|parent| self.thinks(&parent));
                 self.text(text, &at.key(key).key("text"), sink);
             }

@@ -10,7 +10,7 @@ use crate::{
 
 /// What every chunk of a stream repeats.
 #[derive(Debug, Clone, Copy)]
-pub struct Head<'a> {
+pub struct ChunkHeader<'a> {
     /// Empty where the upstream names none: then it is the record's.
     pub id: &'a str,
     pub model: &'a str,
@@ -43,15 +43,16 @@ struct Delta<'a> {
     annotations: Vec<shapes::Annotation<'a>>,
 }
 
-impl Head<'_> {
+impl ChunkHeader<'_> {
     /// A chunk that carries the record; a final one also annotations, unless the stream was `annotated` by its upstream,
     /// and search results.
     pub fn envelope(self, payload: &Payload<'_>, annotated: bool) -> Envelope {
         let record = payload.record;
         // Once in a stream: clients collect annotations, so what is said twice is there twice, and
         // openai-python's `stream()` fails on a second list of them.
-        let annotations = payload.span_of.filter(|_| !annotated).map(|span_of| shapes::annotations(record, span_of));
-        Envelope::of(&Chunk {
+        let annotations =
+            payload.span_lookup.filter(|_| !annotated).map(|span_lookup| shapes::annotations(record, span_lookup));
+        Envelope::new(&Chunk {
             id: if self.id.is_empty() { &record.message_id } else { self.id },
             object: "chat.completion.chunk",
             created: self.created,
@@ -61,7 +62,7 @@ impl Head<'_> {
                 delta: Delta { content: "", annotations: annotations.unwrap_or_default() },
                 finish_reason: None,
             }],
-            search_results: payload.span_of.map(|_| shapes::search_results(record)).unwrap_or_default(),
+            search_results: payload.span_lookup.map(|_| shapes::search_results(record)).unwrap_or_default(),
             citetap: record,
         })
     }

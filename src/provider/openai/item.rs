@@ -50,7 +50,7 @@ pub struct Item<'n, 'j> {
 impl<'n, 'j> Item<'n, 'j> {
     /// An object, or a string with a URL.
     pub fn of(node: &'n Node<'j>) -> Self {
-        let string = node.str().map(str::trim).filter(|text| !text.is_empty());
+        let string = node.as_str().map(str::trim).filter(|text| !text.is_empty());
         let is_url = string.is_some_and(|text| link(text, None).is_some());
         Self {
             node,
@@ -66,7 +66,7 @@ impl<'n, 'j> Item<'n, 'j> {
 
     /// With what the annotation around it says of its use.
     pub fn marked(mut self, annotation: &Node<'_>) -> Self {
-        let index = |key| [self.node.get(key), annotation.get(key)].into_iter().flatten().find_map(Node::number);
+        let index = |key| [self.node.get(key), annotation.get(key)].into_iter().flatten().find_map(Node::as_number);
         let place = index("index").map(|place| (place, place));
         let span = index("start_index").zip(index("end_index")).or(place);
         // From nowhere to nowhere says nothing.
@@ -94,7 +94,11 @@ impl<'n, 'j> Item<'n, 'j> {
         let doc = node.id(DOC);
         if self.url.is_none() && title.is_none() && doc.is_none() {
             let id = Some(format!("{list}/{position}"));
-            return sink.signal(Signal::Failed { id, position, code: crate::provider::code::MISSING_TITLE_URL_AND_ID });
+            return sink.signal(Signal::InvalidReference {
+                id,
+                position,
+                code: crate::provider::code::MISSING_TITLE_URL_AND_ID,
+            });
         }
         let own = match self.is_annotation {
             true => self.marker,
@@ -118,7 +122,7 @@ impl<'n, 'j> Item<'n, 'j> {
             number,
             position: place,
             rank: None,
-            score: node.any(SCORE).and_then(score),
+            score: node.first(SCORE).and_then(score),
             url: self.url,
             title,
             snippet: node.text(SNIPPET),

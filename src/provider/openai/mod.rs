@@ -9,21 +9,23 @@ pub mod shapes;
 mod sources;
 
 use super::{
-    Adapter, Descriptor, Envelope, JsonPath, ParseError, Payload, Reads, Reason, Signal, Sink, Usage,
+    Adapter, Descriptor, Envelope, FinishReason, InputKind, JsonPath, ParseError, Payload, Provider, Signal, Sink,
+    Usage,
     json::{self, Node},
 };
 use crate::{citation::text, sse::Event};
-pub use envelope::Head;
+pub use envelope::ChunkHeader;
 use sources::Sources;
 
-pub static PROVIDER: Descriptor = Descriptor {
+pub static DESCRIPTOR: Descriptor = Descriptor {
     name: "openai",
     label: "OpenAI-like chat completions",
     docs: "https://platform.openai.com/docs/api-reference/chat-streaming",
-    reads: Reads::Streams,
-    sniff: |_, data| is_chat(data).then_some(PROVIDER.build),
+    input: InputKind::Streams,
+    sniff: |_, data| is_chat(data).then_some(DESCRIPTOR.build),
     build: || Box::new(ChatCompletions::default()),
 };
+pub const PROVIDER: Provider = Provider::Fixed(&DESCRIPTOR);
 
 /// Bytes of the stream's own id and model that our frame repeats; longer ones are cut.
 const MAX_NAME: usize = 256;
@@ -50,7 +52,7 @@ enum TextKind {
 
 impl Adapter for ChatCompletions {
     fn provider(&self) -> Option<&'static str> {
-        Some(PROVIDER.name)
+        Some(DESCRIPTOR.name)
     }
 
     fn frame(&mut self, event: &Event<'_>, sink: &mut dyn Sink) -> Result<(), ParseError> {
@@ -60,7 +62,7 @@ impl Adapter for ChatCompletions {
         }
         // Exactly this: other streams have lines such as `[TRACEID:…]`.
         if data == "[DONE]" {
-            sink.signal(Signal::Finish(Reason::Stop));
+            sink.signal(Signal::Finish(FinishReason::Stop));
             return Ok(());
         }
         let is_error = event.name == "error";
@@ -72,7 +74,7 @@ impl Adapter for ChatCompletions {
     }
 
     fn envelope(&self, payload: &Payload<'_>) -> Envelope {
-        let head = Head { id: &self.id, model: &self.model, created: self.created };
+        let head = ChunkHeader { id: &self.id, model: &self.model, created: self.created };
         head.envelope(payload, self.sources.annotated())
     }
 }
@@ -81,11 +83,11 @@ impl Adapter for ChatCompletions {
 fn is_chat(node: &Node<'_>) -> bool {
     const OBJECTS: &[&str] =
         &["chat.completion.chunk", "chat.completion.done", "chat.completion", "chat.reasoning", "chat.reasoning.done"];
-    let choices = node.get("choices").map(Node::list).unwrap_or_default();
+    let choices = node.get("choices").map(Node::as_list).unwrap_or_default();
     let is_choice = |choice: &Node<'_>| {
         ["delta", "message", "messages"].iter().any(|key| matches!(choice.get(key), Some(Node::Map(_) | Node::List(_))))
     };
-    node.get("object").and_then(Node::str).is_some_and(|object| OBJECTS.contains(&object))
+    node.get("object").and_then(Node::as_str).is_some_and(|object| OBJECTS.contains(&object))
         || choices.iter().any(is_choice)
 }
 
@@ -111,7 +113,7 @@ impl ChatCompletions {
         if self.id.is_empty()
             && let Some(id) = node.id(&["id"])
         {
-            sink.signal(Signal::Message(&id));
+            sink.signal(Signal::MessageId(&id));
             self.id = text::single_line(&id, MAX_NAME);
         }
         if self.model.is_empty()
@@ -123,7 +125,7 @@ impl ChatCompletions {
         if self.created == 0 {
             self.created = node
                 .get("created")
-                .and_then(Node::number)
+                .and_then(Node::as_number)
                 .and_then(|time| i64::try_from(time).ok())
                 .unwrap_or_default();
         }
@@ -132,18 +134,18 @@ impl ChatCompletions {
     /// Reads the answer's choice; says whether the answer ends with it.
     fn choice(&mut self, node: &Node<'_>, sink: &mut dyn Sink) -> Option<Signal<'static>> {
         let object = node.text(&["object"]).unwrap_or_default();
-        let choices = node.get("choices").map(Node::list).unwrap_or_default();
-        let is_answer = |choice: &Node<'_>| choice.get("index").and_then(Node::number).unwrap_or_default() == 0;
+        let choices = node.get("choices").map(Node::as_list).unwrap_or_default();
+        let is_answer = |choice: &Node<'_>| choice.get("index").and_then(Node::as_number).unwrap_or_default() == 0;
         let Some((place, choice)) = choices.iter().enumerate().find(|(_, choice)| is_answer(choice)) else {
             // The one frame that ends without a choice.
-            return (object == "chat.completion.done").then_some(Signal::Finish(Reason::Stop));
+            return (object == "chat.completion.done").then_some(Signal::Finish(FinishReason::Stop));
         };
         let delta = choice.get("delta").filter(|delta| delta.is_map());
         let at = JsonPath::ROOT.key("choices");
         let at = at.index(place);
         // What a server-side search did stands in the stream as turns of their own, with a finish of their own.
         let finish = finish(choice, object, delta).filter(|finish| {
-            let calls_search = *finish == Signal::Finish(Reason::Tools) && delta.is_some_and(calls_search);
+            let calls_search = *finish == Signal::Finish(FinishReason::Tools) && delta.is_some_and(calls_search);
             !calls_search && !delta.is_some_and(is_tool) && !object.starts_with("chat.reasoning")
         });
         if let Some(delta) = delta {
@@ -155,7 +157,7 @@ impl ChatCompletions {
                 self.sources.delta(delta, sink);
             }
         }
-        let messages = choice.get("messages").map(Node::list).unwrap_or_default();
+        let messages = choice.get("messages").map(Node::as_list).unwrap_or_default();
         for message in messages {
             self.sources.queries(message, sink);
             if is_tool(message) {
@@ -187,7 +189,7 @@ impl ChatCompletions {
 
     fn thinking(&mut self, holder: &Node<'_>, sink: &mut dyn Sink) {
         const KEYS: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_text"];
-        let texts = KEYS.iter().filter_map(|key| holder.get(key)?.str());
+        let texts = KEYS.iter().filter_map(|key| holder.get(key)?.as_str());
         if let Some(text) = texts.into_iter().find(|text| !text.is_empty()) {
             self.thought = true;
             sink.signal(Signal::Thinking(text));
@@ -205,14 +207,14 @@ impl ChatCompletions {
                     match (part, part.text(&["type"])) {
                         (Node::Str(text), _) => self.say(text, at, kind, sink),
                         (_, Some("thinking")) => {
-                            let thoughts = part.get("thinking").map(Node::list).unwrap_or_default();
+                            let thoughts = part.get("thinking").map(Node::as_list).unwrap_or_default();
                             for text in thoughts.iter().filter_map(|thought| thought.text(&["text"])) {
                                 self.thought = true;
                                 sink.signal(Signal::Thinking(text));
                             }
                         }
                         (_, None | Some("text" | "output_text")) => {
-                            if let Some(text) = part.get("text").and_then(Node::str) {
+                            if let Some(text) = part.get("text").and_then(Node::as_str) {
                                 self.say(text, at.key("text"), kind, sink);
                             }
                         }
@@ -231,14 +233,14 @@ impl ChatCompletions {
         self.texted = true;
         sink.signal(match kind {
             TextKind::Piece => Signal::Text(text, at),
-            TextKind::Again => Signal::Answer(text, at),
+            TextKind::Again => Signal::FullText(text, at),
         });
     }
 }
 
 /// MiniMax streams the call of its own search before the answer,
 fn calls_search(delta: &Node<'_>) -> bool {
-    let calls = delta.get("tool_calls").map(Node::list).unwrap_or_default();
+    let calls = delta.get("tool_calls").map(Node::as_list).unwrap_or_default();
     calls.iter().any(|call| call.text(&["type"]) == Some("web_search"))
 }
 
@@ -249,21 +251,21 @@ fn is_tool(message: &Node<'_>) -> bool {
 
 /// Null, nothing, and the text "null" are no reason to end.
 fn finish(choice: &Node<'_>, object: &str, delta: Option<&Node<'_>>) -> Option<Signal<'static>> {
-    let reason = choice.get("finish_reason").and_then(Node::str).map(str::trim);
+    let reason = choice.get("finish_reason").and_then(Node::as_str).map(str::trim);
     match reason.filter(|reason| !reason.is_empty() && *reason != "null") {
         Some("error") => Some(Signal::Fault { code: None, message: None }),
         // MiniMax names the search that it did itself; nobody is asked to call anything.
-        Some("tool_calls") if choice.get("messages").is_some() => Some(Signal::Finish(Reason::Stop)),
-        Some(reason) => Some(Signal::Finish(Reason::of(reason))),
-        None if object == "chat.completion.done" => Some(Signal::Finish(Reason::Stop)),
+        Some("tool_calls") if choice.get("messages").is_some() => Some(Signal::Finish(FinishReason::Stop)),
+        Some(reason) => Some(Signal::Finish(FinishReason::of(reason))),
+        None if object == "chat.completion.done" => Some(Signal::Finish(FinishReason::Stop)),
         // An answer that was not streamed is finished, whatever it says.
-        None if object == "chat.completion" && delta.is_none() => Some(Signal::Finish(Reason::Stop)),
+        None if object == "chat.completion" && delta.is_none() => Some(Signal::Finish(FinishReason::Stop)),
         None => None,
     }
 }
 
 fn usage(node: &Node<'_>) -> Option<Usage> {
-    let tokens = |keys: &[&str]| node.any(keys).and_then(Node::number).unwrap_or_default();
+    let tokens = |keys: &[&str]| node.first(keys).and_then(Node::as_number).unwrap_or_default();
     let usage = Usage {
         input: tokens(&["prompt_tokens", "input_tokens"]),
         output: tokens(&["completion_tokens", "output_tokens"]),

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use serde::Serialize;
 
 use crate::citation::{Citation, Record, record::CitationStatus, url::link};
-use crate::provider::SpanOf;
+use crate::provider::SpanLookup;
 
 /// One entry of `annotations`. `@ai-sdk/openai` refuses a chunk where one of the four fields is missing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -33,10 +33,10 @@ pub struct SearchResult<'r> {
     pub snippet: &'r str,
 }
 
-/// Every page of the record, and where in the answer's text `span_of` says that it is used.
-pub fn annotations<'r>(record: &'r Record, span_of: &SpanOf<'_>) -> Vec<Annotation<'r>> {
+/// Every page of the record, and where in the answer's text `span_lookup` says that it is used.
+pub fn annotations<'r>(record: &'r Record, span_lookup: &SpanLookup<'_>) -> Vec<Annotation<'r>> {
     let annotation = |(citation, url, title): (&'r Citation, &'r str, String)| {
-        let (start_index, end_index) = span_of(citation);
+        let (start_index, end_index) = span_lookup(citation);
         Annotation { kind: "url_citation", url_citation: UrlCitation { url, title, start_index, end_index } }
     };
     pages(record).map(annotation).collect()
@@ -61,7 +61,7 @@ pub fn urls(record: &Record) -> Vec<&str> {
 /// numbers them wrongly where two are equal. LobeChat shows none if one title is a URL.
 fn pages(record: &Record) -> impl Iterator<Item = (&Citation, &str, String)> {
     let mut used: HashSet<String> = HashSet::new();
-    kept(record).filter_map(move |citation| {
+    unfiltered(record).filter_map(move |citation| {
         let url = citation.url.as_deref()?;
         let mut title = title(citation);
         if used.contains(&title) {
@@ -80,7 +80,7 @@ pub fn title(citation: &Citation) -> String {
 }
 
 /// The sources that no filter removed.
-pub fn kept(record: &Record) -> impl Iterator<Item = &Citation> {
+pub fn unfiltered(record: &Record) -> impl Iterator<Item = &Citation> {
     record.citations.iter().filter(|citation| citation.status == CitationStatus::Ok)
 }
 

@@ -6,14 +6,13 @@ use crate::{
     marker::Mark,
     pipeline::{Context, offline},
     profile::Positions,
-    provider::Provider,
 };
 
 /// The record of a whole answer with these annotations and search results.
 pub fn record(annotations: &serde_json::Value, results: &serde_json::Value) -> Box<Record> {
     let context = Context {
         route: "r".to_owned(),
-        provider: Provider::Of(&crate::provider::openai::PROVIDER),
+        provider: crate::provider::openai::PROVIDER,
         link_base: None,
         nonce: "n".to_owned(),
         created: jiff::Timestamp::UNIX_EPOCH,

@@ -11,7 +11,7 @@ use crate::{
     citation::{ledger::MAX_CITATIONS, url::link},
     provider::{
         Signal, Sink,
-        json::{MAX_NESTED, Node},
+        json::{MAX_STRING_NESTING, Node},
     },
 };
 
@@ -39,7 +39,7 @@ impl Sources {
         let info = node.get("search_info").unwrap_or(&Node::Null);
         let plain = [("references", node.get("references")), ("web_search", node.get("web_search"))];
         for (name, list) in plain.into_iter().chain([("search_info", info.get("search_results"))]) {
-            let list = list.map(Node::list).unwrap_or_default();
+            let list = list.map(Node::as_list).unwrap_or_default();
             if self.is_new(name, list) {
                 round(Vec::new(), sink);
                 for (position, node) in (1..).zip(list) {
@@ -53,8 +53,8 @@ impl Sources {
     /// `citations` are what the markers count; `search_results` say more of the same pages, and are counted where
     /// there are no citations.
     fn numbered(&mut self, node: &Node<'_>, sink: &mut dyn Sink) {
-        let citations = node.get("citations").map(Node::list).unwrap_or_default();
-        let results = node.get("search_results").map(Node::list).unwrap_or_default();
+        let citations = node.get("citations").map(Node::as_list).unwrap_or_default();
+        let results = node.get("search_results").map(Node::as_list).unwrap_or_default();
         let (new, more) = (self.is_new("citations", citations), self.is_new("search_results", results));
         if !new && !more {
             return;
@@ -84,14 +84,14 @@ impl Sources {
     }
 
     pub fn delta(&mut self, delta: &Node<'_>, sink: &mut dyn Sink) {
-        self.annotated |= delta.get("annotations").is_some_and(|list| !list.list().is_empty());
+        self.annotated |= delta.get("annotations").is_some_and(|list| !list.as_list().is_empty());
         self.message(delta, sink);
     }
 
     /// What a delta or a message has.
     pub fn message(&mut self, holder: &Node<'_>, sink: &mut dyn Sink) {
         self.lists(holder, sink);
-        let annotations = holder.get("annotations").map(Node::list).unwrap_or_default();
+        let annotations = holder.get("annotations").map(Node::as_list).unwrap_or_default();
         if self.is_new("annotations", annotations) {
             round(Vec::new(), sink);
             for (position, node) in (1..).zip(annotations) {
@@ -101,7 +101,7 @@ impl Sources {
         if let Some(reference) = holder.get("reference") {
             self.chunks(reference, sink);
         }
-        let steps = holder.get("reasoning_steps").map(Node::list).unwrap_or_default();
+        let steps = holder.get("reasoning_steps").map(Node::as_list).unwrap_or_default();
         if self.is_new("reasoning_steps", steps) {
             steps.iter().for_each(|step| reasoning(step, sink));
         }
@@ -124,17 +124,17 @@ impl Sources {
                     tell(key.parse().ok().filter(|n| *n < 1_000_000).unwrap_or(place), node);
                 }
             }
-            chunks => (0..).zip(chunks.list()).for_each(|(place, node)| tell(place, node)),
+            chunks => (0..).zip(chunks.as_list()).for_each(|(place, node)| tell(place, node)),
         }
     }
 
     /// What MiniMax's search said, as a turn of its own: a list of results in a string.
     pub fn tool(&mut self, delta: &Node<'_>, sink: &mut dyn Sink) {
         let Some(content) = delta.get("content") else { return };
-        content.opened(MAX_NESTED, |list, _| {
-            if self.is_new("tool", list.list()) {
+        content.with_decoded(MAX_STRING_NESTING, |list, _| {
+            if self.is_new("tool", list.as_list()) {
                 round(Vec::new(), sink);
-                for (position, node) in (1..).zip(list.list()) {
+                for (position, node) in (1..).zip(list.as_list()) {
                     Item::of(node).tell("tool", Numbered::Place(position), position, sink);
                 }
             }
@@ -143,10 +143,11 @@ impl Sources {
 
     /// What a server-side search was asked: `{"query_list":["…"]}` in the arguments of its call.
     pub fn queries(&self, message: &Node<'_>, sink: &mut dyn Sink) {
-        let calls = message.get("tool_calls").map(Node::list).unwrap_or_default();
+        let calls = message.get("tool_calls").map(Node::as_list).unwrap_or_default();
         for call in calls.iter().filter(|call| call.text(&["type"]) == Some("web_search")) {
             if let Some(arguments) = call.get("function").and_then(|function| function.get("arguments")) {
-                arguments.opened(MAX_NESTED, |arguments, _| round(texts(arguments.get("query_list")), sink));
+                arguments
+                    .with_decoded(MAX_STRING_NESTING, |arguments, _| round(texts(arguments.get("query_list")), sink));
             }
         }
     }
@@ -177,7 +178,7 @@ fn annotation(node: &Node<'_>, position: u32, sink: &mut dyn Sink) {
     if !node.is_map() || node.text(&["type"]).is_some_and(|kind| NO_SOURCE.contains(&kind)) {
         return;
     }
-    let inner = node.any(&["url_citation", "file_citation", "doc_citation"]).filter(|inner| inner.is_map());
+    let inner = node.first(&["url_citation", "file_citation", "doc_citation"]).filter(|inner| inner.is_map());
     Item::of(inner.unwrap_or(node)).marked(node).tell("annotations", Numbered::Not, position, sink);
 }
 
@@ -191,7 +192,7 @@ fn reasoning(step: &Node<'_>, sink: &mut dyn Sink) {
     let found = search.and_then(|search| search.get("search_results"));
     let fetched = step.get("fetch_url_content").and_then(|fetch| fetch.get("contents"));
     let queries = texts(search.and_then(|search| search.get("search_keywords")));
-    let lists = [found, fetched].map(|list| list.map(Node::list).unwrap_or_default());
+    let lists = [found, fetched].map(|list| list.map(Node::as_list).unwrap_or_default());
     if !queries.is_empty() || lists.iter().any(|list| !list.is_empty()) {
         round(queries, sink);
     }
@@ -206,8 +207,8 @@ fn round(queries: Vec<Cow<'_, str>>, sink: &mut dyn Sink) {
 }
 
 fn texts<'n>(list: Option<&'n Node<'_>>) -> Vec<Cow<'n, str>> {
-    let list = list.map(Node::list).unwrap_or_default();
-    list.iter().filter_map(Node::str).map(Cow::Borrowed).collect()
+    let list = list.map(Node::as_list).unwrap_or_default();
+    list.iter().filter_map(Node::as_str).map(Cow::Borrowed).collect()
 }
 
 fn canonical(url: &str) -> Option<String> {

@@ -12,7 +12,7 @@ use crate::{
 /// Our final frame, of a record with one page.
 fn ours(adapter: &ChatCompletions) -> serde_json::Value {
     let record = shapes::tests::record(&json!([]), &json!([{ "url": "https://a.example.com/" }]));
-    let payload = Payload { record: &record, span_of: Some(&|_| (0, 0)) };
+    let payload = Payload { record: &record, span_lookup: Some(&|_| (0, 0)) };
     serde_json::from_str(&adapter.envelope(&payload).json).unwrap()
 }
 
@@ -31,10 +31,10 @@ fn way(at: JsonPath<'_>) -> String {
 impl Sink for Notes {
     fn signal(&mut self, signal: Signal<'_>) {
         self.0.push(match signal {
-            Signal::Message(id) => format!("message {id}"),
+            Signal::MessageId(id) => format!("message {id}"),
             Signal::Model(name) => format!("model {name}"),
             Signal::Text(text, at) => format!("text {text} @{}", way(at)),
-            Signal::Answer(text, at) => format!("answer {text} @{}", way(at)),
+            Signal::FullText(text, at) => format!("answer {text} @{}", way(at)),
             Signal::Thinking(text) => format!("thinking {text}"),
             Signal::Stage { name, message, .. } => format!("stage {name} {message}"),
             Signal::SearchRound { queries, .. } if queries.is_empty() => return,
@@ -50,13 +50,13 @@ impl Sink for Notes {
                 }
                 note
             }
-            Signal::Failed { code, .. } => format!("failed {code}"),
+            Signal::InvalidReference { code, .. } => format!("failed {code}"),
             Signal::Usage(usage) => format!("usage {} {} {}", usage.input, usage.output, usage.total),
             Signal::Finish(reason) => format!("finish {reason:?}"),
             Signal::Fault { code, message } => {
                 format!("fault {} {}", code.unwrap_or_default(), message.unwrap_or_default())
             }
-            Signal::Conversation(id) => format!("conversation {id}"),
+            Signal::ConversationId(id) => format!("conversation {id}"),
         });
     }
 }

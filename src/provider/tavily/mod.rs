@@ -1,19 +1,20 @@
 //! A Tavily search response.
 
 use super::{
-    Descriptor, JsonPath, Reads, Signal, Sink,
+    Descriptor, InputKind, JsonPath, Provider, Signal, Sink,
     json::Node,
     results::{Results, has_results, results},
 };
 
-pub static PROVIDER: Descriptor = Descriptor {
+pub static DESCRIPTOR: Descriptor = Descriptor {
     name: "tavily",
     label: "Tavily search",
     docs: "https://docs.tavily.com/documentation/api-reference/endpoint/search",
-    reads: Reads::Documents,
-    sniff: |_, data| is_tavily(data).then_some(PROVIDER.build),
-    build: || Box::new(Results { provider: PROVIDER.name, read }),
+    input: InputKind::Documents,
+    sniff: |_, data| is_tavily(data).then_some(DESCRIPTOR.build),
+    build: || Box::new(Results { provider: DESCRIPTOR.name, read }),
 };
+pub const PROVIDER: Provider = Provider::Fixed(&DESCRIPTOR);
 
 /// `{"query":…,"results":[…],"response_time":…,"request_id":…}`
 fn is_tavily(node: &Node<'_>) -> bool {
@@ -26,7 +27,7 @@ fn read(node: &Node<'_>, sink: &mut dyn Sink) -> bool {
         return false;
     }
     if let Some(id) = node.id(&["request_id"]) {
-        sink.signal(Signal::Message(&id));
+        sink.signal(Signal::MessageId(&id));
     }
     if let Some(answer) = node.text(&["answer"]) {
         sink.signal(Signal::Text(answer, JsonPath::ROOT.key("answer")));

@@ -6,7 +6,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{
-    Adapter, Descriptor, Envelope, JsonPath, ParseError, Payload, Reads, Reason, Signal, Sink, code,
+    Adapter, Descriptor, Envelope, FinishReason, InputKind, JsonPath, ParseError, Payload, Provider, Signal, Sink,
+    code,
     json::{self, Node},
     published,
 };
@@ -15,14 +16,15 @@ use crate::{
     sse::Event,
 };
 
-pub static PROVIDER: Descriptor = Descriptor {
+pub static DESCRIPTOR: Descriptor = Descriptor {
     name: "tencent",
     label: "Tencent Lexiang AI Q&A",
     docs: "https://lexiang.tencent.com/wiki/api/",
-    reads: Reads::Streams,
-    sniff: |_, data| is_lexiang(data).then_some(PROVIDER.build),
+    input: InputKind::Streams,
+    sniff: |_, data| is_lexiang(data).then_some(DESCRIPTOR.build),
     build: || Box::new(Lexiang::default()),
 };
+pub const PROVIDER: Provider = Provider::Fixed(&DESCRIPTOR);
 
 /// A frame, or an answer that was not streamed.
 fn is_lexiang(node: &Node<'_>) -> bool {
@@ -70,7 +72,7 @@ pub struct Lexiang {
 
 impl Adapter for Lexiang {
     fn provider(&self) -> Option<&'static str> {
-        Some(PROVIDER.name)
+        Some(DESCRIPTOR.name)
     }
 
     fn frame(&mut self, event: &Event<'_>, sink: &mut dyn Sink) -> Result<(), ParseError> {
@@ -78,13 +80,13 @@ impl Adapter for Lexiang {
         let finish = event.name == "finish";
         let read = json::with_parsed(data, |node| self.message(node, finish, sink));
         if read.is_none() && finish {
-            sink.signal(Signal::Finish(Reason::Stop));
+            sink.signal(Signal::Finish(FinishReason::Stop));
         }
         read.ok_or(ParseError)
     }
 
     fn envelope(&self, payload: &Payload<'_>) -> Envelope {
-        Envelope::of(&OwnFrame {
+        Envelope::new(&OwnFrame {
             completion_id: &self.completion_id,
             session_id: &self.session_id,
             processes: Processes::default(),
@@ -103,10 +105,10 @@ impl Lexiang {
     /// An answer that was not streamed: `{"code":0,"request_id":…,"data":{…}}`.
     fn whole(&mut self, node: &Node<'_>, data: &Node<'_>, sink: &mut dyn Sink) {
         if let Some(id) = node.id(&["request_id"]) {
-            sink.signal(Signal::Message(&id));
+            sink.signal(Signal::MessageId(&id));
         }
         if let Some(id) = data.id(&["session_id"]) {
-            sink.signal(Signal::Conversation(&id));
+            sink.signal(Signal::ConversationId(&id));
         }
         if let Some(text) = data.text(&["reasoning_content"]) {
             sink.signal(Signal::Thinking(text));
@@ -118,26 +120,26 @@ impl Lexiang {
             chunks(more, sink);
             docs(more, sink);
         }
-        sink.signal(Signal::Finish(Reason::Stop));
+        sink.signal(Signal::Finish(FinishReason::Stop));
     }
 
     fn message(&mut self, node: &Node<'_>, finish: bool, sink: &mut dyn Sink) {
-        if let (Some(0), Some(data)) = (node.get("code").and_then(Node::number), node.get("data")) {
+        if let (Some(0), Some(data)) = (node.get("code").and_then(Node::as_number), node.get("data")) {
             return self.whole(node, data, sink);
         }
-        if let Some(id) = node.id_here(&["completion_id"]) {
-            sink.signal(Signal::Message(&id));
+        if let Some(id) = node.id_cow(&["completion_id"]) {
+            sink.signal(Signal::MessageId(&id));
             repeat(&mut self.completion_id, &id);
         }
         // Empty until the finish; the last one that is not counts.
-        if let Some(id) = node.id_here(&["session_id"]) {
-            sink.signal(Signal::Conversation(&id));
+        if let Some(id) = node.id_cow(&["session_id"]) {
+            sink.signal(Signal::ConversationId(&id));
             repeat(&mut self.session_id, &id);
         }
         if let Some(processes) = node.get("processes") {
             stage(processes, sink);
         }
-        if let Some(text) = node.get("delta_content").and_then(Node::str).filter(|text| !text.is_empty()) {
+        if let Some(text) = node.get("delta_content").and_then(Node::as_str).filter(|text| !text.is_empty()) {
             sink.signal(Signal::Text(text, JsonPath::ROOT.key("delta_content")));
         }
         if let Some(more) = node.get("additional_content") {
@@ -146,10 +148,11 @@ impl Lexiang {
         }
         if finish || node.truthy("is_stop") {
             if let Some(answer) = node.text(&["content"]) {
-                sink.signal(Signal::Answer(answer, JsonPath::ROOT.key("content")));
+                sink.signal(Signal::FullText(answer, JsonPath::ROOT.key("content")));
             }
-            sink.signal(Signal::Finish(Reason::of(node.text(&["finish_reason"]).unwrap_or_default())));
-        } else if node.get("completion_id").is_none() && node.get("code").and_then(Node::number).is_some_and(|c| c != 0)
+            sink.signal(Signal::Finish(FinishReason::of(node.text(&["finish_reason"]).unwrap_or_default())));
+        } else if node.get("completion_id").is_none()
+            && node.get("code").and_then(Node::as_number).is_some_and(|c| c != 0)
         {
             sink.signal(Signal::Fault { code: node.id(&["code"]), message: node.text(&["message", "msg"]) });
         }
@@ -165,7 +168,7 @@ fn repeat(known: &mut String, id: &str) {
 
 fn stage(processes: &Node<'_>, sink: &mut dyn Sink) {
     let name = processes.text(&["stage"]).unwrap_or_default();
-    let text = processes.get("delta_content").and_then(Node::str).unwrap_or_default();
+    let text = processes.get("delta_content").and_then(Node::as_str).unwrap_or_default();
     if name == "thinking" {
         if !text.is_empty() {
             sink.signal(Signal::Thinking(text));
@@ -182,7 +185,7 @@ fn stage(processes: &Node<'_>, sink: &mut dyn Sink) {
 
 /// What the search found, in pieces: several of one document become one citation.
 fn chunks(more: &Node<'_>, sink: &mut dyn Sink) {
-    let chunks = more.get("reference_chunks").map(Node::list).unwrap_or_default();
+    let chunks = more.get("reference_chunks").map(Node::as_list).unwrap_or_default();
     if chunks.is_empty() {
         return;
     }
@@ -194,7 +197,7 @@ fn chunks(more: &Node<'_>, sink: &mut dyn Sink) {
 
 /// What the answer rests on, in the order of its numbers: no excerpts here, the chunks have them.
 fn docs(more: &Node<'_>, sink: &mut dyn Sink) {
-    let docs = more.get("reference_docs").map(Node::list).unwrap_or_default();
+    let docs = more.get("reference_docs").map(Node::as_list).unwrap_or_default();
     for (number, doc) in (1..).zip(docs) {
         reference(doc, Some(number), number, sink);
     }
@@ -206,7 +209,7 @@ fn reference(node: &Node<'_>, number: Option<u32>, position: u32, sink: &mut dyn
     let url = node.text(&["url"]);
     let title = node.text(&["title"]);
     if target.is_none() && url.is_none() && title.is_none() {
-        return sink.signal(Signal::Failed { id: None, position, code: code::MISSING_TITLE_URL_AND_ID });
+        return sink.signal(Signal::InvalidReference { id: None, position, code: code::MISSING_TITLE_URL_AND_ID });
     }
     let mut metadata = Vec::new();
     let mut note = |key: &'static str, value: Option<String>| {

@@ -16,7 +16,7 @@ use opentelemetry_sdk::trace::Span;
 use super::Otel;
 use crate::{
     pipeline::tap::Tap,
-    provider::{Provider, Reason},
+    provider::{FinishReason, Provider},
 };
 
 pub const OPERATION: &str = "chat";
@@ -217,11 +217,11 @@ fn number(count: impl TryInto<i64>) -> i64 {
 }
 
 /// Spelling of the semantic conventions.
-const fn finish_reason(reason: Reason) -> &'static str {
+const fn finish_reason(reason: FinishReason) -> &'static str {
     match reason {
-        Reason::Stop => "stop",
-        Reason::Length => "length",
-        Reason::Filter => "content_filter",
-        Reason::Tools => "tool_calls",
+        FinishReason::Stop => "stop",
+        FinishReason::Length => "length",
+        FinishReason::Filter => "content_filter",
+        FinishReason::Tools => "tool_calls",
     }
 }

@@ -120,12 +120,12 @@ fn document(end: End, markers: Style, out: &[u8], said: &Said) {
 }
 
 const HANDED: &[Provider] = &[
-    Provider::Of(&citetap::provider::tavily::PROVIDER),
-    Provider::Of(&citetap::provider::mcp::PROVIDER),
+    citetap::provider::tavily::PROVIDER,
+    citetap::provider::mcp::PROVIDER,
     Provider::AUTO,
-    Provider::Of(&citetap::provider::openai::PROVIDER),
-    Provider::Of(&citetap::provider::tencent::PROVIDER),
-    Provider::Of(&citetap::provider::doubao::PROVIDER),
+    citetap::provider::openai::PROVIDER,
+    citetap::provider::tencent::PROVIDER,
+    citetap::provider::doubao::PROVIDER,
 ];
 
 /// What somebody hands in: a JSON body, a capture, or anything else.

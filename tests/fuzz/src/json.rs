@@ -1,9 +1,9 @@
 //! Strangers' JSON: what is read of it, strings that hold JSON, and one string replaced where it stands.
 
 use citetap::provider::{
-    json::{self, MAX_DEPTH, MAX_NESTED, MAX_NODES, Node},
+    error_document::ErrorDocument,
+    json::{self, MAX_DEPTH, MAX_NODES, MAX_STRING_NESTING, Node},
     json_path::Step,
-    refusal::refusal,
     splice,
 };
 use serde_json::Value;
@@ -22,7 +22,7 @@ pub fn run(data: &[u8]) {
     let times = usize::from(head[0]) * usize::from(head[1]);
     let grown = text.repeat((MAX_GROWN / text.len().max(1)).min(times).max(1));
     agrees(&grown);
-    let _ = refusal(&grown);
+    let _ = ErrorDocument::parse(&grown);
     opens(&grown);
     replaces(&text, &mut Dice::new(u32::from_le_bytes(head)));
 }
@@ -86,9 +86,9 @@ fn measure(text: &str) -> (u32, u32) {
 /// Strings are opened three times at most, wherever they stand.
 fn opens(text: &str) {
     fn walk(node: &Node<'_>, left: u8, opened: u8) {
-        assert!(opened + left == MAX_NESTED);
+        assert!(opened + left == MAX_STRING_NESTING);
         match node {
-            Node::Str(_) => node.opened(left, |inner, left| {
+            Node::Str(_) => node.with_decoded(left, |inner, left| {
                 assert!(!matches!(inner, Node::Str(_)));
                 walk(inner, left, opened + 1);
             }),
@@ -97,25 +97,28 @@ fn opens(text: &str) {
             _ => {}
         }
     }
-    json::with_parsed(text, |node| walk(node, MAX_NESTED, 0));
+    json::with_parsed(text, |node| walk(node, MAX_STRING_NESTING, 0));
 }
 
 /// One string is another afterwards, and every other byte is as it was.
 fn replaces(text: &str, dice: &mut Dice) {
     let Some(node) = json::parse(text) else { return };
     let mut steps = Vec::new();
-    descend(&node, dice, &mut steps, MAX_NESTED);
+    descend(&node, dice, &mut steps, MAX_STRING_NESTING);
     let new = dice.of(&["", "x", "[[1]](https://a.example/)", "\"\\\n\u{1}火", "\\ud83d\\ude00"]);
     let Some(out) = splice::replace(text, [(&*steps, new)]) else { return };
     let mut expected: Value = serde_json::from_str(text).unwrap();
     // Half a surrogate in a string's own JSON is mended by us and refused by serde_json, which then cannot say what is right.
     let Some(()) = put(&mut expected, &steps, new) else { return };
-    assert!(alike(&serde_json::from_str(&out).unwrap(), &expected, MAX_NESTED), "{out} for {text} at {steps:?}");
+    assert!(
+        alike(&serde_json::from_str(&out).unwrap(), &expected, MAX_STRING_NESTING),
+        "{out} for {text} at {steps:?}"
+    );
     let same =
         |a: &mut dyn Iterator<Item = u8>, b: &mut dyn Iterator<Item = u8>| a.zip(b).take_while(|(a, b)| a == b).count();
     let front = same(&mut text.bytes(), &mut out.bytes());
     let back = same(&mut text.bytes().rev(), &mut out.bytes().rev());
-    assert!(front + back + string_at(&node, &steps, MAX_NESTED) * 48 + 64 >= text.len(), "other bytes changed");
+    assert!(front + back + string_at(&node, &steps, MAX_STRING_NESTING) * 48 + 64 >= text.len(), "other bytes changed");
     assert_eq!(splice::replace(&out, [(&*steps, new)]), Some(out.clone()), "nothing changes the second time");
 }
 
@@ -135,7 +138,7 @@ fn descend(node: &Node<'_>, dice: &mut Dice, steps: &mut Vec<Step>, left: u8) {
                 descend(inner, dice, steps, left);
             }
         }
-        Node::Str(_) if left > 0 => node.opened(left, |inner, left| descend(inner, dice, steps, left)),
+        Node::Str(_) if left > 0 => node.with_decoded(left, |inner, left| descend(inner, dice, steps, left)),
         _ => {}
     }
 }
@@ -183,10 +186,10 @@ fn string_at(node: &Node<'_>, steps: &[Step], left: u8) -> usize {
     match (steps.split_first(), node) {
         (None, Node::Str(text)) => text.len(),
         (None, _) => 0,
-        (Some(_), Node::Str(_)) => node.opened(left, |inner, left| string_at(inner, steps, left)),
+        (Some(_), Node::Str(_)) => node.with_decoded(left, |inner, left| string_at(inner, steps, left)),
         (Some((Step::Key(key), rest)), _) => node.get(key).map_or(0, |inner| string_at(inner, rest, left)),
         (Some((Step::Index(index), rest)), _) => {
-            node.list().get(*index).map_or(0, |inner| string_at(inner, rest, left))
+            node.as_list().get(*index).map_or(0, |inner| string_at(inner, rest, left))
         }
     }
 }

@@ -23,9 +23,9 @@ use crate::{
 };
 
 const KINDS: &[Provider] = &[
-    Provider::Of(&citetap::provider::doubao::PROVIDER),
-    Provider::Of(&citetap::provider::tencent::PROVIDER),
-    Provider::Of(&citetap::provider::openai::PROVIDER),
+    citetap::provider::doubao::PROVIDER,
+    citetap::provider::tencent::PROVIDER,
+    citetap::provider::openai::PROVIDER,
     Provider::AUTO,
 ];
 const INJECTS: &[Inject] = &[Inject::Final, Inject::Live, Inject::Off];
@@ -41,10 +41,7 @@ static FOUND: LazyLock<Arc<Record>> = LazyLock::new(|| {
     let json = r#"{"query":"asked in private","results":[
         {"title":"S","url":"https://s.example.com/","content":"c","score":0.9},
         {"title":"A","url":"https://a.example.com/","content":"c","score":0.8},{}]}"#;
-    Arc::new(
-        *offline::document_record(context(Provider::Of(&citetap::provider::tavily::PROVIDER)), Bytes::from(json))
-            .unwrap(),
-    )
+    Arc::new(*offline::document_record(context(citetap::provider::tavily::PROVIDER), Bytes::from(json)).unwrap())
 });
 
 struct Case {

@@ -11,7 +11,6 @@ use citetap::{
         html::html,
         partial_html::{PartialHtml, partial_html},
     },
-    provider::Provider,
 };
 use serde_json::{Value, json};
 
@@ -79,9 +78,7 @@ fn exports(text: &str, options: u8) {
     let results: Vec<Value> =
         (0..parts.len().min(4)).map(result).chain([json!({"title": text, "url": part(0)})]).collect();
     let document = json!({"query": part(1), "answer": part(2), "results": results}).to_string();
-    let Some(kept) =
-        offline::document_record(context(Provider::Of(&citetap::provider::tavily::PROVIDER)), document.into())
-    else {
+    let Some(kept) = offline::document_record(context(citetap::provider::tavily::PROVIDER), document.into()) else {
         return;
     };
     crate::record::check(&kept);

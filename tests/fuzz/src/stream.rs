@@ -87,7 +87,7 @@ impl Sink for Said {
                     self.text.push_str(text);
                 }
             }
-            Signal::Answer(text, _) => {
+            Signal::FullText(text, _) => {
                 self.answers.push((self.ended_at.is_some(), text.to_owned()));
                 if self.ended_at.is_none() {
                     self.answer = text.to_owned();

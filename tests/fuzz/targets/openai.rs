@@ -1,9 +1,8 @@
 #![no_main]
 
-use citetap::provider::Provider;
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 
-fuzz_target!(|data: &[u8]| citetap_fuzz::adapter::run(Provider::Of(&citetap::provider::openai::PROVIDER), data));
+fuzz_target!(|data: &[u8]| citetap_fuzz::adapter::run(citetap::provider::openai::PROVIDER, data));
 fuzz_mutator!(|data: &mut [u8], size: usize, max: usize, seed: u32| {
     citetap_fuzz::mutate::frames(data, size, max, seed)
 });

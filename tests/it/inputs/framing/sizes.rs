@@ -5,7 +5,6 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use citetap::{
     pipeline::{End, Inject},
-    provider::Provider,
     replay::{Script, Step},
 };
 use tokio::io::AsyncWriteExt;
@@ -58,9 +57,7 @@ async fn f04_single_bytes_are_relayed_in_linear_time() {
     is_linear(
         |n| {
             assert!(
-                pass(Provider::Of(&citetap::provider::tencent::PROVIDER), Inject::Final, whole(n), End::Clean)
-                    .stream_stats
-                    .finished
+                pass(citetap::provider::tencent::PROVIDER, Inject::Final, whole(n), End::Clean).stream_stats.finished
             )
         },
         10_000,
@@ -112,7 +109,7 @@ async fn f09_event_of_100_000_data_lines_is_relayed() {
     is_linear(
         |n| {
             assert!(
-                pass(Provider::Of(&citetap::provider::tencent::PROVIDER), Inject::Final, vec![event(n)], End::Clean)
+                pass(citetap::provider::tencent::PROVIDER, Inject::Final, vec![event(n)], End::Clean)
                     .stream_stats
                     .finished
             )
@@ -135,7 +132,7 @@ async fn f10_tiny_events_do_not_grow_memory() {
     is_linear(
         |n| {
             assert!(
-                pass(Provider::Of(&citetap::provider::tencent::PROVIDER), Inject::Final, vec![stream(n)], End::Clean)
+                pass(citetap::provider::tencent::PROVIDER, Inject::Final, vec![stream(n)], End::Clean)
                     .stream_stats
                     .finished
             )

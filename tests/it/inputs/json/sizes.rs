@@ -1,10 +1,7 @@
 //! Deep, long and numerous JSON.
 
 use bytes::Bytes;
-use citetap::{
-    pipeline::{End, Inject},
-    provider::Provider,
-};
+use citetap::pipeline::{End, Inject};
 use serde_json::{Value, json};
 
 use super::super::{Bench, is_linear, tapped, with_references};
@@ -81,9 +78,7 @@ async fn j66_json_in_strings_is_parsed_three_levels_deep() {
     is_linear(
         |n| {
             assert!(
-                pass(Provider::Of(&citetap::provider::doubao::PROVIDER), Inject::Final, stuffed(n), End::Clean)
-                    .stream_stats
-                    .finished
+                pass(citetap::provider::doubao::PROVIDER, Inject::Final, stuffed(n), End::Clean).stream_stats.finished
             )
         },
         20_000,
@@ -110,14 +105,9 @@ async fn j68_first_thousand_of_ten_thousand_references_are_kept() {
     is_linear(
         |n| {
             assert!(
-                pass(
-                    Provider::Of(&citetap::provider::tencent::PROVIDER),
-                    Inject::Off,
-                    vec![Bytes::from(documents(n))],
-                    End::Clean
-                )
-                .stream_stats
-                .finished
+                pass(citetap::provider::tencent::PROVIDER, Inject::Off, vec![Bytes::from(documents(n))], End::Clean)
+                    .stream_stats
+                    .finished
             )
         },
         2500,
@@ -184,12 +174,8 @@ async fn j70_huge_numbers_of_keys_take_linear_time() {
     let stream = |n: usize| format!("data:{{\"completion_id\":\"m\",{}}}\n\n{}", colliding(n), tencent::answer("m"));
     is_linear(
         |n| {
-            let passed = pass(
-                Provider::Of(&citetap::provider::tencent::PROVIDER),
-                Inject::Final,
-                vec![Bytes::from(stream(n))],
-                End::Clean,
-            );
+            let passed =
+                pass(citetap::provider::tencent::PROVIDER, Inject::Final, vec![Bytes::from(stream(n))], End::Clean);
             assert!(passed.stream_stats.finished && passed.injected().len() == 1);
         },
         10_000,
@@ -202,7 +188,7 @@ async fn j70_huge_numbers_of_keys_take_linear_time() {
         assert_eq!(bench.one(n).await.citations.len(), 2, "the next event is tapped");
     }
     assert_eq!(
-        pass(Provider::Of(&citetap::provider::tencent::PROVIDER), Inject::Final, bytewise(b"data:{}\n\n"), End::Clean)
+        pass(citetap::provider::tencent::PROVIDER, Inject::Final, bytewise(b"data:{}\n\n"), End::Clean)
             .stream_stats
             .unparsed,
         0

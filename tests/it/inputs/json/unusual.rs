@@ -360,9 +360,9 @@ async fn j71_unusual_json_documents_are_relayed() {
         ];
         for holder in holders {
             for kind in [
-                Provider::Of(&citetap::provider::tencent::PROVIDER),
-                Provider::Of(&citetap::provider::doubao::PROVIDER),
-                Provider::Of(&citetap::provider::openai::PROVIDER),
+                citetap::provider::tencent::PROVIDER,
+                citetap::provider::doubao::PROVIDER,
+                citetap::provider::openai::PROVIDER,
                 Provider::AUTO,
             ] {
                 if document.len() > 4096 && kind != Provider::AUTO {

@@ -1,4 +1,4 @@
-//! The incomplete last frame, within its caps.
+//! Byte buffers within a cap of their own and a budget shared by all streams.
 
 use std::sync::{
     Arc,
@@ -7,7 +7,7 @@ use std::sync::{
 
 use bytes::{Bytes, BytesMut};
 
-/// Bytes that all streams together may hold.
+/// Limit on the bytes that all streams hold together.
 #[derive(Debug)]
 pub struct Budget {
     used: AtomicUsize,
@@ -23,7 +23,7 @@ impl Budget {
         self.used.load(Ordering::Relaxed)
     }
 
-    fn take(&self, n: usize) -> bool {
+    fn reserve(&self, n: usize) -> bool {
         let before = self.used.fetch_add(n, Ordering::Relaxed);
         if before.saturating_add(n) > self.max {
             self.used.fetch_sub(n, Ordering::Relaxed);
@@ -32,17 +32,17 @@ impl Budget {
         true
     }
 
-    fn give(&self, n: usize) {
+    fn release(&self, n: usize) {
         self.used.fetch_sub(n, Ordering::Relaxed);
     }
 }
 
-/// Bytes from which a frame counts as large.
+/// Frames from this size get their whole cap reserved at once.
 const LARGE: usize = 64 * 1024;
-/// Bytes of a frame that may exceed its cap: the LF of its last line end.
-const END: usize = 1;
+/// Bytes by which a frame may exceed its cap: the LF that [`capped_len`] does not count.
+const FINAL_LF: usize = 1;
 
-/// A part of the budget, for bytes that are held elsewhere. Given back when dropped.
+/// A reservation of the budget for bytes that are held elsewhere, released on drop.
 #[derive(Debug)]
 pub struct BudgetShare {
     budget: Arc<Budget>,
@@ -50,25 +50,25 @@ pub struct BudgetShare {
 }
 
 impl BudgetShare {
-    /// `None`: the budget is used up.
+    /// Reserves `n` bytes; `None` if the budget is used up.
     pub fn reserve(budget: &Arc<Budget>, n: usize) -> Option<Self> {
-        budget.take(n).then(|| Self { budget: Arc::clone(budget), n })
+        budget.reserve(n).then(|| Self { budget: Arc::clone(budget), n })
     }
 }
 
 impl Drop for BudgetShare {
     fn drop(&mut self) {
-        self.budget.give(self.n);
+        self.budget.release(self.n);
     }
 }
 
-/// So many bytes of a whole frame, or of its end, count towards the cap: all but an LF behind the CR that has ended the
-/// frame, as that may come in a chunk of its own.
-pub fn counted(end: &[u8]) -> usize {
+/// Bytes of a complete frame, or of its last part, that count towards the cap. An LF after the final CR does not count,
+/// because it may arrive in the next chunk.
+pub fn capped_len(end: &[u8]) -> usize {
     end.len() - usize::from(end.ends_with(b"\r\n"))
 }
 
-/// What one stream holds. Gives its share back when dropped.
+/// Buffer of one stream. Its bytes count towards the budget until they are taken or dropped.
 #[derive(Debug)]
 pub struct HeldBytes {
     bytes: BytesMut,
@@ -93,46 +93,45 @@ impl HeldBytes {
         self.bytes.is_empty()
     }
 
-    /// Adds to the frame; `false`: that would pass a cap, and nothing was added.
+    /// Appends bytes. Returns false and appends nothing if the cap or the budget would be exceeded.
     pub fn add(&mut self, more: &[u8]) -> bool {
-        self.add_counted(more, more.len())
+        self.add_capped(more, more.len())
     }
 
-    /// The same of a frame's end.
+    /// Appends the last part of a frame, of which [`capped_len`] bytes count towards the cap.
     pub fn add_end(&mut self, end: &[u8]) -> bool {
-        self.add_counted(end, counted(end))
+        self.add_capped(end, capped_len(end))
     }
 
-    fn add_counted(&mut self, more: &[u8], counted: usize) -> bool {
-        if self.bytes.len() + counted > self.cap || !self.budget.take(more.len()) {
+    fn add_capped(&mut self, more: &[u8], capped_len: usize) -> bool {
+        if self.bytes.len() + capped_len > self.cap || !self.budget.reserve(more.len()) {
             return false;
         }
         let needed = self.bytes.len() + more.len();
         if needed > LARGE && self.bytes.capacity() < needed {
-            // A frame this large has room for the cap at once: growing step by step would leave copies of it behind, while
-            // pages that are not written to take no memory.
-            self.bytes.reserve(self.cap + END - self.bytes.len());
+            // Growing step by step would leave copies behind, while pages that are never written use no memory.
+            self.bytes.reserve(self.cap + FINAL_LF - self.bytes.len());
         }
         self.bytes.extend_from_slice(more);
         true
     }
 
-    /// All of it, and its share of the budget for whoever holds it now.
+    /// Returns the bytes and their reservation of the budget.
     pub fn freeze(mut self) -> (Bytes, BudgetShare) {
         let bytes = std::mem::take(&mut self.bytes).freeze();
         let share = BudgetShare { budget: Arc::clone(&self.budget), n: bytes.len() };
         (bytes, share)
     }
 
-    /// All of it; nothing is held afterwards.
+    /// Takes the bytes and releases their reservation.
     pub fn take(&mut self) -> Bytes {
-        self.budget.give(self.bytes.len());
+        self.budget.release(self.bytes.len());
         std::mem::take(&mut self.bytes).freeze()
     }
 }
 
 impl Drop for HeldBytes {
     fn drop(&mut self) {
-        self.budget.give(self.bytes.len());
+        self.budget.release(self.bytes.len());
     }
 }

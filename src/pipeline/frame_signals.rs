@@ -1,12 +1,13 @@
-//! What one frame said, kept until the frame is read whole: its references count for its own text.
+//! Owned copies of one frame's signals. They are encoded once the whole frame is read, because its references apply to its
+//! own text.
 
 use crate::provider::{FinishReason, Signal, Sink, Usage, json_path::Step};
 
-/// A signal that a client may be told of in other words.
+/// A signal that can be encoded for the client.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FrameSignal {
-    Text { text: String, at: Vec<Step> },
-    FullText { text: String, at: Vec<Step> },
+    Text { text: String, path: Vec<Step> },
+    FullText { text: String, path: Vec<Step> },
     Thinking(String),
     Stage { name: String, message: String, detail: Option<String> },
     Searching(Vec<String>),
@@ -15,24 +16,24 @@ pub enum FrameSignal {
     Fault { code: Option<String>, message: Option<String> },
 }
 
-/// Lets signals through and keeps what was heard of them.
+/// Records signals while forwarding them to `sink`.
 pub struct Recorder<'s> {
-    pub to: &'s mut dyn Sink,
-    pub heard: &'s mut Vec<FrameSignal>,
+    pub sink: &'s mut dyn Sink,
+    pub recorded: &'s mut Vec<FrameSignal>,
 }
 
 impl Sink for Recorder<'_> {
     fn signal(&mut self, signal: Signal<'_>) {
-        self.heard.extend(FrameSignal::of(&signal));
-        self.to.signal(signal);
+        self.recorded.extend(FrameSignal::from_signal(&signal));
+        self.sink.signal(signal);
     }
 }
 
 impl FrameSignal {
-    fn of(signal: &Signal<'_>) -> Option<Self> {
+    fn from_signal(signal: &Signal<'_>) -> Option<Self> {
         Some(match signal {
-            Signal::Text(text, at) => Self::Text { text: (*text).to_owned(), at: at.steps() },
-            Signal::FullText(text, at) => Self::FullText { text: (*text).to_owned(), at: at.steps() },
+            Signal::Text(text, path) => Self::Text { text: (*text).to_owned(), path: path.steps() },
+            Signal::FullText(text, path) => Self::FullText { text: (*text).to_owned(), path: path.steps() },
             Signal::Thinking(text) => Self::Thinking((*text).to_owned()),
             Signal::Stage { name, message, detail } => {
                 Self::Stage { name: (*name).to_owned(), message: (*message).to_owned(), detail: detail.clone() }

@@ -1,243 +1,231 @@
-//! The way of a chunk where the client does not get the upstream's bytes as they are: frame by frame.
+//! Chunk processing of [`OutputMode::Rewrite`] and [`OutputMode::Transcode`]: each frame is read and emitted on its own.
 
 use bytes::Bytes;
 
 use super::{
-    Cut, End, Form, Output, OutputMode, Phase, Pipeline, UNFINISHED, UNREADABLE, budget::counted,
-    frame_signals::FrameSignal,
+    Cut, End, Form, Output, OutputMode, Phase, Pipeline, UNFINISHED, UNREADABLE, budget::capped_len,
+    frame_signals::FrameSignal, tap::Tap, transcode::Transcoder,
 };
 use crate::provider::error_document::ErrorDocument;
 
 impl Pipeline {
-    /// Works through the chunk until it is used up or a commit is awaited.
+    /// Processes the chunk until it is used up or a reply is awaited.
     pub(super) fn run_framed(&mut self) {
-        while !self.relays() {
-            let Some((cut, end)) = self.input.next_cut() else { return self.keep_rest() };
-            let carried = self.carried(end);
-            let piece = carried.unwrap_or_else(|| self.input.chunk.slice(self.input.at..end));
-            self.input.at = end;
-            self.input.unsent = end;
+        while !self.is_relaying() {
+            let Some((cut, end)) = self.input.next_cut() else { return self.hold_rest() };
+            let completed = self.complete_partial_frame(end);
+            let piece = completed.unwrap_or_else(|| self.input.chunk.slice(self.input.frame_start..end));
+            self.input.frame_start = end;
+            self.input.unsent_start = end;
             let skipped = std::mem::take(&mut self.input.partial.skipping);
-            let tapped = matches!(cut, Cut::Frame(_)) && !skipped && self.fits(counted(&piece)) && self.tap.is_some();
-            if tapped {
-                self.heard.clear();
-                let ends = self.read(&piece) && self.message.phase == Phase::Due;
-                self.frame(piece, ends);
-                if self.waits() {
+            let readable = matches!(cut, Cut::Frame(_)) && !skipped && self.is_within_cap(capped_len(&piece));
+            if readable && self.tap.is_some() {
+                self.frame_signals.clear();
+                let ends = self.read(&piece) && self.progress.phase == Phase::Streaming;
+                self.process_frame(piece, ends);
+                if self.is_waiting() {
                     return;
                 }
             } else {
                 self.emit(piece);
             }
-            // The upstream's line ends are no matter of another dialect.
+            // The upstream's line ends do not matter in another dialect.
             if matches!(self.mode, OutputMode::Transcode(_)) || !self.input.splitter.awaits_lf() {
-                self.live();
+                self.emit_live_event();
             }
         }
-        // The tap was lost in the midst of the chunk.
-        self.pass_all();
+        // The tap was dropped within the chunk.
+        self.emit_all();
     }
 
-    /// The stream ended, and `rest` is what is left of it. It was read, if it was whole.
+    /// Ends the stream. `rest` is what is left of it, already read if it is complete.
     pub(super) fn finish_framed(&mut self, end: End, rest: Bytes) {
-        // In the midst of a frame that passed in part there is no boundary; another dialect has its own frames.
-        let due = self.message.phase == Phase::Due
-            && (!self.input.partial.skipping || matches!(self.mode, OutputMode::Transcode(_)));
+        // Inside a frame that was partly relayed there is no boundary. A transcoded stream has its own frames.
+        let streaming = self.progress.phase == Phase::Streaming;
+        let due = streaming && (!self.input.partial.skipping || matches!(self.mode, OutputMode::Transcode(_)));
         if self.settings.single_document && end == End::Clean {
-            self.document(rest);
-        } else if end == End::Clean && self.message.phase == Phase::Due && !due {
-            // What waits for an open marker goes out all the same.
-            self.flush();
-            self.ends(rest, Some(Vec::new()), false);
-        } else if end == End::Clean {
-            self.frame(rest, due);
+            self.process_document(rest);
+        } else if end == End::Clean && (due || !streaming) {
+            self.process_frame(rest, due);
         } else {
-            // What was held back of the text goes out; then the stream breaks off as the upstream's did. An answer that
-            // has ended has said all.
-            self.heard.clear();
-            if self.message.phase == Phase::Due {
+            // Emit the text that was held back for an open marker. After a cut the stream then breaks off as the
+            // upstream's did.
+            self.frame_signals.clear();
+            if streaming {
                 self.flush();
             }
-            self.ends(rest, None, due);
+            self.end_message(rest, (end == End::Clean).then(Vec::new), due);
         }
-        if self.waits() {
+        if self.is_waiting() {
             return;
         }
-        // What came after the answer's end joins the record.
-        self.store_rest();
+        // Store references that came after the end of the answer.
+        self.store_unsaved();
         if end == End::Clean {
-            self.end_speech();
+            self.emit_end();
         }
     }
 
-    /// Nothing more is said.
-    pub(super) fn end_speech(&mut self) {
-        if let OutputMode::Transcode(speak) = &mut self.mode {
+    /// Ends a transcoded stream.
+    pub(super) fn emit_end(&mut self) {
+        if let OutputMode::Transcode(transcoder) = &mut self.mode {
             let mut out = Vec::new();
-            speak.end(&mut out);
-            self.say(out);
+            transcoder.end(&mut out);
+            self.emit_transcoded(out);
         }
     }
 
-    /// Says how the answer ended, where that waited for our event.
-    pub(super) fn say_end(&mut self) {
-        let Some(closing) = self.message.closing.take() else { return };
-        if let (OutputMode::Transcode(speak), Some(tap)) = (&mut self.mode, &self.tap) {
+    /// Emits how the answer ended, which a transcoded client gets after our event.
+    pub(super) fn emit_closing(&mut self) {
+        let Some(closing_signals) = self.progress.closing_signals.take() else { return };
+        let incomplete = self.stream_stats.oversized > 0;
+        self.transcode(|transcoder, tap, out| transcoder.close(&closing_signals, incomplete, tap, out));
+    }
+
+    /// Emits the frames that no longer wait for a marker.
+    pub(super) fn drain_rewriter(&mut self) {
+        if let OutputMode::Rewrite(rewriter) = &mut self.mode {
+            self.outputs.extend(std::iter::from_fn(|| rewriter.take()));
+        }
+    }
+
+    fn transcode(&mut self, encode: impl FnOnce(&mut Transcoder, &Tap, &mut Vec<u8>)) {
+        if let (OutputMode::Transcode(transcoder), Some(tap)) = (&mut self.mode, &self.tap) {
             let mut out = Vec::new();
-            speak.close(&closing, self.stream_stats.oversized > 0, tap, &mut out);
-            self.say(out);
+            encode(transcoder, tap, &mut out);
+            self.emit_transcoded(out);
         }
     }
 
-    /// What has waited long enough goes out.
-    pub(super) fn drain(&mut self) {
-        if let OutputMode::Rewrite(rewrite) = &mut self.mode {
-            self.out.extend(std::iter::from_fn(|| rewrite.take()));
-        }
-    }
-
-    pub(super) fn say(&mut self, out: Vec<u8>) {
+    pub(super) fn emit_transcoded(&mut self, out: Vec<u8>) {
         if !out.is_empty() {
-            self.out.push_back(Output::Bytes(Bytes::from(out)));
+            self.outputs.push_back(Output::Bytes(Bytes::from(out)));
         }
     }
 
-    /// A frame that was read, and whether the answer ends with it.
-    fn frame(&mut self, frame: Bytes, ends: bool) {
-        let heard = std::mem::take(&mut self.heard);
-        let closing = if ends { self.closing_of(&heard) } else { Vec::new() };
+    /// Emits a frame that was read. If it ends the answer, our event precedes it.
+    fn process_frame(&mut self, frame: Bytes, ends: bool) {
+        let signals = std::mem::take(&mut self.frame_signals);
+        let closing_signals = if ends { self.closing_signals(&signals) } else { Vec::new() };
+        let streaming = self.progress.phase == Phase::Streaming;
         let Some(tap) = &self.tap else { return self.emit(frame) };
         match &mut self.mode {
             OutputMode::Relay => return self.emit(frame),
-            OutputMode::Rewrite(rewrite) if self.message.phase == Phase::Due => {
-                rewrite.frame(frame, heard, &tap.sources())
-            }
-            // After its end an answer is not rewritten.
-            OutputMode::Rewrite(rewrite) => rewrite.pass(Output::Bytes(frame)),
-            OutputMode::Transcode(speak) => {
-                let mut out = Vec::new();
-                if self.message.phase == Phase::Due {
-                    speak.hear(&heard, tap, &mut out);
+            OutputMode::Rewrite(rewriter) if streaming => rewriter.frame(frame, signals, &tap.sources()),
+            // Text after the end of the answer is not rewritten.
+            OutputMode::Rewrite(rewriter) => rewriter.pass(Output::Bytes(frame)),
+            OutputMode::Transcode(_) => self.transcode(|transcoder, tap, out| {
+                if streaming {
+                    transcoder.encode(&signals, tap, out);
                 } else {
-                    speak.hear_late(&heard, tap, &mut out);
+                    transcoder.encode_late(&signals, tap, out);
                 }
-                self.say(out);
-            }
+            }),
         }
         if !ends {
-            return self.drain();
+            return self.drain_rewriter();
         }
         self.flush();
-        let resume = match &self.mode {
-            // The frame that ends the answer comes after our event.
-            OutputMode::Rewrite(_) => match self.out.pop_back() {
+        let after_event = match &self.mode {
+            // Hold back the frame that ends the answer.
+            OutputMode::Rewrite(_) => match self.outputs.pop_back() {
                 Some(Output::Bytes(last)) => last,
                 other => {
-                    self.out.extend(other);
+                    self.outputs.extend(other);
                     Bytes::new()
                 }
             },
             _ => Bytes::new(),
         };
-        self.ends(resume, Some(closing), true);
+        self.end_message(after_event, Some(closing_signals), true);
     }
 
-    /// What a frame says of the answer's end, or what is to be said of an end that nobody announced.
-    fn closing_of(&self, heard: &[FrameSignal]) -> Vec<FrameSignal> {
-        let ends = |heard: &&FrameSignal| matches!(heard, FrameSignal::Finish(_) | FrameSignal::Fault { .. });
-        let closing: Vec<FrameSignal> = heard.iter().filter(ends).cloned().collect();
-        if !closing.is_empty() {
-            return closing;
+    /// The signals of a frame that end the answer, or an error if the stream ended without any.
+    fn closing_signals(&self, signals: &[FrameSignal]) -> Vec<FrameSignal> {
+        let ends = |signal: &&FrameSignal| matches!(signal, FrameSignal::Finish(_) | FrameSignal::Fault { .. });
+        let closing_signals: Vec<FrameSignal> = signals.iter().filter(ends).cloned().collect();
+        if !closing_signals.is_empty() {
+            return closing_signals;
         }
-        let message = if self.understood() { UNFINISHED } else { UNREADABLE };
+        let message = if self.is_recognized() { UNFINISHED } else { UNREADABLE };
         vec![FrameSignal::Fault { code: None, message: Some(message.to_owned()) }]
     }
 
-    /// Something of an answer was seen, or there was nothing to see.
-    fn understood(&self) -> bool {
-        let silent = self.stream_stats.frames == 0 && self.stream_stats.oversized == 0;
-        silent || self.tap.as_ref().is_some_and(|tap| tap.state().any)
+    /// Whether part of an answer was read, or there was nothing to read.
+    fn is_recognized(&self) -> bool {
+        let empty = self.stream_stats.frames == 0 && self.stream_stats.oversized == 0;
+        empty || self.tap.as_ref().is_some_and(|tap| tap.state().has_content)
     }
 
-    /// All text has come.
+    /// Emits text that was held back for an open marker. No more text follows.
     fn flush(&mut self) {
-        let Some(tap) = &self.tap else { return };
-        match &mut self.mode {
-            OutputMode::Relay => {}
-            OutputMode::Rewrite(rewrite) => {
-                rewrite.finish(&tap.sources());
-                self.drain();
-            }
-            OutputMode::Transcode(speak) => {
-                let mut out = Vec::new();
-                speak.flush(tap, &mut out);
-                self.say(out);
-            }
+        if let (OutputMode::Rewrite(rewriter), Some(tap)) = (&mut self.mode, &self.tap) {
+            rewriter.finish(&tap.sources());
         }
+        self.drain_rewriter();
+        self.transcode(Transcoder::flush);
     }
 
-    /// The answer ends: our event where it is due, then `resume`, then how it ended.
-    fn ends(&mut self, resume: Bytes, closing: Option<Vec<FrameSignal>>, due: bool) {
-        let clean = closing.is_some();
-        self.message.closing = closing;
+    /// Ends the answer: emits our event if it is `due`, then `after_event`, then how the answer ended. `closing_signals`
+    /// is `None` if the stream did not end cleanly.
+    pub(super) fn end_message(&mut self, after_event: Bytes, closing_signals: Option<Vec<FrameSignal>>, due: bool) {
+        let clean = closing_signals.is_some();
+        self.progress.closing_signals = closing_signals;
         if due && clean && self.awaits_supplement() {
-            return self.close(resume);
+            return self.close_message(after_event);
         }
-        if due && self.wants_event() {
-            return self.commit(resume);
+        if due && self.needs_event() {
+            return self.commit(after_event);
         }
         if clean {
-            self.supplement_aside();
+            self.mark_supplement_pending();
         }
-        self.message.phase = Phase::Done;
-        self.store_rest();
-        self.emit(resume);
-        self.say_end();
+        self.progress.phase = Phase::Done;
+        self.store_unsaved();
+        self.emit(after_event);
+        self.emit_closing();
     }
 
-    /// An answer that was not streamed.
-    fn document(&mut self, json: Bytes) {
-        let heard = std::mem::take(&mut self.heard);
+    /// Emits an answer that was not streamed.
+    fn process_document(&mut self, json: Bytes) {
         let Some(tap) = &self.tap else { return self.emit(json) };
         match &mut self.mode {
             OutputMode::Relay => self.emit(json),
-            OutputMode::Rewrite(rewrite) => {
-                let json = rewrite.document(json, heard, &tap.sources());
-                let whole = self.message.ended == Some(End::Clean);
-                self.ends(json, whole.then(Vec::new), true);
+            OutputMode::Rewrite(rewriter) => {
+                let signals = std::mem::take(&mut self.frame_signals);
+                let json = rewriter.document(json, signals, &tap.sources());
+                let clean = self.progress.end == Some(End::Clean);
+                self.end_message(json, clean.then(Vec::new), true);
             }
             OutputMode::Transcode(_) => {
-                let said = heard.iter().any(|heard| {
+                let is_answer = self.frame_signals.iter().any(|signal| {
                     matches!(
-                        heard,
+                        signal,
                         FrameSignal::Text { .. }
                             | FrameSignal::FullText { .. }
                             | FrameSignal::Thinking(_)
                             | FrameSignal::Fault { .. }
                     )
                 });
-                self.heard = heard;
-                if !said && tap.citable() == 0 {
-                    return self.foreign_document(json);
+                if !is_answer && tap.citable_count() == 0 {
+                    return self.process_other_document(json);
                 }
-                self.frame(Bytes::new(), true);
+                self.process_frame(Bytes::new(), true);
             }
         }
     }
 
-    /// A document that is no answer: an error, or something else that the upstream serves, which passes as it is
-    /// where a document is what the client gets.
-    fn foreign_document(&mut self, json: Bytes) {
+    /// Emits a document that is no answer. An error is transcoded; anything else is relayed if the client gets a document.
+    fn process_other_document(&mut self, json: Bytes) {
         let error = std::str::from_utf8(&json).ok().and_then(ErrorDocument::parse).filter(|error| error.is_error);
-        if error.is_none() && self.settings.output_format.form == Form::Document {
+        if let Some(error) = error {
+            self.frame_signals = vec![FrameSignal::Fault { code: error.code, message: error.message }];
+        } else if self.settings.output_format.form == Form::Document {
             self.mode = OutputMode::Relay;
-            self.message.phase = Phase::Done;
-            self.store_rest();
+            self.progress.phase = Phase::Done;
+            self.store_unsaved();
             return self.emit(json);
         }
-        if let Some(error) = error {
-            self.heard = vec![FrameSignal::Fault { code: error.code, message: error.message }];
-        }
-        self.frame(Bytes::new(), true);
+        self.process_frame(Bytes::new(), true);
     }
 }

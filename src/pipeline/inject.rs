@@ -1,4 +1,4 @@
-//! When our event is due, and what is stored.
+//! Decides when our event is sent and which records are stored.
 
 use std::str::FromStr;
 
@@ -10,7 +10,7 @@ use crate::{
     profile::{annotate, native},
 };
 
-/// Live events per message; the final one comes all the same.
+/// Live events per message. The final event does not count.
 pub const MAX_LIVE_EVENTS: u32 = 64;
 
 /// What we add to a stream.
@@ -19,9 +19,9 @@ pub enum Inject {
     /// One event before the finish.
     #[default]
     Final,
-    /// Also one whenever the list has grown, with `complete: false`.
+    /// Also an event with `complete: false` whenever the list has grown.
     Live,
-    /// Nothing: tap and store only.
+    /// No event: the message is read and stored only.
     Off,
 }
 
@@ -40,130 +40,124 @@ impl Inject {
 impl FromStr for Inject {
     type Err = ();
 
-    fn from_str(s: &str) -> Result<Self, ()> {
-        match s {
-            "final" => Ok(Self::Final),
-            "live" => Ok(Self::Live),
-            "off" => Ok(Self::Off),
-            _ => Err(()),
-        }
+    fn from_str(name: &str) -> Result<Self, ()> {
+        [Self::Final, Self::Live, Self::Off].into_iter().find(|inject| inject.as_str() == name).ok_or(())
     }
 }
 
-/// How a stream ended.
+/// How the upstream's stream ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The upstream closed it as HTTP does.
+    /// The body is complete.
     Clean,
-    /// It broke off: reset, time-out, a body shorter than said.
+    /// The body broke off: reset, timeout, or shorter than its declared length.
     Cut,
-    /// We are shutting down and cut it at a boundary.
+    /// We are shutting down and cut the body at a frame boundary.
     Shutdown,
 }
 
 impl Pipeline {
-    /// Our event may still come. What a client gets of a document is the upstream's, or all ours.
-    pub(super) fn injecting(&self) -> bool {
-        // A document of the upstream's is added to only where that is asked for; one of ours is.
-        let ours = matches!(self.mode, OutputMode::Transcode(_)) || self.settings.output_format.annotates();
-        self.message.phase == Phase::Due
+    /// Whether our event may still follow.
+    pub(super) fn can_inject(&self) -> bool {
+        // Sources are added to the upstream's document only on request, to a transcoded one always.
+        let document = matches!(self.mode, OutputMode::Transcode(_)) || self.settings.output_format.annotates();
+        self.progress.phase == Phase::Streaming
             && self.settings.inject != Inject::Off
-            && (!self.settings.single_document || ours)
+            && (!self.settings.single_document || document)
     }
 
-    pub(super) fn wants_event(&self) -> bool {
-        self.injecting()
+    /// Whether our final event must follow.
+    pub(super) fn needs_event(&self) -> bool {
+        self.can_inject()
             && self.tap.as_ref().is_some_and(|tap| {
-                // What a live event named is taken back by a last one.
-                let empty = tap.citable() == 0 && self.message.announced == 0;
-                tap.provider().is_some() && (!empty || (self.settings.emit_empty && tap.state().any))
+                // An empty final event retracts the sources of a live event.
+                let empty = tap.citable_count() == 0 && self.progress.announced_sources == 0;
+                tap.provider().is_some() && (!empty || (self.settings.emit_empty && tap.state().has_content))
             })
     }
 
-    /// Hands the record to the store; our event and `resume` follow its answer.
-    pub(super) fn commit(&mut self, resume: Bytes) {
+    /// Sends the record to the store. Our event and `after_event` follow its reply.
+    pub(super) fn commit(&mut self, after_event: Bytes) {
         let Some(tap) = &self.tap else { return };
         let record = Box::new(tap.record(false));
-        self.message.stored_revision = Some(tap.state().ledger.revision());
-        self.message.phase = Phase::Committing;
-        self.message.resume = resume;
+        self.progress.stored_revision = Some(tap.state().ledger.revision());
+        self.progress.phase = Phase::Committing;
+        self.progress.after_event = after_event;
         let mut to_store = record.clone();
         to_store.stored = true;
-        self.message.committing = Some(record);
-        self.out.push_back(Output::Commit(to_store));
+        self.progress.committing = Some(record);
+        self.outputs.push_back(Output::Commit(to_store));
     }
 
-    /// Stores what no event waits for: a message without sources, one that is not injected into, or
-    /// references that came after the finish.
-    pub(super) fn store_rest(&mut self) {
+    /// Stores the record if it has changed and no event waits for it: a message without sources or without injection, or
+    /// references after the finish.
+    pub(super) fn store_unsaved(&mut self) {
         let Some(tap) = &self.tap else { return };
         let revision = tap.state().ledger.revision();
-        if !tap.state().any || tap.provider().is_none() || self.message.stored_revision == Some(revision) {
+        if !tap.state().has_content || tap.provider().is_none() || self.progress.stored_revision == Some(revision) {
             return;
         }
-        let late = self.message.stored_revision.is_some();
         let mut record = Box::new(tap.record(true));
-        record.late = late;
-        self.message.stored_revision = Some(revision);
-        self.out.push_back(Output::Store(record));
+        record.late = self.progress.stored_revision.replace(revision).is_some();
+        self.outputs.push_back(Output::Store(record));
     }
 
-    /// In live mode: an event after a frame that made the list grow. Never between a CR and its LF.
-    pub(super) fn live(&mut self) {
+    /// Emits a live event if the list has grown. Must not be called between a CR and its LF.
+    pub(super) fn emit_live_event(&mut self) {
         if self.settings.inject != Inject::Live
-            || self.message.phase != Phase::Due
+            || self.progress.phase != Phase::Streaming
             || self.stream_stats.live_events >= MAX_LIVE_EVENTS
         {
             return;
         }
         let Some(tap) = &self.tap else { return };
-        let count = tap.citable();
-        if count > self.message.announced {
-            self.message.announced = count;
+        let count = tap.citable_count();
+        if count > self.progress.announced_sources {
+            self.progress.announced_sources = count;
             self.stream_stats.live_events += 1;
             let record = tap.record(false);
-            self.emit_chunk_to(self.input.at);
+            self.emit_chunk_to(self.input.frame_start);
             self.emit_event(record);
         }
     }
 
     pub(super) fn emit_event(&mut self, record: Record) {
         let Some(tap) = &self.tap else { return };
-        let last = self.message.phase == Phase::Done;
+        let is_final = self.progress.phase == Phase::Done;
         let native = |record, positions: &_| {
             native::frame(
                 record,
                 &|payload| tap.envelope(payload),
-                Some(positions).filter(|_| last),
+                is_final.then_some(positions),
                 self.input.eol.unwrap_or_default(),
             )
         };
         let event = match &mut self.mode {
             OutputMode::Relay => native(record, &tap.positions()),
-            OutputMode::Rewrite(rewrite) if self.settings.single_document => {
-                let json = std::mem::take(&mut self.message.resume);
-                let annotated = annotate::document(&json, &record, &rewrite.positions).map(Bytes::from);
-                rewrite.pass(Output::Bytes(annotated.unwrap_or(json)));
-                return self.drain();
+            OutputMode::Rewrite(rewriter) if self.settings.single_document => {
+                let json = std::mem::take(&mut self.progress.after_event);
+                let annotated = annotate::document(&json, &record, &rewriter.positions).map(Bytes::from);
+                rewriter.pass(Output::Bytes(annotated.unwrap_or(json)));
+                return self.drain_rewriter();
             }
-            OutputMode::Rewrite(rewrite) => {
-                // It keeps its place behind frames that wait.
-                let event = native(record, &rewrite.positions);
-                rewrite.pass(Output::Event(event));
-                return self.drain();
+            OutputMode::Rewrite(rewriter) => {
+                // The event follows the frames that wait for a marker.
+                let event = native(record, &rewriter.positions);
+                rewriter.pass(Output::Event(event));
+                return self.drain_rewriter();
             }
-            OutputMode::Transcode(speak) => {
+            OutputMode::Transcode(transcoder) => {
                 let mut out = Vec::new();
-                if last {
-                    speak.citations(&record, tap, &mut out);
+                if is_final {
+                    transcoder.citations(&record, tap, &mut out);
                 } else {
-                    speak.live(&record, tap, &mut out);
+                    transcoder.live(&record, tap, &mut out);
                 }
                 Bytes::from(out)
             }
         };
         if !event.is_empty() {
-            self.out.push_back(Output::Event(event));
+            self.outputs.push_back(Output::Event(event));
         }
     }
 }

@@ -1,13 +1,12 @@
-//! Bytes in, the same bytes and our event out. A function of its input: no clock, no task, no
-//! socket; the relay's body drives it.
+//! The stream processor of one message: takes the upstream's bytes, returns those bytes and our event. The relay's
+//! response body drives it. It has no clock, no task and no socket.
 //!
-//! A frame is passed on when it is whole. Only an incomplete last frame is held, only while our
-//! event is still due, and only under its cap: a larger one passes untapped, and the next frame is
-//! tapped again. The finish frame is read before our event is written, as it often carries
-//! references itself, and passed on after it.
+//! A frame is emitted as soon as it is complete. An incomplete last frame is held only while our event may still follow,
+//! and only up to a cap: a larger frame is emitted unread, and the next frame is read again. The finish frame is read
+//! before our event is written, because it often carries references, and is emitted after it.
 //!
-//! That is the [`OutputMode::Relay`] ([`relayed`]). Where markers are rewritten ([`rewrite`]) or the client wants another dialect
-//! ([`transcode`]), frames go through one by one, and an incomplete one is held to the end.
+//! [`OutputMode::Relay`] ([`relayed`]) cuts frames for the tap alone. To rewrite markers ([`rewrite`]) or to encode
+//! another dialect ([`transcode`]), frames are processed one by one ([`framed`]).
 
 pub mod budget;
 pub mod frame_signals;
@@ -39,47 +38,46 @@ use frame_signals::FrameSignal;
 pub use inject::{End, Inject, MAX_LIVE_EVENTS};
 use input::Input;
 pub use outcome::Outcome;
-use rewrite::Rewrite;
+use rewrite::FrameRewriter;
 pub use state::StreamStats;
-use state::{Message, Phase};
+use state::{Phase, Progress};
 pub use supplement::Supplement;
 pub use tap::Context;
-use tap::{Read, Tap};
+use tap::{ReadResult, Tap};
 pub use transcode::Failure;
-use transcode::Transcode;
+use transcode::Transcoder;
 
-/// What a stream is run by.
+/// Settings of one stream.
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub inject: Inject,
     pub emit_empty: bool,
     pub output_format: OutputFormat,
     pub supplement: Supplement,
-    /// The body is one JSON document, not a stream of frames: it passes at once, and is tapped at its end.
+    /// The body is one JSON document, not a stream of frames. It is read at its end.
     pub single_document: bool,
-    /// The largest frame that is tapped.
+    /// Bytes of the largest frame that is read.
     pub frame_cap: usize,
     pub budget: Arc<Budget>,
 }
 
-/// What comes out, in order.
+/// What the driver does next, in order.
 #[derive(Debug, PartialEq)]
 pub enum Output {
-    /// The upstream's own.
+    /// Send bytes of the upstream's answer, relayed or transcoded.
     Bytes(Bytes),
-    /// Ours.
+    /// Send our event.
     Event(Bytes),
-    /// Say with [`Pipeline::supplemented`] what a search of our own found; until then nothing more comes out.
+    /// Wait for our own search and call [`Pipeline::supplemented`]. No output follows until then.
     AwaitSearch,
-    /// Store this, then say with [`Pipeline::committed`] whether it is stored; until then nothing
-    /// more comes out.
+    /// Store the record and call [`Pipeline::committed`]. No output follows until then.
     Commit(Box<Record>),
-    /// Store this, without waiting.
+    /// Store the record without waiting.
     Store(Box<Record>),
 }
 
 impl Output {
-    /// Bytes for the client.
+    /// Number of bytes for the client.
     fn len(&self) -> usize {
         match self {
             Self::Bytes(bytes) | Self::Event(bytes) => bytes.len(),
@@ -88,256 +86,243 @@ impl Output {
     }
 }
 
-/// How the client is spoken to.
+/// What the client gets.
 enum OutputMode {
-    /// The upstream's own bytes.
+    /// The upstream's bytes unchanged.
     Relay,
-    /// The upstream's own frames, their markers rewritten.
-    Rewrite(Box<Rewrite>),
-    /// Another dialect.
-    Transcode(Box<Transcode>),
+    /// The upstream's frames with rewritten markers.
+    Rewrite(Box<FrameRewriter>),
+    /// Frames of another dialect.
+    Transcode(Box<Transcoder>),
 }
 
-/// What a client of another dialect is told when the upstream's stream cannot be read.
+/// Error text for a transcoded client when the upstream's stream cannot be read.
 const UNREADABLE: &str = "the upstream's answer is in no format that citetap can read";
-/// What it is told when the stream ends too early, without an error.
+/// Error text for a transcoded client when the stream ends without a finish or an error.
 const UNFINISHED: &str = "the upstream ended before it had finished";
 
 pub struct Pipeline {
     settings: Settings,
     mode: OutputMode,
-    /// `None`: a passthrough. Boxed, as most of what comes is passed on without a look at it.
+    /// `None` for a passthrough. Boxed because most bodies have no tap.
     tap: Option<Box<Tap>>,
     input: Input,
-    message: Message,
-    /// What the current frame said. Kept by the modes that need it.
-    heard: Vec<FrameSignal>,
-    out: VecDeque<Output>,
+    progress: Progress,
+    /// Signals of the current frame, recorded in [`OutputMode::Rewrite`] and [`OutputMode::Transcode`].
+    frame_signals: Vec<FrameSignal>,
+    outputs: VecDeque<Output>,
     stream_stats: StreamStats,
 }
 
 impl Pipeline {
-    /// Without a context it is a passthrough.
+    /// Creates a pipeline; without a context it is a passthrough.
     pub fn new(context: Option<Context>, settings: Settings) -> Self {
         Self::with_tap(context.map(|context| Box::new(Tap::new(context))), settings)
     }
 
-    /// The same with a tap that was made before.
+    /// Creates a pipeline around an existing tap.
     pub fn with_tap(tap: Option<Box<Tap>>, settings: Settings) -> Self {
         let annotates = settings.single_document && settings.output_format.annotates();
         let mode = match (&tap, profile::encoder(settings.output_format), settings.output_format.markers) {
             (None, ..) => OutputMode::Relay,
             (_, None, Style::Keep) if !annotates => OutputMode::Relay,
-            (_, Some(encoder), style) => OutputMode::Transcode(Box::new(Transcode::new(encoder, style))),
-            (_, None, style) => OutputMode::Rewrite(Box::new(Rewrite::new(style))),
+            (_, Some(encoder), style) => OutputMode::Transcode(Box::new(Transcoder::new(encoder, style))),
+            (_, None, style) => OutputMode::Rewrite(Box::new(FrameRewriter::new(style))),
         };
         Self {
             input: Input::new(&settings),
-            message: Message::default(),
+            progress: Progress::default(),
             settings,
             mode,
             tap,
-            heard: Vec::new(),
-            out: VecDeque::new(),
+            frame_signals: Vec::new(),
+            outputs: VecDeque::new(),
             stream_stats: StreamStats::default(),
         }
     }
 
-    /// The next output, if there is one now.
+    /// Takes the next output, if there is one.
     pub fn take(&mut self) -> Option<Output> {
-        self.out.pop_front()
+        self.outputs.pop_front()
     }
 
-    /// The same, of the upstream's bytes alone, and not more than so many.
-    pub fn take_bytes(&mut self, most: usize) -> Option<Bytes> {
-        match self.out.front() {
-            Some(Output::Bytes(bytes)) if bytes.len() <= most => {}
-            _ => return None,
-        }
-        self.out.pop_front().and_then(|out| match out {
+    /// Takes the next output if it is [`Output::Bytes`] of at most `max_len` bytes.
+    pub fn take_bytes(&mut self, max_len: usize) -> Option<Bytes> {
+        match self.outputs.pop_front_if(|output| matches!(output, Output::Bytes(bytes) if bytes.len() <= max_len))? {
             Output::Bytes(bytes) => Some(bytes),
             _ => None,
-        })
+        }
     }
 
-    /// Is something on its way to the client?
+    /// Whether the outputs contain bytes for the client.
     pub fn has_bytes(&self) -> bool {
-        self.out.iter().any(|out| matches!(out, Output::Bytes(_) | Output::Event(_)))
+        self.outputs.iter().any(|output| matches!(output, Output::Bytes(_) | Output::Event(_)))
     }
 
     pub fn stream_stats(&self) -> StreamStats {
         let markers = match &self.mode {
             OutputMode::Relay => 0,
-            OutputMode::Rewrite(rewrite) => rewrite.rewritten,
-            OutputMode::Transcode(speak) => speak.rewritten,
+            OutputMode::Rewrite(rewriter) => rewriter.rewritten,
+            OutputMode::Transcode(transcoder) => transcoder.rewritten,
         };
         StreamStats { markers, ..self.stream_stats }
     }
 
-    /// What is known of the message so far.
+    /// The tap, unless this is a passthrough.
     pub fn tap(&self) -> Option<&Tap> {
         self.tap.as_deref()
     }
 
-    /// What the model is called until the upstream names it.
+    /// Sets the model name that is used until the upstream sends one.
     pub fn set_default_model(&mut self, name: &str) {
         if let Some(tap) = &mut self.tap {
             tap.set_default_model(name);
         }
     }
 
-    /// Is the client spoken to in another dialect? A document that is no answer passes as it is.
+    /// Whether the client gets another dialect. False again once a document that is no answer is relayed.
     pub fn is_transcoding(&self) -> bool {
         matches!(self.mode, OutputMode::Transcode(_))
     }
 
-    /// What a client of another dialect was told in the place of an answer, or of its end.
+    /// The error that a transcoded client was sent.
     pub fn failure(&self) -> Option<&Failure> {
         match &self.mode {
-            OutputMode::Transcode(speak) => speak.failure.as_ref(),
+            OutputMode::Transcode(transcoder) => transcoder.failure.as_ref(),
             OutputMode::Relay | OutputMode::Rewrite(_) => None,
         }
     }
 
-    /// May what comes out be more than what goes in?
+    /// Whether the output may be longer than the input.
     pub fn may_add_bytes(&self) -> bool {
-        !self.relays() || (self.tap.is_some() && self.settings.inject != Inject::Off && !self.settings.single_document)
+        !self.is_relaying()
+            || (self.tap.is_some() && self.settings.inject != Inject::Off && !self.settings.single_document)
     }
 
-    fn relays(&self) -> bool {
+    fn is_relaying(&self) -> bool {
         matches!(self.mode, OutputMode::Relay)
     }
 
-    /// Takes the upstream's next bytes. Must not be called while a commit or a supplement is awaited.
+    /// Processes the upstream's next bytes. Must not be called between [`Output::Commit`] or [`Output::AwaitSearch`] and
+    /// its reply.
     pub fn push(&mut self, chunk: Bytes) {
-        if self.is_open() {
+        if self.is_passthrough() {
             return self.emit(chunk);
         }
-        self.input.begin(chunk);
+        self.input.set_chunk(chunk);
         self.run();
     }
 
-    /// Is whatever comes passed on as it is?
-    fn is_open(&self) -> bool {
-        self.tap.is_none() && self.relays() && self.input.partial.hold.is_empty()
+    /// Whether chunks are emitted unread.
+    fn is_passthrough(&self) -> bool {
+        self.tap.is_none() && self.is_relaying() && self.input.partial.held.is_empty()
     }
 
-    /// The store's answer to [`Output::Commit`].
+    /// Handles the store's reply to [`Output::Commit`].
     pub fn committed(&mut self, stored: bool) {
-        let Some(mut record) = self.message.committing.take() else { return };
+        let Some(mut record) = self.progress.committing.take() else { return };
         record.stored = stored;
-        self.message.phase = Phase::Done;
+        self.progress.phase = Phase::Done;
         self.emit_event(*record);
         self.stream_stats.injected = true;
-        let resume = std::mem::take(&mut self.message.resume);
-        self.go_on(resume);
+        self.resume();
     }
 
-    /// After what was waited for: the frame that ended the answer, and whatever follows it.
-    fn go_on(&mut self, resume: Bytes) {
-        self.emit(resume);
-        self.say_end();
-        match self.message.ended {
+    /// Continues after a wait: emits the frame that ended the answer and processes what follows it.
+    fn resume(&mut self) {
+        let after_event = std::mem::take(&mut self.progress.after_event);
+        self.emit(after_event);
+        self.emit_closing();
+        match self.progress.end {
             None => self.run(),
-            Some(End::Clean) => self.end_speech(),
+            Some(End::Clean) => self.emit_end(),
             Some(End::Cut | End::Shutdown) => {}
         }
     }
 
-    /// Nothing goes on until the store, or a search of our own, has answered.
-    fn waits(&self) -> bool {
-        matches!(self.message.phase, Phase::Awaiting | Phase::Committing)
+    /// Whether a reply of the store or of our own search is outstanding.
+    fn is_waiting(&self) -> bool {
+        matches!(self.progress.phase, Phase::AwaitingSearch | Phase::Committing)
     }
 
-    /// The stream ended. Everything that is left comes out, ours where it is due. Must not be called
-    /// while a commit or a supplement is awaited.
+    /// Ends the stream and emits what is left, our event included. Must not be called between [`Output::Commit`] or
+    /// [`Output::AwaitSearch`] and its reply.
     pub fn finish(&mut self, end: End) {
-        if self.message.ended.replace(end).is_some() {
+        if self.progress.end.replace(end).is_some() {
             return;
         }
-        let tail = self.input.partial.hold.take();
+        let tail = self.input.partial.held.take();
         let sent = std::mem::take(&mut self.input.partial.sent);
-        self.heard.clear();
+        self.frame_signals.clear();
         if end == End::Clean && !tail.is_empty() {
             if self.settings.single_document {
                 let data = Some(String::from_utf8_lossy(&tail));
                 self.read_event(&Event { data, ..Event::default() });
-            } else if !is_cut(&tail) {
+            } else if !is_truncated(&tail) {
                 // The last frame may lack its blank line.
                 self.read(&tail);
             }
         }
         let rest = if end == End::Shutdown { Bytes::new() } else { tail.slice(sent..) };
-        if !self.relays() {
+        if !self.is_relaying() {
             return self.finish_framed(end, rest);
         }
-        // In the midst of a frame that was passed on in part, there is no boundary for our event.
+        // Inside a frame that was partly sent there is no boundary for our event.
         let at_boundary = sent == 0 && !self.input.partial.skipping;
-        let due = self.message.phase == Phase::Due && at_boundary;
-        if due && end == End::Clean && self.awaits_supplement() {
-            self.close(rest);
-        } else if due && self.wants_event() {
-            self.commit(rest);
-        } else {
-            if end == End::Clean {
-                self.supplement_aside();
-            }
-            self.message.phase = Phase::Done;
-            self.store_rest();
-            self.emit(rest);
-        }
+        let due = self.progress.phase == Phase::Streaming && at_boundary;
+        self.end_message(rest, (end == End::Clean).then(Vec::new), due);
     }
 
-    /// What to store when the client has left, if there is something that is not stored yet.
+    /// Returns the record to store when the client has disconnected, if it is not stored yet.
     pub fn abandon(&mut self) -> Option<Box<Record>> {
-        if self.message.phase == Phase::Awaiting {
-            self.supplement_aside();
+        if self.progress.phase == Phase::AwaitingSearch {
+            self.mark_supplement_pending();
         }
-        self.store_rest();
-        std::iter::from_fn(|| self.out.pop_front())
-            .filter_map(|out| match out {
-                Output::Store(record) | Output::Commit(record) => Some(record),
-                Output::Bytes(_) | Output::Event(_) | Output::AwaitSearch => None,
-            })
-            .last()
+        self.store_unsaved();
+        let records = self.outputs.drain(..).filter_map(|output| match output {
+            Output::Store(record) | Output::Commit(record) => Some(record),
+            Output::Bytes(_) | Output::Event(_) | Output::AwaitSearch => None,
+        });
+        records.last()
     }
 
-    /// A comment for an idle connection, where one may stand: between frames, before our event, not
-    /// after an `id:` (openai-python fails on a comment then), and not before the first byte, which may
-    /// be a BOM and is one only at the very start.
+    /// Returns a comment that keeps an idle connection open, where one is allowed: between frames and before our event.
+    /// Not after an `id:`, where openai-python fails on a comment, and not before the first byte, because a BOM counts only
+    /// at the start of the stream.
     pub fn heartbeat(&mut self) -> Option<Bytes> {
         if let OutputMode::Transcode(_) = self.mode {
-            let speaking =
-                self.settings.output_format.form == Form::Stream && self.message.ended.is_none() && self.out.is_empty();
-            return speaking.then(|| encode::heartbeat(Eol::Lf));
+            let streaming = self.settings.output_format.form == Form::Stream
+                && self.progress.end.is_none()
+                && self.outputs.is_empty();
+            return streaming.then(|| encode::heartbeat(Eol::Lf));
         }
-        let between = self.input.splitter.begun()
+        let between_frames = self.input.splitter.has_started()
             && self.input.partial.sent == 0
             && !self.input.partial.skipping
-            && self.out.is_empty();
-        let allowed = self.injecting() && self.tap.is_some() && !self.input.id_seen && self.message.ended.is_none();
-        (between && allowed).then(|| encode::heartbeat(self.input.eol.unwrap_or_default()))
+            && self.outputs.is_empty();
+        let allowed = self.can_inject() && self.tap.is_some() && !self.input.id_seen && self.progress.end.is_none();
+        (between_frames && allowed).then(|| encode::heartbeat(self.input.eol.unwrap_or_default()))
     }
 
-    /// Lets the tap look at a frame; says whether the answer ends with it.
+    /// Reads a frame with the tap. Returns true if the frame ends the answer.
     fn read(&mut self, frame: &[u8]) -> bool {
         let event = Event::read(frame);
         self.input.id_seen |= event.id.is_some();
         if self.input.eol.is_none() {
             self.input.eol = Eol::of(frame);
         }
-        if event.data.is_none() && event.foreign {
-            // Clients dispatch nothing, and yet something was said: JSON without `data:`, say.
+        if event.data.is_none() && event.has_unknown_field {
+            // Clients dispatch nothing, but the line may be JSON that lacks its `data:`.
             self.stream_stats.frames += 1;
             self.stream_stats.unparsed += 1;
         }
         event.data.is_some() && self.read_event(&event)
     }
 
-    /// The same of a frame of the chunk, which is not copied nor shared for that.
+    /// Reads the frame that ends at `end` in the chunk, without copying it.
     fn read_chunk_to(&mut self, end: usize) -> bool {
         let chunk = std::mem::take(&mut self.input.chunk);
-        let ends = self.read(chunk.get(self.input.at..end).unwrap_or_default());
+        let ends = self.read(chunk.get(self.input.frame_start..end).unwrap_or_default());
         self.input.chunk = chunk;
         ends
     }
@@ -345,70 +330,66 @@ impl Pipeline {
     fn read_event(&mut self, event: &Event<'_>) -> bool {
         let Some(tap) = &mut self.tap else { return false };
         self.stream_stats.frames += 1;
-        let heard = if matches!(self.mode, OutputMode::Relay) { None } else { Some(&mut self.heard) };
-        match tap.read(event, heard) {
-            Read::Ok => {}
-            Read::Unread => self.stream_stats.unparsed += 1,
-            Read::Panicked => {
-                self.lose_tap_to_panic();
+        let frame_signals = (!matches!(self.mode, OutputMode::Relay)).then_some(&mut self.frame_signals);
+        match tap.read(event, frame_signals) {
+            ReadResult::Ok => {}
+            ReadResult::Unparsed => self.stream_stats.unparsed += 1,
+            ReadResult::Panicked => {
+                self.stream_stats.panicked = true;
+                self.drop_tap();
                 return false;
             }
         }
-        let seen = tap.state();
-        self.stream_stats.finished |= seen.finish;
-        self.stream_stats.fault |= seen.fault;
-        let ends = seen.finish || seen.fault;
+        let state = tap.state();
+        self.stream_stats.finished |= state.finished;
+        self.stream_stats.fault |= state.fault;
+        let ends = state.finished || state.fault;
         if tap.gave_up() {
-            self.lose_tap();
+            self.drop_tap();
         }
         ends
     }
 
-    fn lose_tap_to_panic(&mut self) {
-        self.stream_stats.panicked = true;
-        self.lose_tap();
-    }
-
-    /// This stream is tapped no more. Its own bytes go on; in another dialect there is nothing left to say.
-    fn lose_tap(&mut self) {
-        let due = std::mem::replace(&mut self.message.phase, Phase::Done) == Phase::Due;
+    /// Stops reading this stream. Its own bytes are relayed; a transcoded client gets an error.
+    fn drop_tap(&mut self) {
+        let due = std::mem::replace(&mut self.progress.phase, Phase::Done) == Phase::Streaming;
         let Some(tap) = self.tap.take() else { return };
         match std::mem::replace(&mut self.mode, OutputMode::Relay) {
             OutputMode::Relay => {}
-            OutputMode::Rewrite(mut rewrite) => {
-                rewrite.finish(&tap.sources());
-                self.out.extend(std::iter::from_fn(|| rewrite.take()));
+            OutputMode::Rewrite(mut rewriter) => {
+                rewriter.finish(&tap.sources());
+                self.outputs.extend(std::iter::from_fn(|| rewriter.take()));
             }
-            OutputMode::Transcode(mut speak) => {
-                // After its end an answer cannot fail any more.
+            OutputMode::Transcode(mut transcoder) => {
+                // An answer that has ended cannot fail any more.
                 if due {
                     let mut out = Vec::new();
-                    speak.fail(UNREADABLE, &tap, &mut out);
-                    self.say(out);
+                    transcoder.fail(UNREADABLE, &tap, &mut out);
+                    self.emit_transcoded(out);
                 }
-                self.mode = OutputMode::Transcode(speak);
+                self.mode = OutputMode::Transcode(transcoder);
             }
         }
     }
 
-    /// The upstream's own bytes, which only a encoder of another dialect leaves out.
+    /// Emits bytes of the upstream, except to a transcoded client.
     fn emit(&mut self, bytes: Bytes) {
         if bytes.is_empty() {
             return;
         }
         match &mut self.mode {
-            OutputMode::Relay => self.out.push_back(Output::Bytes(bytes)),
-            OutputMode::Rewrite(rewrite) => {
-                rewrite.pass(Output::Bytes(bytes));
-                self.drain();
+            OutputMode::Relay => self.outputs.push_back(Output::Bytes(bytes)),
+            OutputMode::Rewrite(rewriter) => {
+                rewriter.pass(Output::Bytes(bytes));
+                self.drain_rewriter();
             }
             OutputMode::Transcode(_) => {}
         }
     }
 }
 
-/// Was this last frame broken off in the midst of its data? Its name alone must not make it a finish.
-fn is_cut(frame: &[u8]) -> bool {
+/// Whether the last frame breaks off inside its data. Its event name alone must not count as a finish.
+fn is_truncated(frame: &[u8]) -> bool {
     if frame.ends_with(b"\n") || frame.ends_with(b"\r") {
         return false;
     }

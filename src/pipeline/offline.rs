@@ -1,4 +1,4 @@
-//! The pipeline over a stream that is all there: captures, replays, tests.
+//! Runs the pipeline over complete input: captures, documents, replays and tests.
 
 use bytes::Bytes;
 
@@ -8,40 +8,39 @@ use crate::{
     profile::OutputFormat,
 };
 
-/// What came of a stream.
+/// Output of a complete stream.
 #[derive(Debug, Default)]
 pub struct OfflineOutput {
-    /// In order, each with whether it is ours.
+    /// The output in order, each piece with whether we injected it.
     pub pieces: Vec<(bool, Bytes)>,
-    /// What went to the store last.
+    /// The record that was stored last.
     pub record: Option<Box<Record>>,
     pub stream_stats: StreamStats,
 }
 
 impl OfflineOutput {
-    /// What the client gets.
+    /// All bytes that the client gets.
     pub fn out(&self) -> Vec<u8> {
         self.concat(|_| true)
     }
 
-    /// What the client gets, without what is ours.
+    /// The bytes that the client gets, without our events.
     pub fn upstream_bytes(&self) -> Vec<u8> {
-        self.concat(|ours| !ours)
+        self.concat(|injected| !injected)
     }
 
-    /// Our frames.
+    /// Our events.
     pub fn injected(&self) -> Vec<&Bytes> {
-        self.pieces.iter().filter(|(ours, _)| *ours).map(|(_, piece)| piece).collect()
+        self.pieces.iter().filter(|(injected, _)| *injected).map(|(_, piece)| piece).collect()
     }
 
     fn concat(&self, wanted: impl Fn(bool) -> bool) -> Vec<u8> {
-        let pieces: Vec<&[u8]> =
-            self.pieces.iter().filter(|(ours, _)| wanted(*ours)).map(|(_, piece)| &**piece).collect();
-        pieces.concat()
+        let pieces = self.pieces.iter().filter(|(injected, _)| wanted(*injected)).map(|(_, piece)| &**piece);
+        pieces.collect::<Vec<_>>().concat()
     }
 }
 
-/// Runs chunks through a pipeline whose store answers every commit with `stored`.
+/// Runs chunks through a pipeline whose store replies to every commit with `stored`.
 pub fn run(
     context: Context,
     settings: Settings,
@@ -52,49 +51,50 @@ pub fn run(
     run_with_search(context, settings, chunks, end, stored, &SearchOutcome::None)
 }
 
-/// The same, where every search of our own gives `supply`.
+/// Runs chunks through a pipeline whose own search gives `outcome`.
 pub fn run_with_search(
     context: Context,
     settings: Settings,
     chunks: impl IntoIterator<Item = Bytes>,
     end: End,
     stored: bool,
-    supply: &SearchOutcome,
+    outcome: &SearchOutcome,
 ) -> OfflineOutput {
     let mut pipeline = Pipeline::new(Some(context), settings);
-    let mut passed = OfflineOutput::default();
+    let mut output = OfflineOutput::default();
     for chunk in chunks {
         pipeline.push(chunk);
-        drain(&mut pipeline, &mut passed, stored, supply);
+        drain(&mut pipeline, &mut output, stored, outcome);
     }
     pipeline.finish(end);
-    drain(&mut pipeline, &mut passed, stored, supply);
-    passed.stream_stats = pipeline.stream_stats();
-    passed
+    drain(&mut pipeline, &mut output, stored, outcome);
+    output.stream_stats = pipeline.stream_stats();
+    output
 }
 
-fn drain(pipeline: &mut Pipeline, passed: &mut OfflineOutput, stored: bool, supply: &SearchOutcome) {
-    while let Some(out) = pipeline.take() {
-        match out {
-            Output::Bytes(bytes) => passed.pieces.push((false, bytes)),
-            Output::Event(bytes) => passed.pieces.push((true, bytes)),
-            Output::AwaitSearch => pipeline.supplemented(supply.clone()),
-            Output::Store(record) => passed.record = Some(record),
+fn drain(pipeline: &mut Pipeline, output: &mut OfflineOutput, stored: bool, outcome: &SearchOutcome) {
+    while let Some(next) = pipeline.take() {
+        match next {
+            Output::Bytes(bytes) => output.pieces.push((false, bytes)),
+            Output::Event(bytes) => output.pieces.push((true, bytes)),
+            Output::AwaitSearch => pipeline.supplemented(outcome.clone()),
+            Output::Store(record) => output.record = Some(record),
             Output::Commit(record) => {
-                passed.record = Some(record);
+                output.record = Some(record);
                 pipeline.committed(stored);
             }
         }
     }
 }
 
-/// The record of one JSON document, which is not stored. `None`: nothing in it is a message or a search of
-/// that provider. It is complete unless it says that it failed, as there is no more of it to come.
+/// Reads the record of one JSON document, see [`run_document`]. `None` if the document has no message or search of the
+/// context's provider.
 pub fn document_record(context: Context, json: Bytes) -> Option<Box<Record>> {
     run_document(context, json).record
 }
 
-/// The same, with the bytes.
+/// Runs one JSON document through a pipeline that injects nothing. The record is not stored, and it is complete unless the
+/// document reports an error.
 pub fn run_document(context: Context, json: Bytes) -> OfflineOutput {
     let settings = Settings {
         inject: Inject::Off,
@@ -105,10 +105,10 @@ pub fn run_document(context: Context, json: Bytes) -> OfflineOutput {
         frame_cap: json.len(),
         budget: Budget::new(json.len()),
     };
-    let mut passed = run(context, settings, [json], End::Clean, false);
-    if let Some(record) = &mut passed.record {
+    let mut output = run(context, settings, [json], End::Clean, false);
+    if let Some(record) = &mut output.record {
         record.stored = false;
-        record.complete = !passed.stream_stats.fault;
+        record.complete = !output.stream_stats.fault;
     }
-    passed
+    output
 }

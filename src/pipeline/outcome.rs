@@ -2,7 +2,7 @@
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// The upstream ended as HTTP does, and the client has it all.
+    /// The upstream ended cleanly, and the client has received everything.
     Complete,
     UpstreamCut,
     UpstreamIdle,

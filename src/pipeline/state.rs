@@ -1,49 +1,50 @@
-//! What a pipeline knows of its message besides the tap: where it stands, and what is counted of it.
+//! The state of a pipeline's message besides the tap, and its counters.
 
 use bytes::Bytes;
 
 use super::{End, frame_signals::FrameSignal};
 use crate::citation::Record;
 
-/// Where the message stands.
+/// Phase of the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Phase {
-    /// It has not finished.
+    /// The answer has not ended, and our event may still follow.
     #[default]
-    Due,
-    /// It has finished; what a search of our own found is awaited, and our event follows it.
-    Awaiting,
-    /// The record of a finished message is with the store; our event follows its answer.
+    Streaming,
+    /// The answer has ended. Our event follows the reply of our own search.
+    AwaitingSearch,
+    /// The answer has ended. Our event follows the reply of the store.
     Committing,
-    /// It has finished; no event is injected after this.
+    /// The answer has ended, and no event of ours follows.
     Done,
 }
 
-/// The message's phase, and what waits for our event.
+/// The message's phase and what is held back for our event.
 #[derive(Default)]
-pub(super) struct Message {
+pub(super) struct Progress {
     pub phase: Phase,
-    pub ended: Option<End>,
-    /// How the answer ended, said after our event.
-    pub closing: Option<Vec<FrameSignal>>,
-    /// What follows our event: a frame that was held, or a tail.
-    pub resume: Bytes,
-    /// The record that is with the store.
+    /// How the upstream's stream ended, once it has.
+    pub end: Option<End>,
+    /// The signals that ended the answer, encoded after our event.
+    pub closing_signals: Option<Vec<FrameSignal>>,
+    /// The upstream's bytes that follow our event.
+    pub after_event: Bytes,
+    /// The record of our event while the store commits it.
     pub committing: Option<Box<Record>>,
-    /// Sources in the last live event.
-    pub announced: usize,
-    /// The ledger's revision in the last record that went to the store.
+    /// Number of sources in the last live event.
+    pub announced_sources: usize,
+    /// Ledger revision of the last record sent to the store.
     pub stored_revision: Option<u64>,
 }
 
-/// What happened, for the log line and the metrics.
+/// Counters of one stream, for the log line and the metrics.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StreamStats {
     pub frames: u64,
     pub unparsed: u64,
     pub oversized: u64,
     pub live_events: u32,
-    /// Markers that were rewritten.
+    /// Rewritten markers.
     pub markers: u64,
     pub panicked: bool,
     pub injected: bool,

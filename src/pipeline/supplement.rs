@@ -1,5 +1,5 @@
-//! A search of our own beside the upstream's answer: whether one is wanted is decided at the finish, before our event.
-//! The pipeline asks for it with [`Output::AwaitSearch`] and has no clock: whoever drives it bounds the wait.
+//! Our own search beside the upstream's answer. At the finish, before our event, the pipeline decides whether to wait for
+//! it ([`Output::AwaitSearch`]). The driver bounds the wait.
 
 use std::str::FromStr;
 
@@ -8,12 +8,12 @@ use bytes::Bytes;
 use super::{Output, Phase, Pipeline};
 use crate::citation::supplement::SearchOutcome;
 
-/// When a message's sources are supplemented by a search of our own.
+/// When our own search supplements a message's sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Supplement {
     #[default]
     Off,
-    /// Only where the upstream named no source that can be cited.
+    /// Only if the upstream named no source that can be cited.
     WhenEmpty,
     Always,
 }
@@ -33,71 +33,68 @@ impl Supplement {
 impl FromStr for Supplement {
     type Err = ();
 
-    fn from_str(s: &str) -> Result<Self, ()> {
-        match s {
-            "off" => Ok(Self::Off),
-            "when-empty" => Ok(Self::WhenEmpty),
-            "always" => Ok(Self::Always),
-            _ => Err(()),
-        }
+    fn from_str(name: &str) -> Result<Self, ()> {
+        [Self::Off, Self::WhenEmpty, Self::Always].into_iter().find(|when| when.as_str() == name).ok_or(())
     }
 }
 
 impl Pipeline {
-    /// The answer to [`Output::AwaitSearch`].
-    pub fn supplemented(&mut self, supply: SearchOutcome) {
-        if self.message.phase != Phase::Awaiting {
+    /// Handles the reply to [`Output::AwaitSearch`].
+    pub fn supplemented(&mut self, outcome: SearchOutcome) {
+        if self.progress.phase != Phase::AwaitingSearch {
             return;
         }
-        self.message.phase = Phase::Due;
-        self.supply(supply);
-        let resume = std::mem::take(&mut self.message.resume);
-        if self.wants_event() {
-            return self.commit(resume);
+        self.progress.phase = Phase::Streaming;
+        self.set_search_outcome(outcome);
+        if self.needs_event() {
+            let after_event = std::mem::take(&mut self.progress.after_event);
+            return self.commit(after_event);
         }
-        self.message.phase = Phase::Done;
-        self.store_rest();
-        self.go_on(resume);
+        self.progress.phase = Phase::Done;
+        self.store_unsaved();
+        self.resume();
     }
 
-    /// The message ends here: our event and `resume` follow the supplement, where one is awaited, and the commit.
-    pub(super) fn close(&mut self, resume: Bytes) {
+    /// Ends the message: our event and `after_event` follow the supplement, if one is awaited, and the commit.
+    pub(super) fn close_message(&mut self, after_event: Bytes) {
         if self.awaits_supplement() {
-            self.message.resume = resume;
-            self.message.phase = Phase::Awaiting;
-            self.out.push_back(Output::AwaitSearch);
+            self.progress.after_event = after_event;
+            self.progress.phase = Phase::AwaitingSearch;
+            self.outputs.push_back(Output::AwaitSearch);
         } else {
-            self.commit(resume);
+            self.commit(after_event);
         }
     }
 
-    /// Is there an event for it to join?
+    /// Whether our event waits for a supplement.
     pub(super) fn awaits_supplement(&self) -> bool {
-        self.injecting() && self.wants_supplement()
+        self.can_inject() && self.wants_supplement()
     }
 
-    /// Where no event waits for it, the record says that it is on its way, and whoever stores that follows it up.
-    pub(super) fn supplement_aside(&mut self) {
-        if self.message.phase == Phase::Awaiting || (self.message.phase == Phase::Due && self.wants_supplement()) {
-            self.supply(SearchOutcome::Pending);
+    /// Marks the supplement as pending in the record if no event waits for it. Whoever stores the record starts the search.
+    pub(super) fn mark_supplement_pending(&mut self) {
+        if self.progress.phase == Phase::AwaitingSearch
+            || (self.progress.phase == Phase::Streaming && self.wants_supplement())
+        {
+            self.set_search_outcome(SearchOutcome::Pending);
         }
     }
 
-    /// An answer that failed is not supplemented, nor is a stream without one.
+    /// Whether to supplement the message. A failed answer is not supplemented, nor is a stream without an answer.
     fn wants_supplement(&self) -> bool {
         self.tap.as_ref().is_some_and(|tap| {
             let wanted = match self.settings.supplement {
                 Supplement::Off => false,
-                Supplement::WhenEmpty => tap.citable() == 0,
+                Supplement::WhenEmpty => tap.citable_count() == 0,
                 Supplement::Always => true,
             };
-            wanted && tap.provider().is_some() && tap.state().any && !tap.state().fault
+            wanted && tap.provider().is_some() && tap.state().has_content && !tap.state().fault
         })
     }
 
-    fn supply(&mut self, supply: SearchOutcome) {
+    fn set_search_outcome(&mut self, outcome: SearchOutcome) {
         if let Some(tap) = &mut self.tap {
-            tap.supply = supply;
+            tap.search_outcome = outcome;
         }
     }
 }

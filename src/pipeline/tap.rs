@@ -1,4 +1,5 @@
-//! The tap: one adapter and one ledger. It looks and does not touch; its failure is a change of mode.
+//! The tap: reads frames with the provider's adapter and collects their references in a ledger. It never changes a frame,
+//! and its failure changes the pipeline's mode only.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -23,91 +24,92 @@ use crate::{
     sse::Event,
 };
 
-/// What is known of a message before its first byte.
+/// Properties of a message that are known before its first byte.
 #[derive(Debug, Clone)]
 pub struct Context {
     pub route: String,
     pub provider: Provider,
     pub link_base: Option<Url>,
     pub nonce: String,
-    /// Also the clock by which sources are fresh or old.
+    /// Creation time, against which the freshness of sources is scored.
     pub created: Timestamp,
-    /// The id of a message that names none.
+    /// Message id used if the upstream sends none.
     pub fallback_id: String,
-    /// The task that the client says it belongs to.
+    /// Task id from the request.
     pub task: Option<String>,
     pub rules: Arc<Rules>,
 }
 
 pub struct Tap {
     adapter: Box<dyn Adapter>,
-    seen: MessageState,
-    /// What a search of our own found.
-    pub(super) supply: SearchOutcome,
+    state: MessageState,
+    /// Outcome of our own search.
+    pub(super) search_outcome: SearchOutcome,
     context: Context,
-    /// The id that a client was told in another dialect. It counts from then on, also where the upstream's comes later.
-    told: OnceLock<String>,
+    /// The message id that a transcoded client was sent. It overrides an id that the upstream sends later.
+    sent_id: OnceLock<String>,
 }
 
-/// What the frames said so far.
+/// The message as read so far.
 #[derive(Default)]
 pub struct MessageState {
     pub ledger: Ledger,
     message: Option<String>,
     conversation: Option<String>,
     model: Option<String>,
-    /// Something of an assistant's message was seen.
-    pub any: bool,
-    pub finish: bool,
+    /// Part of an assistant's message was read.
+    pub has_content: bool,
+    pub finished: bool,
     /// Why the answer ended.
     pub reason: Option<FinishReason>,
-    /// What it cost, as said last.
+    /// Token usage as sent last.
     pub usage: Option<Usage>,
+    /// The upstream reported an error before the finish.
     pub fault: bool,
 }
 
-/// How a frame fared.
+/// Result of reading a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Read {
+pub enum ReadResult {
     Ok,
-    /// Not understood; the next one is read all the same.
-    Unread,
-    /// The adapter panicked: this stream is tapped no more.
+    /// The adapter could not parse the frame. Later frames are read.
+    Unparsed,
+    /// The adapter panicked. No later frame may be read.
     Panicked,
 }
 
 impl Tap {
     pub fn new(context: Context) -> Self {
         let adapter = context.provider.adapter();
-        Self::with(adapter, context)
+        Self::with_adapter(adapter, context)
     }
 
-    pub(super) fn with(adapter: Box<dyn Adapter>, context: Context) -> Self {
-        let seen = MessageState { ledger: Ledger::new(context.link_base.clone()), ..MessageState::default() };
-        Self { adapter, seen, supply: SearchOutcome::None, context, told: OnceLock::new() }
+    pub(super) fn with_adapter(adapter: Box<dyn Adapter>, context: Context) -> Self {
+        let state = MessageState { ledger: Ledger::new(context.link_base.clone()), ..MessageState::default() };
+        Self { adapter, state, search_outcome: SearchOutcome::None, context, sent_id: OnceLock::new() }
     }
 
-    /// Reads a frame; `heard` gets what it said.
-    pub fn read(&mut self, event: &Event<'_>, heard: Option<&mut Vec<FrameSignal>>) -> Read {
-        let Self { adapter, seen, .. } = self;
-        let read = || match heard {
-            None => adapter.frame(event, seen),
-            Some(heard) => adapter.frame(event, &mut Recorder { to: seen, heard }),
+    /// Reads a frame and appends its signals to `recorded`, if given.
+    pub fn read(&mut self, event: &Event<'_>, recorded: Option<&mut Vec<FrameSignal>>) -> ReadResult {
+        let Self { adapter, state, .. } = self;
+        let read = || match recorded {
+            None => adapter.frame(event, state),
+            Some(recorded) => adapter.frame(event, &mut Recorder { sink: state, recorded }),
         };
-        // The adapter and the ledger are not looked at again after a panic.
+        // Unwind safe because the adapter and the ledger are not used after a panic.
         match catch_unwind(AssertUnwindSafe(read)) {
             Ok(result) => {
                 if let Some(provider) = adapter.provider() {
-                    seen.ledger.set_provider(provider);
+                    state.ledger.set_provider(provider);
                 }
-                if result.is_ok() { Read::Ok } else { Read::Unread }
+                if result.is_ok() { ReadResult::Ok } else { ReadResult::Unparsed }
             }
-            Err(_) => Read::Panicked,
+            Err(_) => ReadResult::Panicked,
         }
     }
 
     pub fn state(&self) -> &MessageState {
-        &self.seen
+        &self.state
     }
 
     pub fn gave_up(&self) -> bool {
@@ -122,46 +124,49 @@ impl Tap {
         self.adapter.envelope(payload)
     }
 
-    /// The id under which the message is found; `None` until it is known.
+    /// The id of the record; `None` until it is known.
     pub fn message_id(&self) -> Option<String> {
-        self.told.get().cloned().or_else(|| self.seen.message.as_deref().map(|id| path_id(id).0))
+        self.sent_id.get().cloned().or_else(|| self.state.message.as_deref().map(|id| path_id(id).0))
     }
 
     pub fn model(&self) -> Option<&str> {
-        self.seen.model.as_deref()
+        self.state.model.as_deref()
     }
 
-    /// What the model is called until the upstream names it.
+    /// Sets the model name that is used until the upstream sends one.
     pub fn set_default_model(&mut self, name: &str) {
-        self.seen.model.get_or_insert_with(|| text::single_line(name, 256));
+        self.state.model.get_or_insert_with(|| text::single_line(name, 256));
     }
 
-    /// Where the markers stand in the text as it came.
+    /// The positions of the markers in the upstream's text.
     pub fn positions(&self) -> Positions {
-        let (marks, length) = self.seen.ledger.marks();
+        let (marks, length) = self.state.ledger.marks();
         let mut positions = Positions::of_length(length);
         marks.for_each(|mark| positions.note(&mark));
         positions
     }
 
-    /// The sources that a marker may lead to, now.
-    pub fn sources(&self) -> Known<'_> {
-        Known { ledger: &self.seen.ledger, rules: &self.context.rules, now: self.context.created }
+    /// The sources that markers can resolve to at this point.
+    pub fn sources(&self) -> CitableSources<'_> {
+        CitableSources { ledger: &self.state.ledger, rules: &self.context.rules, now: self.context.created }
     }
 
-    /// Calls `say` with what is known of the message.
-    pub fn open(&self, say: impl FnOnce(&MessageStart<'_>)) {
-        let id = self.message_id().unwrap_or_else(|| self.context.fallback_id.clone());
-        say(&MessageStart {
-            id: self.told.get_or_init(|| id),
-            model: self.seen.model.as_deref().unwrap_or(&self.context.route),
+    /// Calls `encode` with the start of the message, which fixes the message id.
+    pub fn with_message_start(&self, encode: impl FnOnce(&MessageStart<'_>)) {
+        encode(&MessageStart {
+            id: self.sent_id.get_or_init(|| self.record_id()),
+            model: self.state.model.as_deref().unwrap_or(&self.context.route),
             created: self.context.created.as_second(),
         });
     }
 
-    /// How many sources an event would name.
-    pub fn citable(&self) -> usize {
-        if let SearchOutcome::Found(_) = self.supply {
+    fn record_id(&self) -> String {
+        self.message_id().unwrap_or_else(|| self.context.fallback_id.clone())
+    }
+
+    /// Number of sources that an event would list.
+    pub fn citable_count(&self) -> usize {
+        if let SearchOutcome::Found(_) = self.search_outcome {
             return self
                 .record(false)
                 .citations
@@ -169,16 +174,16 @@ impl Tap {
                 .filter(|citation| citation.status == CitationStatus::Ok)
                 .count();
         }
-        self.seen.ledger.kept_count(&self.context.rules.scores, self.context.created)
+        self.state.ledger.kept_count(&self.context.rules.scores, self.context.created)
     }
 
-    /// The record as it stands. It is complete when the upstream said that the answer is, and did not fail.
+    /// Builds the current record. It is complete if the upstream sent a finish and no error before it.
     pub fn record(&self, stored: bool) -> Record {
         let rules = &self.context.rules;
-        let view = self.seen.ledger.snapshot(&rules.scores, self.context.created);
+        let view = self.state.ledger.snapshot(&rules.scores, self.context.created);
         let mut metadata = Map::new();
-        let message_id = self.message_id().unwrap_or_else(|| self.context.fallback_id.clone());
-        if let Some(original) = self.seen.message.as_deref().filter(|original| **original != *message_id) {
+        let message_id = self.record_id();
+        if let Some(original) = self.state.message.as_deref().filter(|original| **original != *message_id) {
             metadata.insert("originalMessageId".to_owned(), Value::String(text::single_line(original, 1024)));
         }
         let task_id = self.context.task.as_deref().map(|id| {
@@ -192,13 +197,13 @@ impl Tap {
             kind: RecordType::Citations,
             version: 1,
             message_id,
-            conversation_id: self.seen.conversation.clone(),
+            conversation_id: self.state.conversation.clone(),
             task_id,
             provider: self.adapter.provider().unwrap_or("unknown").to_owned(),
             route: self.context.route.clone(),
             source: "default".to_owned(),
-            model: self.seen.model.clone(),
-            complete: self.seen.finish && !self.seen.fault,
+            model: self.state.model.clone(),
+            complete: self.state.finished && !self.state.fault,
             stored,
             truncated: view.truncated,
             late: false,
@@ -212,19 +217,19 @@ impl Tap {
             stats: view.stats,
             metadata,
         };
-        supplement::merge(&mut record, &self.supply, &rules.corroboration);
+        supplement::merge(&mut record, &self.search_outcome, &rules.corroboration);
         record
     }
 }
 
-/// What a marker can be resolved with: sources that no filter removes.
-pub struct Known<'t> {
+/// The sources that markers resolve to: those that no filter removes.
+pub struct CitableSources<'t> {
     ledger: &'t Ledger,
     rules: &'t Rules,
     now: Timestamp,
 }
 
-impl Sources for Known<'_> {
+impl Sources for CitableSources<'_> {
     fn find(&self, number: u32) -> Option<Source<'_>> {
         let citation = self.ledger.kept_entry(number, &self.rules.scores, self.now)?;
         Some(Source {
@@ -240,43 +245,43 @@ impl Sink for MessageState {
     fn signal(&mut self, signal: Signal<'_>) {
         let short = |id: &str| text::first_bytes(id, 1024).to_owned();
         match signal {
-            // The first id counts: one that changes in mid-stream does not move the record.
+            // The first id wins, so that a change within the stream does not move the record.
             Signal::MessageId(id) => {
-                self.any = true;
+                self.has_content = true;
                 if self.message.is_none() {
                     self.message = Some(short(id));
                 }
             }
             Signal::ConversationId(id) => {
                 let (id, _) = text::clean_line(id, 256);
-                // Most frames name it, and it is the same.
+                // Most frames repeat the same id.
                 if self.conversation.as_deref() != Some(&*id) {
                     self.conversation = Some(id.into_owned());
                 }
             }
             Signal::Model(name) => self.model = Some(text::single_line(name, 256)),
             Signal::Text(piece, _) => {
-                self.any = true;
+                self.has_content = true;
                 self.ledger.add_text(piece);
             }
             Signal::FullText(whole, _) => self.ledger.add_full_text(whole),
-            Signal::Thinking(_) | Signal::Stage { .. } => self.any = true,
+            Signal::Thinking(_) | Signal::Stage { .. } => self.has_content = true,
             Signal::SearchRound { key, summary, queries } => {
-                self.any = true;
+                self.has_content = true;
                 self.ledger.add_round(key, summary, &queries);
             }
             Signal::Reference(reference) => {
-                self.any = true;
+                self.has_content = true;
                 self.ledger.add_reference(&reference);
             }
             Signal::Usage(usage) => self.usage = Some(usage),
             Signal::Finish(reason) => {
-                self.finish = true;
+                self.finished = true;
                 self.reason.get_or_insert(reason);
             }
             Signal::InvalidReference { id, position, code } => self.ledger.add_failure(id.as_deref(), position, code),
-            // What fails after the finish does not unfinish the answer.
-            Signal::Fault { .. } => self.fault |= !self.finish,
+            // An error after the finish does not make the answer incomplete.
+            Signal::Fault { .. } => self.fault |= !self.finished,
         }
     }
 }

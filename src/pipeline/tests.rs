@@ -290,7 +290,7 @@ fn p2_an_adapter_that_panics_leaves_a_passthrough() {
     let stream = [CARD, CARD, "data: part", "ial\n\n", CARD, END].concat();
     for size in [1, 7, stream.len()] {
         let mut pipeline = Pipeline::new(None, settings(Inject::Final, 1 << 20));
-        pipeline.tap = Some(Box::new(Tap::with(Box::new(Panics(0)), context())));
+        pipeline.tap = Some(Box::new(Tap::with_adapter(Box::new(Panics(0)), context())));
         let mut out = Vec::new();
         for chunk in stream.as_bytes().chunks(size) {
             pipeline.push(Bytes::copy_from_slice(chunk));
@@ -340,7 +340,7 @@ fn p2_an_adapter_that_panics_is_an_error_of_the_dialect_until_the_answer_has_end
         let output_format = OutputFormat { profile: crate::profile::Profile::OpenAi, ..OutputFormat::default() };
         let mut pipeline =
             Pipeline::new(Some(context()), Settings { output_format, ..settings(Inject::Final, 1 << 20) });
-        pipeline.tap = Some(Box::new(Tap::with(Box::new(PanicsLater { finish, frames: 0 }), context())));
+        pipeline.tap = Some(Box::new(Tap::with_adapter(Box::new(PanicsLater { finish, frames: 0 }), context())));
         pipeline.push(Bytes::from([CARD, CARD, CARD].concat()));
         pipeline.finish(super::End::Clean);
         let mut out = Vec::new();

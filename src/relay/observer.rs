@@ -183,7 +183,7 @@ impl StreamObserver for RelayObserver {
     }
 
     fn progress(&mut self, tap: &Tap) {
-        if self.settled || tap.state().finish {
+        if self.settled || tap.state().finished {
             return;
         }
         if let Some(in_flight) = &self.in_flight {

@@ -1,8 +1,8 @@
-//! Our own frames: one line of compact JSON, or a comment.
+//! Encodes our own frames: an event with one line of compact JSON, or a comment.
 
 use bytes::Bytes;
 
-/// The line ending of a stream; ours copy it.
+/// The line ending of a stream, which our frames copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Eol {
     #[default]
@@ -12,8 +12,8 @@ pub enum Eol {
 }
 
 impl Eol {
-    /// The first line end in `frame`, if it has one. A blank line alone tells nothing: its CR may be half of a CRLF
-    /// whose other half is still to come.
+    /// Detects the first line ending in `frame`. A blank line alone gives `None`, because the LF of its CR may follow in the
+    /// next chunk.
     pub fn of(frame: &[u8]) -> Option<Self> {
         let frame = frame.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(frame);
         let at = memchr::memchr2(b'\n', b'\r', frame).filter(|at| *at > 0)?;
@@ -33,22 +33,22 @@ impl Eol {
     }
 }
 
-/// The comment that keeps idle connections open.
+/// Comment that keeps idle connections open.
 pub const HEARTBEAT: &str = ": citetap";
 
-/// A named event with one data line. `json` must be one line, which compact JSON is.
+/// Encodes a named event. `json` must be one line, as compact JSON is.
 pub fn event(name: &str, json: &str, eol: Eol) -> Bytes {
     let eol = eol.as_str();
     Bytes::from(["event: ", name, eol, "data: ", json, eol, eol].concat())
 }
 
-/// An unnamed event with one data line, which `line` must be.
+/// Encodes an unnamed event. `line` must be one line.
 pub fn data(line: &str, eol: Eol) -> Bytes {
     let eol = eol.as_str();
     Bytes::from(["data: ", line, eol, eol].concat())
 }
 
-/// A heartbeat comment, with the blank line that makes it a frame of its own.
+/// Encodes a heartbeat comment as a frame of its own.
 pub fn heartbeat(eol: Eol) -> Bytes {
     let eol = eol.as_str();
     Bytes::from([HEARTBEAT, eol, eol].concat())

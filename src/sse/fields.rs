@@ -1,26 +1,24 @@
-//! The fields of one frame, as the WHATWG standard reads them.
+//! Reads the fields of one frame as the WHATWG standard (Server-sent events, 9.2.6) defines them.
 
 use std::borrow::Cow;
 
-/// One frame, read. Borrowed from the frame where the frame allows it.
+/// The fields of one frame, borrowed from it where possible.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Event<'f> {
     /// The last `event:` value; empty when unset.
     pub name: Cow<'f, str>,
-    /// The `data:` lines joined by LF; `None` when there was no data field, in which case
-    /// clients dispatch nothing.
+    /// The `data:` lines joined by LF. `None` if there is no data field; clients then dispatch nothing.
     pub data: Option<Cow<'f, str>>,
     /// The last `id:` value without a NUL.
     pub id: Option<Cow<'f, str>>,
-    /// The last `retry:` value that was all digits, as it was written.
+    /// The last `retry:` value that consists of digits.
     pub retry: Option<&'f str>,
-    /// A line was neither a comment nor any of these. Clients ignore it; one that looks for what it missed does not.
-    pub foreign: bool,
+    /// The frame has a field of another name, which clients ignore.
+    pub has_unknown_field: bool,
 }
 
 impl<'f> Event<'f> {
-    /// Reads a whole frame. Invalid UTF-8 becomes U+FFFD in what is read here; the frame itself
-    /// is never changed.
+    /// Reads a complete frame. Invalid UTF-8 becomes U+FFFD in the fields; the frame itself is not changed.
     pub fn read(frame: &'f [u8]) -> Self {
         let mut event = Self::default();
         for line in Lines(frame) {
@@ -53,12 +51,12 @@ impl<'f> Event<'f> {
                 self.retry = std::str::from_utf8(value).ok();
             }
             b"id" | b"retry" => {}
-            _ => self.foreign = true,
+            _ => self.has_unknown_field = true,
         }
     }
 }
 
-/// The name and the value of a line that is not blank. A comment has no name.
+/// Splits a line that is not blank into name and value. A comment has an empty name.
 pub fn field(line: &[u8]) -> (&[u8], &[u8]) {
     let Some(colon) = memchr::memchr(b':', line) else { return (line, b"") };
     let (field, rest) = line.split_at(colon);
@@ -67,12 +65,12 @@ pub fn field(line: &[u8]) -> (&[u8], &[u8]) {
     (field, value.strip_prefix(b" ").unwrap_or(value))
 }
 
-/// Looking whether it is UTF-8 first is much faster than mending what need not be mended.
+/// Checks for valid UTF-8 first, which is much faster than `from_utf8_lossy`.
 fn text(value: &[u8]) -> Cow<'_, str> {
     std::str::from_utf8(value).map_or_else(|_| String::from_utf8_lossy(value), Cow::Borrowed)
 }
 
-/// The lines of a frame, without their ends (LF, CR or CRLF), blank ones left out.
+/// Iterates over the lines of a frame that are not blank, without their ends (LF, CR or CRLF).
 pub struct Lines<'f>(pub &'f [u8]);
 
 impl<'f> Iterator for Lines<'f> {

@@ -1,4 +1,4 @@
-//! Framing: bytes to frames, a frame's fields, and our own frames. Knows no JSON.
+//! SSE framing: splits bytes into frames, reads a frame's fields and writes our own frames. Knows no JSON.
 
 pub mod encode;
 pub mod fields;

@@ -1,30 +1,27 @@
-//! Finds where frames end, in any chunking, looking at each byte once.
+//! Finds the ends of frames in any chunking, reading each byte once.
 
 use memchr::memchr2;
 
-/// Where a piece of the stream ends, counted from the start of the bytes given to
-/// [`Splitter::advance`]. The piece begins where the one before it ended, which may be
-/// in an earlier chunk.
+/// The end of a piece of the stream, as an offset in the bytes given to [`Splitter::advance`]. The piece begins where the
+/// previous one ended, which may be in an earlier chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
-    /// A whole frame, its blank line included.
+    /// A complete frame with its blank line.
     Frame(usize),
-    /// Bytes between frames that no event owns: the leading BOM, or the LF of a CR|LF
-    /// pair whose CR has ended the frame already.
+    /// Bytes between frames: the leading BOM, or the LF of a CRLF whose CR has already ended the frame.
     Separator(usize),
 }
 
-/// The grammar's state between two bytes.
+/// State of the grammar between two bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
-    /// Start of the stream, with so many bytes of a BOM seen.
+enum State {
+    /// At the start of the stream, after this many bytes of a BOM.
     Start(u8),
-    /// Start of a line.
     LineStart,
     InLine,
-    /// A line ended in CR: an LF that follows belongs to that line end.
+    /// After a line that ended in CR. An LF that follows belongs to that line end.
     AfterCr,
-    /// A frame ended in CR at the end of a chunk: an LF that follows is glue.
+    /// After a frame that ended in CR at the end of a chunk. An LF that follows is a [`Cut::Separator`].
     AfterFrameCr,
 }
 
@@ -32,77 +29,76 @@ const BOM: [u8; 3] = [0xEF, 0xBB, 0xBF];
 
 #[derive(Debug, Clone, Copy)]
 pub struct Splitter {
-    at: At,
+    state: State,
 }
 
 impl Default for Splitter {
     fn default() -> Self {
-        Self { at: At::Start(0) }
+        Self { state: State::Start(0) }
     }
 }
 
 impl Splitter {
-    /// The stream has begun, and whether with a BOM is known.
-    pub fn begun(&self) -> bool {
-        !matches!(self.at, At::Start(_))
+    /// Whether a BOM can no longer follow.
+    pub fn has_started(&self) -> bool {
+        !matches!(self.state, State::Start(_))
     }
 
-    /// A frame has just ended in CR, and its LF may still come.
+    /// Whether the last frame ended in CR and its LF may still follow.
     pub fn awaits_lf(&self) -> bool {
-        self.at == At::AfterFrameCr
+        self.state == State::AfterFrameCr
     }
 
-    /// Consumes `buf` up to the next cut; `None` means that all of it was consumed and the
-    /// piece goes on in the next chunk. A frame is cut as soon as it is whole: a CR that ends
-    /// a blank line is enough, without waiting for a possible LF.
+    /// Consumes `buf` up to the next cut. `None` means that all of it was consumed and the piece continues in the next chunk.
+    /// A frame is cut as soon as it is complete: at the CR of its blank line, without waiting for a possible LF.
     pub fn advance(&mut self, buf: &[u8]) -> Option<Cut> {
         let mut i = 0;
         while let Some(&byte) = buf.get(i) {
-            match self.at {
-                At::Start(seen) => {
+            match self.state {
+                State::Start(seen) => {
                     if BOM.get(usize::from(seen)) == Some(&byte) {
                         i += 1;
                         if usize::from(seen) + 1 == BOM.len() {
-                            self.at = At::LineStart;
+                            self.state = State::LineStart;
                             return Some(Cut::Separator(i));
                         }
-                        self.at = At::Start(seen + 1);
+                        self.state = State::Start(seen + 1);
                     } else if seen == 0 {
-                        self.at = At::LineStart;
+                        self.state = State::LineStart;
                     } else {
-                        self.at = At::InLine;
+                        self.state = State::InLine;
                     }
                 }
-                At::AfterFrameCr => {
-                    self.at = At::LineStart;
+                State::AfterFrameCr => {
+                    self.state = State::LineStart;
                     if byte == b'\n' {
                         return Some(Cut::Separator(i + 1));
                     }
                 }
-                At::AfterCr => {
-                    self.at = At::LineStart;
+                State::AfterCr => {
+                    self.state = State::LineStart;
                     if byte == b'\n' {
                         i += 1;
                     }
                 }
-                At::LineStart => match byte {
+                State::LineStart => match byte {
                     b'\n' => return Some(Cut::Frame(i + 1)),
                     b'\r' => {
                         return Some(Cut::Frame(match buf.get(i + 1) {
                             Some(b'\n') => i + 2,
                             Some(_) => i + 1,
                             None => {
-                                self.at = At::AfterFrameCr;
+                                self.state = State::AfterFrameCr;
                                 i + 1
                             }
                         }));
                     }
-                    _ => self.at = At::InLine,
+                    _ => self.state = State::InLine,
                 },
-                At::InLine => match memchr2(b'\n', b'\r', buf.get(i..).unwrap_or_default()) {
+                State::InLine => match memchr2(b'\n', b'\r', buf.get(i..).unwrap_or_default()) {
                     None => return None,
                     Some(k) => {
-                        self.at = if buf.get(i + k) == Some(&b'\n') { At::LineStart } else { At::AfterCr };
+                        self.state = if buf.get(i + k) == Some(&b'\n') { State::LineStart } else { State::AfterCr };
                         i += k + 1;
                     }
                 },

@@ -1,9 +1,9 @@
-//! The AI SDK's UI message stream, version 1. Only what its schema has had since finish reasons came into it:
-//! versions 5 and 6 refuse a chunk with a key that they do not know.
+//! The AI SDK's UI message stream, version 1. Uses only keys of the first schema with finish reasons, because versions 5 and
+//! 6 of the SDK reject chunks with unknown keys.
 
 use serde::Serialize;
 
-use super::{Encoder, MessageStart, Positions, native::fitted, openai::data};
+use super::{Encoder, MessageStart, Positions, native::fit_line, openai::write_data};
 use crate::{
     citation::{Citation, Record, text},
     provider::{
@@ -54,12 +54,12 @@ enum Chunk<'a> {
         media_type: &'static str,
         title: &'a str,
     },
-    /// Shown while it lasts, and no part of the message.
+    /// Shown until the next status. Not stored in the message.
     DataStatus {
         data: Status<'a>,
         transient: bool,
     },
-    /// One with an id replaces the one before it.
+    /// Replaces the previous chunk with the same id.
     DataCitations {
         id: &'a str,
         data: &'a Record,
@@ -85,99 +85,103 @@ struct Status<'a> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum PartKind {
     Text,
     Reasoning,
 }
 
-/// Speaks in chunks. Text and reasoning are parts, of which one at a time is open.
+/// Encodes an answer as chunks. Text and reasoning are parts, of which one at a time is open.
 #[derive(Default)]
-pub struct Parts {
-    open: Option<Kind>,
-    /// The id of the part that is open.
-    part: String,
-    parts: u32,
+pub struct PartEncoder {
+    open: Option<PartKind>,
+    /// Id of the open part.
+    part_id: String,
+    part_count: u32,
 }
 
-impl Parts {
-    fn delta(&mut self, kind: Kind, delta: &str, out: &mut Vec<u8>) {
+impl PartEncoder {
+    fn delta(&mut self, kind: PartKind, delta: &str, out: &mut Vec<u8>) {
         if self.open != Some(kind) {
             self.close(out);
-            self.parts += 1;
+            self.part_count += 1;
             self.open = Some(kind);
-            self.part = format!("part-{}", self.parts);
-            let id = &self.part;
-            say(&if kind == Kind::Text { Chunk::TextStart { id } } else { Chunk::ReasoningStart { id } }, out);
+            self.part_id = format!("part-{}", self.part_count);
+            let id = &self.part_id;
+            let start = match kind {
+                PartKind::Text => Chunk::TextStart { id },
+                PartKind::Reasoning => Chunk::ReasoningStart { id },
+            };
+            write_data(&start, out);
         }
-        let id = &self.part;
-        say(
-            &if kind == Kind::Text { Chunk::TextDelta { id, delta } } else { Chunk::ReasoningDelta { id, delta } },
-            out,
-        );
+        let id = &self.part_id;
+        let delta = match kind {
+            PartKind::Text => Chunk::TextDelta { id, delta },
+            PartKind::Reasoning => Chunk::ReasoningDelta { id, delta },
+        };
+        write_data(&delta, out);
     }
 
     fn close(&mut self, out: &mut Vec<u8>) {
-        let id = &self.part;
+        let id = &self.part_id;
         match self.open.take() {
-            Some(Kind::Text) => say(&Chunk::TextEnd { id }, out),
-            Some(Kind::Reasoning) => say(&Chunk::ReasoningEnd { id }, out),
+            Some(PartKind::Text) => write_data(&Chunk::TextEnd { id }, out),
+            Some(PartKind::Reasoning) => write_data(&Chunk::ReasoningEnd { id }, out),
             None => {}
         }
     }
 }
 
-impl Encoder for Parts {
-    fn open(&mut self, opening: &MessageStart<'_>, out: &mut Vec<u8>) {
-        say(&Chunk::Start { message_id: opening.id }, out);
+impl Encoder for PartEncoder {
+    fn open(&mut self, start: &MessageStart<'_>, out: &mut Vec<u8>) {
+        write_data(&Chunk::Start { message_id: start.id }, out);
     }
 
     fn text(&mut self, text: &str, out: &mut Vec<u8>) {
-        self.delta(Kind::Text, text, out);
+        self.delta(PartKind::Text, text, out);
     }
 
     fn thinking(&mut self, text: &str, out: &mut Vec<u8>) {
-        self.delta(Kind::Reasoning, text, out);
+        self.delta(PartKind::Reasoning, text, out);
     }
 
     fn stage(&mut self, name: &str, message: &str, detail: Option<&str>, out: &mut Vec<u8>) {
-        let short = |words| text::first_chars(words, MAX_STATUS);
+        let short = |text| text::first_chars(text, MAX_STATUS);
         let data = Status {
             stage: Some(short(name)),
             message: Some(message).filter(|message| !message.is_empty()).map(short),
             detail: detail.map(short),
             queries: Vec::new(),
         };
-        say(&Chunk::DataStatus { data, transient: true }, out);
+        write_data(&Chunk::DataStatus { data, transient: true }, out);
     }
 
     fn searching(&mut self, queries: &[String], out: &mut Vec<u8>) {
         let queries = queries.iter().take(MAX_QUERIES).map(|query| text::first_chars(query, MAX_STATUS)).collect();
-        say(&Chunk::DataStatus { data: Status { queries, ..Status::default() }, transient: true }, out);
+        write_data(&Chunk::DataStatus { data: Status { queries, ..Status::default() }, transient: true }, out);
     }
 
     fn live(&mut self, record: &Record, out: &mut Vec<u8>) {
         let id = &record.message_id;
-        let line = fitted(record.clone(), |data| {
+        let line = fit_line(record.clone(), |data| {
             serde_json::to_string(&Chunk::DataCitations { id, data }).unwrap_or_default()
         });
         out.extend_from_slice(&encode::data(&line, Eol::Lf));
     }
 
-    /// The part that is open stays so: it ends with the answer, and after a cut it does not end.
+    /// Leaves the open part open: it ends with the answer, and not at all after a cut.
     fn citations(&mut self, record: &Record, _: &Positions, out: &mut Vec<u8>) {
         for citation in unfiltered(record) {
-            let url = citation.url.as_deref();
             let (source_id, title) = (&source_id(citation), &title(citation));
-            let chunk = match url {
+            let chunk = match citation.url.as_deref() {
                 Some(url) => Chunk::SourceUrl { source_id, url, title },
                 None => Chunk::SourceDocument { source_id, media_type: media_type(citation), title },
             };
-            say(&chunk, out);
+            write_data(&chunk, out);
         }
         self.live(record, out);
     }
 
-    /// The stream has no place for it.
+    /// Does nothing, because the stream has no chunk for usage.
     fn usage(&mut self, _: Usage, _: &mut Vec<u8>) {}
 
     fn finish(&mut self, reason: FinishReason, out: &mut Vec<u8>) {
@@ -188,13 +192,13 @@ impl Encoder for Parts {
             FinishReason::Filter => "content-filter",
             FinishReason::Tools => "tool-calls",
         };
-        say(&Chunk::Finish { finish_reason }, out);
+        write_data(&Chunk::Finish { finish_reason }, out);
     }
 
     fn fault(&mut self, code: Option<&str>, message: &str, out: &mut Vec<u8>) {
         self.close(out);
         let coded = code.map(|code| format!("{message} ({code})"));
-        say(&Chunk::Error { error_text: coded.as_deref().unwrap_or(message) }, out);
+        write_data(&Chunk::Error { error_text: coded.as_deref().unwrap_or(message) }, out);
     }
 
     fn end(&mut self, out: &mut Vec<u8>) {
@@ -202,11 +206,8 @@ impl Encoder for Parts {
     }
 }
 
-fn say(chunk: &Chunk<'_>, out: &mut Vec<u8>) {
-    data(chunk, out);
-}
-
-/// `citation-<n>` counts from zero: clients make the marker's number of it. A source numbered zero has no such name.
+/// Returns `citation-<n>`, counted from zero, from which clients derive the marker's number. A source with number 0 gets its
+/// own id.
 fn source_id(citation: &Citation) -> String {
     match citation.number.checked_sub(1) {
         Some(n) => format!("citation-{n}"),
@@ -214,7 +215,7 @@ fn source_id(citation: &Citation) -> String {
     }
 }
 
-/// Of a document that has no link. Clients want one; where nothing tells it, it is text.
+/// Media type of a document without a link, `text/plain` if it is unknown. Clients require one.
 fn media_type(citation: &Citation) -> &'static str {
     match citation.metadata.get("fileType").and_then(serde_json::Value::as_str) {
         Some("pdf") => "application/pdf",

@@ -1,4 +1,4 @@
-//! Sources added to a chat completion that an upstream sent whole: every byte that it said stays.
+//! Adds sources to a chat completion that the upstream sent as one document. All other bytes stay unchanged.
 
 use std::ops::Range;
 
@@ -11,12 +11,12 @@ use crate::{
     provider::{openai::shapes, splice::Pairs},
 };
 
-/// The document with the sources where clients look for them. What the upstream has there already is left alone.
-/// `None`: it is no chat completion.
+/// Adds the sources in the members where clients look for them, unless the upstream has filled these. `None` if the document
+/// is no chat completion.
 pub fn document(json: &[u8], record: &Record, positions: &Positions) -> Option<Vec<u8>> {
     let json = std::str::from_utf8(json).ok()?;
-    let whole: &RawValue = serde_json::from_str(json).ok()?;
-    let Pairs(members) = serde_json::from_str(whole.get()).ok()?;
+    let completion: &RawValue = serde_json::from_str(json).ok()?;
+    let Pairs(members) = serde_json::from_str(completion.get()).ok()?;
     let choices = members.iter().rev().find(|(key, _)| key == "choices")?.1;
     let choices: Vec<&RawValue> = serde_json::from_str(choices.get()).ok()?;
     let Pairs(choice) = serde_json::from_str(choices.first()?.get()).ok()?;
@@ -25,20 +25,20 @@ pub fn document(json: &[u8], record: &Record, positions: &Positions) -> Option<V
     let mut record = record.clone();
     record.citations.retain(|citation| citation.status != CitationStatus::Filtered);
     let mut edits = Edits { json, edits: Vec::new() };
-    edits
-        .put(message, &[("annotations", &raw(&shapes::annotations(&record, &|citation| positions.span(citation)))?)])?;
-    edits.put(
-        whole,
+    let annotations = to_json(&shapes::annotations(&record, &|citation| positions.span(citation)))?;
+    edits.add_members(message, &[("annotations", &annotations)])?;
+    edits.add_members(
+        completion,
         &[
-            ("citations", &raw(&shapes::urls(&record))?),
-            ("search_results", &raw(&shapes::search_results(&record))?),
-            ("citetap", &raw(&record)?),
+            ("citations", &to_json(&shapes::urls(&record))?),
+            ("search_results", &to_json(&shapes::search_results(&record))?),
+            ("citetap", &to_json(&record)?),
         ],
     )?;
     edits.apply()
 }
 
-fn raw(value: &impl Serialize) -> Option<String> {
+fn to_json(value: &impl Serialize) -> Option<String> {
     serde_json::to_string(value).ok()
 }
 
@@ -48,8 +48,8 @@ struct Edits<'j> {
 }
 
 impl Edits<'_> {
-    /// Gives an object these members, where it has none of that name or one that says nothing.
-    fn put(&mut self, object: &RawValue, members: &[(&str, &str)]) -> Option<()> {
+    /// Adds members to an object, unless it has one of that name that is not empty.
+    fn add_members(&mut self, object: &RawValue, members: &[(&str, &str)]) -> Option<()> {
         let Pairs(has) = serde_json::from_str(object.get()).ok()?;
         let mut added = String::new();
         for (key, value) in members {
@@ -59,19 +59,18 @@ impl Edits<'_> {
                     added.push_str(&format!("{comma}\"{key}\":{value}"));
                 }
                 Some((_, empty)) if is_empty(empty) => {
-                    let at = self.place(empty)?;
-                    self.edits.push((at, (*value).to_owned()));
+                    self.edits.push((self.range_of(empty)?, (*value).to_owned()));
                 }
                 Some(_) => {}
             }
         }
-        let end = self.place(object)?.end.checked_sub(1)?;
+        let end = self.range_of(object)?.end.checked_sub(1)?;
         self.edits.push((end..end, added));
         Some(())
     }
 
-    /// A raw value is a piece of the document that it was read from.
-    fn place(&self, value: &RawValue) -> Option<Range<usize>> {
+    /// Byte range of a raw value, which is a slice of the document.
+    fn range_of(&self, value: &RawValue) -> Option<Range<usize>> {
         let start = (value.get().as_ptr() as usize).checked_sub(self.json.as_ptr() as usize)?;
         Some(start..start + value.get().len())
     }

@@ -1,5 +1,5 @@
-//! How a record and an answer are put on the wire: in the upstream's own dialect ([`native`]), or in one
-//! that frontends already speak.
+//! Encodes records and answers for the client: in the upstream's own dialect ([`native`]), or in one that frontends already
+//! read. Also renders answers as HTML ([`html`], [`partial_html`]). Called by [`crate::pipeline`] and [`crate::api`].
 
 pub mod ai_sdk;
 pub mod annotate;
@@ -17,10 +17,10 @@ use crate::{
     provider::{FinishReason, Usage},
 };
 
-/// The dialect that a client gets.
+/// Dialect of the client's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Profile {
-    /// The upstream's own, byte for byte.
+    /// The upstream's dialect, byte for byte.
     #[default]
     Native,
     /// OpenAI chat completions.
@@ -42,10 +42,8 @@ impl Profile {
             Self::OpenWebUi => "open-webui",
         }
     }
-}
 
-impl Profile {
-    /// What an answer that was not streamed becomes: the AI SDK's dialect knows streams only.
+    /// The form of an answer that the upstream did not stream. The AI SDK reads streams only.
     pub const fn document_form(self) -> Form {
         match self {
             Self::AiSdk => Form::Stream,
@@ -53,7 +51,7 @@ impl Profile {
         }
     }
 
-    /// Headers that clients of the dialect expect.
+    /// Response headers that clients of the dialect expect.
     pub const fn headers(self, form: Form) -> &'static [(&'static str, &'static str)] {
         const STREAM: (&str, &str) = ("content-type", "text/event-stream; charset=utf-8");
         match (self, form) {
@@ -68,18 +66,13 @@ impl Profile {
 impl FromStr for Profile {
     type Err = ();
 
-    fn from_str(s: &str) -> Result<Self, ()> {
-        match s {
-            "native" => Ok(Self::Native),
-            "openai" => Ok(Self::OpenAi),
-            "ai-sdk" => Ok(Self::AiSdk),
-            "open-webui" => Ok(Self::OpenWebUi),
-            _ => Err(()),
-        }
+    fn from_str(name: &str) -> Result<Self, ()> {
+        let profiles = [Self::Native, Self::OpenAi, Self::AiSdk, Self::OpenWebUi];
+        profiles.into_iter().find(|profile| profile.as_str() == name).ok_or(())
     }
 }
 
-/// As a stream of events, or as one JSON document at the end.
+/// Whether an answer is a stream of events or one JSON document at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Form {
     #[default]
@@ -87,116 +80,117 @@ pub enum Form {
     Document,
 }
 
-/// How a client is spoken to.
+/// Format of the client's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OutputFormat {
     pub profile: Profile,
-    /// Of a dialect that is not the upstream's. In its own dialect [`Form::Document`] means that sources are added to an
-    /// answer that was not streamed.
+    /// Form of a dialect other than the upstream's. With [`Profile::Native`], [`Form::Document`] adds sources to an answer
+    /// that was not streamed.
     pub form: Form,
     pub markers: Style,
 }
 
 impl OutputFormat {
-    /// Are sources added to an answer that was not streamed?
+    /// Whether sources are added to a native answer that was not streamed.
     pub fn annotates(self) -> bool {
         self.profile == Profile::Native && self.form == Form::Document
     }
 
-    /// Does an answer that was not streamed become another?
+    /// Whether an answer that was not streamed is changed.
     pub fn changes_documents(self) -> bool {
         self.profile != Profile::Native || self.form == Form::Document
     }
 }
 
-/// What a encoder knows of the message when it begins.
+/// Properties of a message when its encoding begins.
 #[derive(Debug, Clone, Copy)]
 pub struct MessageStart<'a> {
-    /// The id under which `/citations` has the record.
+    /// Id of the record in `/citations`.
     pub id: &'a str,
-    /// The model's name, or the route's where the upstream names none.
+    /// Name of the model, or of the route if the upstream sends none.
     pub model: &'a str,
     /// Seconds since the epoch.
     pub created: i64,
 }
 
-/// Where the markers of the answer stand in what the client got: of each number, the first, in code points.
+/// Positions of the first marker of each number in the client's text, in code points.
 #[derive(Debug, Clone, Default)]
 pub struct Positions {
     first: BTreeMap<u32, (u64, u64)>,
-    /// Of the whole text.
+    /// Length of the text.
     pub length: u64,
-    /// The text is not as the upstream wrote it, and its own offsets mean nothing in it.
+    /// The text was rewritten, so the upstream's own offsets are invalid.
     pub moved: bool,
 }
 
-/// Numbers whose place is remembered; further ones have none.
+/// Numbers whose position is recorded; further ones have none.
 const MAX_POSITIONS: usize = 1000;
 
 impl Positions {
-    /// For a text that is there, as the upstream wrote it.
+    /// For the upstream's unchanged text.
     pub fn of_length(length: u64) -> Self {
         Self { length, ..Self::default() }
     }
 
-    /// For a text whose markers become this.
+    /// For a text whose markers are rewritten in `style`.
     pub fn of_style(style: Style) -> Self {
         Self { moved: style != Style::Keep, ..Self::default() }
     }
 
+    /// Records a marker, unless its number has one already.
     pub fn note(&mut self, mark: &Mark) {
         if self.first.len() < MAX_POSITIONS {
             self.first.entry(mark.number).or_insert((mark.start, mark.end));
         }
     }
 
-    /// Where a citation is used: what the upstream says, else its first marker, else 0 and 0.
+    /// Start and end of a citation: the upstream's offsets, else its first marker, else 0 and 0.
     pub fn span(&self, citation: &Citation) -> (u64, u64) {
         let index = |key| citation.metadata.get(key)?.as_u64();
-        let told = index("startIndex").zip(index("endIndex")).filter(|(_, end)| !self.moved && *end <= self.length);
+        let upstream = index("startIndex").zip(index("endIndex")).filter(|(_, end)| !self.moved && *end <= self.length);
         let numbers = std::iter::once(citation.number).chain(citation.aliases.iter().copied());
-        told.or_else(|| self.of(numbers)).unwrap_or_default()
+        upstream.or_else(|| self.first_of(numbers)).unwrap_or_default()
     }
 
-    /// Start and end of the first marker that names one of the numbers.
-    pub fn of(&self, numbers: impl IntoIterator<Item = u32>) -> Option<(u64, u64)> {
+    /// Start and end of the first marker with one of the numbers.
+    pub fn first_of(&self, numbers: impl IntoIterator<Item = u32>) -> Option<(u64, u64)> {
         numbers.into_iter().filter_map(|number| self.first.get(&number).copied()).min()
     }
 }
 
-/// Who speaks a profile; `None` for the upstream's own dialect, which needs nobody.
+/// Creates the encoder of a format; `None` for the upstream's own dialect.
 pub fn encoder(output_format: OutputFormat) -> Option<Box<dyn Encoder>> {
     Some(match (output_format.profile, output_format.form) {
         (Profile::Native, _) => return None,
-        (Profile::OpenAi, Form::Stream) => Box::new(openai::Chunks::default()),
-        (Profile::OpenAi, Form::Document) => Box::new(openai::Whole::default()),
-        (Profile::AiSdk, _) => Box::new(ai_sdk::Parts::default()),
-        (Profile::OpenWebUi, Form::Stream) => Box::new(open_webui::Events::default()),
-        (Profile::OpenWebUi, Form::Document) => Box::new(open_webui::Whole::default()),
+        (Profile::OpenAi, Form::Stream) => Box::new(openai::ChunkEncoder::default()),
+        (Profile::OpenAi, Form::Document) => Box::new(openai::DocumentEncoder::default()),
+        (Profile::AiSdk, _) => Box::new(ai_sdk::PartEncoder::default()),
+        (Profile::OpenWebUi, Form::Stream) => Box::new(open_webui::EventEncoder::default()),
+        (Profile::OpenWebUi, Form::Document) => Box::new(openai::DocumentEncoder::for_open_webui()),
     })
 }
 
-/// Says in another dialect what the upstream said. One instance per answer; what is to be sent is appended to
-/// `out`, whole frames only. A encoder of whole documents keeps all to itself until [`Encoder::end`].
+/// Encodes an answer in another dialect. One instance per answer. Complete frames are appended to `out`; an encoder of
+/// documents appends everything in [`Encoder::end`].
 pub trait Encoder: Send {
-    /// First, and once.
-    fn open(&mut self, opening: &MessageStart<'_>, out: &mut Vec<u8>);
+    /// Starts the message. Called first, and once.
+    fn open(&mut self, start: &MessageStart<'_>, out: &mut Vec<u8>);
     fn text(&mut self, text: &str, out: &mut Vec<u8>);
     fn thinking(&mut self, text: &str, out: &mut Vec<u8>);
-    /// What the upstream is doing, in its own words.
+    /// The upstream's progress, in its own words.
     fn stage(&mut self, _name: &str, _message: &str, _detail: Option<&str>, _out: &mut Vec<u8>) {}
-    /// What it searches for: all queries of the search at hand.
+    /// All queries of the upstream's current search.
     fn searching(&mut self, _queries: &[String], _out: &mut Vec<u8>) {}
-    /// The list has grown, and the answer goes on. Only where live events are asked for.
+    /// The list has grown while the answer goes on. Called only if live events are configured.
     fn live(&mut self, _record: &Record, _out: &mut Vec<u8>) {}
-    /// All text has come; these are its sources.
+    /// The sources of the answer, whose text is complete.
     fn citations(&mut self, record: &Record, positions: &Positions, out: &mut Vec<u8>);
     fn usage(&mut self, usage: Usage, out: &mut Vec<u8>);
-    /// The answer is finished. What it cost may still come.
+    /// The answer is finished. Usage may still follow.
     fn finish(&mut self, reason: FinishReason, out: &mut Vec<u8>);
-    /// The upstream failed, in its own words where it had some.
+    /// The upstream failed.
     fn fault(&mut self, code: Option<&str>, message: &str, out: &mut Vec<u8>);
-    /// Nothing more comes. After a stream that broke off it is not called.
+    /// Nothing follows. Not called after a stream that broke off.
     fn end(&mut self, out: &mut Vec<u8>);
 }
 

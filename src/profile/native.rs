@@ -1,4 +1,4 @@
-//! The upstream's own dialect: our record inside a frame that its clients take for one without effect.
+//! Our event in the upstream's own dialect: a frame that holds the record and has no effect on the upstream's clients.
 
 use bytes::Bytes;
 
@@ -11,14 +11,14 @@ use crate::{
 
 pub use crate::provider::EVENT;
 
-/// Our line stays under this: proxies and clients with line buffers take 64 KiB.
+/// Bytes under which our data line stays, because line buffers of proxies and clients hold 64 KiB.
 pub const MAX_LINE: usize = 64 * 1024;
-/// Characters of an excerpt in the event; the store has more.
+/// Characters of an excerpt in the event. The stored record has more.
 const SNIPPET: usize = 200;
-/// Characters of an excerpt when the line would be too long.
+/// Characters of an excerpt if the line is too long otherwise.
 const SHORT_SNIPPET: usize = 60;
 
-/// Our frame, whole, as `envelope` has it. Without positions it is an announcement.
+/// Encodes our event in the provider's `envelope`. A live event has no positions.
 pub fn frame(
     record: Record,
     envelope: &dyn Fn(&Payload<'_>) -> Envelope,
@@ -28,7 +28,7 @@ pub fn frame(
     let span_lookup = positions.map(|positions| |citation: &Citation| positions.span(citation));
     let span_lookup = span_lookup.as_ref().map(|span_lookup| span_lookup as &SpanLookup<'_>);
     let mut event = EVENT;
-    let line = fitted(record, |record| {
+    let line = fit_line(record, |record| {
         let envelope = envelope(&Payload { record, span_lookup });
         event = envelope.event;
         envelope.json
@@ -36,8 +36,8 @@ pub fn frame(
     encode::event(event, &line, eol)
 }
 
-/// A record as clients see it: what is filtered or failed stays with the store, and excerpts are cut.
-pub fn shown(mut record: Record) -> Record {
+/// Returns the record without what clients do not get: filtered citations, failures and long excerpts.
+pub fn client_view(mut record: Record) -> Record {
     record.citations.retain(|citation| citation.status != CitationStatus::Filtered);
     for round in &mut record.rounds {
         round.failures.clear();
@@ -46,10 +46,11 @@ pub fn shown(mut record: Record) -> Record {
     record
 }
 
-/// One line with the record in it: excerpts are cut, then shrunk, then dropped, then the list is cut and says so.
-pub fn fitted(record: Record, mut line_of: impl FnMut(&Record) -> String) -> String {
-    let mut record = shown(record);
-    for shrink in [|_: &mut Record| {}, short_snippets, no_snippets, bare] {
+/// Encodes a record in a line under [`MAX_LINE`]: shortens excerpts, drops them, drops details, then truncates the list and
+/// marks the record as truncated.
+pub fn fit_line(record: Record, mut line_of: impl FnMut(&Record) -> String) -> String {
+    let mut record = client_view(record);
+    for shrink in [|_: &mut Record| {}, shorten_snippets, drop_snippets, drop_details] {
         shrink(&mut record);
         let line = line_of(&record);
         if line.len() < MAX_LINE {
@@ -65,7 +66,7 @@ pub fn fitted(record: Record, mut line_of: impl FnMut(&Record) -> String) -> Str
             return line;
         }
         if keep == 0 {
-            // Only the message's own texts are left to shorten.
+            // Only the message's own texts are left.
             record.queries.clear();
             record.summary = None;
             record.stats.dangling_markers.clear();
@@ -83,20 +84,20 @@ fn cut_snippets(record: &mut Record, chars: usize) {
     }
 }
 
-fn short_snippets(record: &mut Record) {
+fn shorten_snippets(record: &mut Record) {
     for citation in &mut record.citations {
         citation.snippets.clear();
     }
     cut_snippets(record, SHORT_SNIPPET);
 }
 
-fn no_snippets(record: &mut Record) {
+fn drop_snippets(record: &mut Record) {
     for citation in &mut record.citations {
         citation.content = None;
     }
 }
 
-fn bare(record: &mut Record) {
+fn drop_details(record: &mut Record) {
     record.rounds.clear();
     for citation in &mut record.citations {
         citation.icon_url = None;

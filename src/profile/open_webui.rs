@@ -1,7 +1,7 @@
 //! OpenAI chat completions for Open WebUI, which takes sources and status lines as events beside the chunks.
 //!
-//! It reads `data:` lines alone, and hands what stands under the key `event` to its page. There `[N]` is the Nth of
-//! the message's sources, whatever these say of themselves: see [`sources`].
+//! Open WebUI reads `data:` lines only and passes the value of `event` to its page. The page resolves `[N]` to the Nth source
+//! of the message, whatever number the source has: see [`sources`].
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{
     Encoder, MessageStart, Positions,
-    openai::{self, data, write_json},
+    openai::{ChunkEncoder, write_data},
 };
 use crate::{
     citation::{Citation, Record, text},
@@ -21,13 +21,13 @@ use crate::{
 
 /// Characters of a status line or a query.
 const MAX_STATUS: usize = 300;
-/// Queries that are told; the record has them all.
+/// Queries in a status line. The record has all.
 const MAX_QUERIES: usize = 16;
-/// Excerpts of one source, and characters of each: a source's line stays under 64 KiB. The store has more.
+/// Excerpts of one source and characters of each, which keep a source's line under 64 KiB. The store has more.
 const MAX_EXCERPTS: usize = 4;
 const EXCERPT: usize = 1000;
-/// Places in the list that no source has. Beyond, sources stand in their order, and not at their numbers.
-const MAX_FILLERS: usize = 32;
+/// Placeholder entries in the list. Beyond it, sources are listed in order and no longer at their numbers.
+const MAX_PLACEHOLDERS: usize = 32;
 
 #[derive(Serialize)]
 struct Line<'a> {
@@ -43,7 +43,7 @@ enum Event<'a> {
 
 #[derive(Serialize, Default)]
 struct Status<'a> {
-    /// What newer versions show in the reader's language, instead of the description.
+    /// Newer versions show a translated text for it instead of the description.
     #[serde(skip_serializing_if = "Option::is_none")]
     action: Option<&'static str>,
     description: &'a str,
@@ -56,13 +56,13 @@ struct Status<'a> {
 
 #[derive(Debug, Serialize)]
 pub struct Source<'r> {
-    source: Named<'r>,
+    source: SourceInfo<'r>,
     document: Vec<&'r str>,
     metadata: Vec<Metadata>,
 }
 
 #[derive(Debug, Serialize)]
-struct Named<'r> {
+struct SourceInfo<'r> {
     name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     url: Option<&'r str>,
@@ -70,69 +70,70 @@ struct Named<'r> {
     id: Option<&'r str>,
 }
 
-/// One for each excerpt. The page tells sources apart by `source` in one place and by `name` in another: both are one.
+/// Metadata of one excerpt. The page identifies a source by `source` in one place and by `name` in another, so both are
+/// equal.
 #[derive(Debug, Clone, Serialize)]
 struct Metadata {
     source: String,
     name: String,
 }
 
-/// Speaks in chunks and events.
+/// Encodes an answer as chunks and events.
 #[derive(Default)]
-pub struct Events {
-    chunks: openai::Chunks,
-    /// The last status line, until it is done.
-    doing: Option<String>,
+pub struct EventEncoder {
+    chunks: ChunkEncoder,
+    /// Description of the status line that is not done yet.
+    open_status: Option<String>,
 }
 
-impl Events {
-    fn doing(&mut self, status: &Status<'_>, out: &mut Vec<u8>) {
-        if self.doing.as_deref() != Some(status.description) {
-            say(Event::Status(Status { ..*status }), out);
-            self.doing = Some(status.description.to_owned());
+impl EventEncoder {
+    fn start_status(&mut self, status: Status<'_>, out: &mut Vec<u8>) {
+        let description = status.description;
+        if self.open_status.as_deref() != Some(description) {
+            write_event(Event::Status(status), out);
+            self.open_status = Some(description.to_owned());
         }
     }
 
-    /// What was being done is done.
-    fn done(&mut self, out: &mut Vec<u8>) {
-        if let Some(description) = self.doing.take() {
-            say(Event::Status(Status { description: &description, done: true, ..Status::default() }), out);
+    fn end_status(&mut self, out: &mut Vec<u8>) {
+        if let Some(description) = self.open_status.take() {
+            write_event(Event::Status(Status { description: &description, done: true, ..Status::default() }), out);
         }
     }
 }
 
-impl Encoder for Events {
-    fn open(&mut self, opening: &MessageStart<'_>, out: &mut Vec<u8>) {
-        self.chunks.open(opening, out);
+impl Encoder for EventEncoder {
+    fn open(&mut self, start: &MessageStart<'_>, out: &mut Vec<u8>) {
+        self.chunks.open(start, out);
     }
 
     fn text(&mut self, text: &str, out: &mut Vec<u8>) {
-        self.done(out);
+        self.end_status(out);
         self.chunks.text(text, out);
     }
 
     fn thinking(&mut self, text: &str, out: &mut Vec<u8>) {
-        self.done(out);
+        self.end_status(out);
         self.chunks.thinking(text, out);
     }
 
     fn stage(&mut self, name: &str, message: &str, _: Option<&str>, out: &mut Vec<u8>) {
         let description = text::first_chars(if message.is_empty() { name } else { message }, MAX_STATUS);
-        self.doing(&Status { description, ..Status::default() }, out);
+        self.start_status(Status { description, ..Status::default() }, out);
     }
 
     fn searching(&mut self, queries: &[String], out: &mut Vec<u8>) {
-        let mut told: Vec<&str> = Vec::new();
+        let mut shown: Vec<&str> = Vec::new();
         for query in queries.iter().map(|query| text::first_chars(query, MAX_STATUS)) {
-            // The page cannot show one twice.
-            if told.len() < MAX_QUERIES && !told.contains(&query) {
-                told.push(query);
+            // The page cannot show a query twice.
+            if shown.len() < MAX_QUERIES && !shown.contains(&query) {
+                shown.push(query);
             }
         }
-        let joined = told.join(", ");
+        let joined = shown.join(", ");
         let description = text::first_chars(&joined, MAX_STATUS);
         let action = Some("web_search_queries_generated");
-        self.doing(&Status { action, description, queries: &told, ..Status::default() }, out);
+        self.start_status(Status { action, description, queries: &shown, ..Status::default() }, out);
     }
 
     fn live(&mut self, record: &Record, out: &mut Vec<u8>) {
@@ -140,17 +141,17 @@ impl Encoder for Events {
     }
 
     fn citations(&mut self, record: &Record, _: &Positions, out: &mut Vec<u8>) {
-        self.done(out);
+        self.end_status(out);
         for source in &sources(record) {
-            say(Event::Source(source), out);
+            write_event(Event::Source(source), out);
         }
         let count = unfiltered(record).count();
         if count > 0 {
-            let (action, description) = (Some("sources_retrieved"), format!("{count} sources"));
-            let (description, count) = (description.as_str(), Some(count));
-            say(Event::Status(Status { action, description, queries: &[], count, done: true }), out);
+            let (action, description) = (Some("sources_retrieved"), &*format!("{count} sources"));
+            let status = Status { action, description, queries: &[], count: Some(count), done: true };
+            write_event(Event::Status(status), out);
         }
-        // No annotations: of each the page would make a second source.
+        // Without positions, because the page would add a second source for each annotation.
         self.chunks.record(record, None, out);
     }
 
@@ -159,12 +160,12 @@ impl Encoder for Events {
     }
 
     fn finish(&mut self, reason: FinishReason, out: &mut Vec<u8>) {
-        self.done(out);
+        self.end_status(out);
         self.chunks.finish(reason, out);
     }
 
     fn fault(&mut self, code: Option<&str>, message: &str, out: &mut Vec<u8>) {
-        self.done(out);
+        self.end_status(out);
         self.chunks.fault(code, message, out);
     }
 
@@ -173,85 +174,34 @@ impl Encoder for Events {
     }
 }
 
-fn say(event: Event<'_>, out: &mut Vec<u8>) {
-    data(&Line { event }, out);
+fn write_event(event: Event<'_>, out: &mut Vec<u8>) {
+    write_data(&Line { event }, out);
 }
 
-/// Speaks once, at the end.
-#[derive(Default)]
-pub struct Whole(openai::Whole);
-
-#[derive(Serialize)]
-struct WithSources<'a> {
-    #[serde(flatten)]
-    outcome: openai::Outcome<'a>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    sources: Vec<Source<'a>>,
-}
-
-impl Encoder for Whole {
-    fn open(&mut self, opening: &MessageStart<'_>, out: &mut Vec<u8>) {
-        self.0.open(opening, out);
-    }
-
-    fn text(&mut self, text: &str, out: &mut Vec<u8>) {
-        self.0.text(text, out);
-    }
-
-    fn thinking(&mut self, text: &str, out: &mut Vec<u8>) {
-        self.0.thinking(text, out);
-    }
-
-    fn citations(&mut self, record: &Record, positions: &Positions, out: &mut Vec<u8>) {
-        self.0.citations(record, positions, out);
-    }
-
-    fn usage(&mut self, usage: Usage, out: &mut Vec<u8>) {
-        self.0.usage(usage, out);
-    }
-
-    fn finish(&mut self, reason: FinishReason, out: &mut Vec<u8>) {
-        self.0.finish(reason, out);
-    }
-
-    fn fault(&mut self, code: Option<&str>, message: &str, out: &mut Vec<u8>) {
-        self.0.fault(code, message, out);
-    }
-
-    fn end(&mut self, out: &mut Vec<u8>) {
-        let outcome = self.0.outcome();
-        let sources = match outcome {
-            openai::Outcome::Done(_) => self.0.sources().map(sources).unwrap_or_default(),
-            openai::Outcome::Failed(_) => Vec::new(),
-        };
-        write_json(&WithSources { outcome, sources }, out);
-    }
-}
-
-/// The sources, each where its number is, so that `[N]` opens it. A further number of a source is a further entry.
-/// A gap before a number that the text names is filled with entries that say nothing but their number. What the text
-/// does not name comes last, and not where the text names a number that no source has.
+/// Lists the sources so that `[N]` opens the source with number N. A source with several numbers has several entries. Gaps
+/// before a number that the text cites are filled with placeholders. Sources that the text does not cite come last, but never
+/// at a number that the text cites and no source has.
 pub fn sources(record: &Record) -> Vec<Source<'_>> {
     let numbers = |citation: &Citation| [citation.number].into_iter().chain(citation.aliases.clone());
     let by_number: BTreeMap<u32, &Citation> =
         unfiltered(record).flat_map(|citation| numbers(citation).map(move |number| (number, citation))).collect();
-    let named = unfiltered(record).filter(|citation| citation.cited).flat_map(numbers).max();
+    let last_cited = unfiltered(record).filter(|citation| citation.cited).flat_map(numbers).max();
     let dangling: HashSet<u32> = record.stats.dangling_markers.iter().copied().collect();
 
-    let (mut list, mut placed) = (List::default(), HashSet::new());
-    for number in 1..=named.unwrap_or_default() {
+    let (mut list, mut placed) = (SourceList::default(), HashSet::new());
+    for number in 1..=last_cited.unwrap_or_default() {
         match by_number.get(&number) {
             Some(citation) => {
                 placed.insert(citation.number);
                 list.add(citation, number);
             }
-            None if list.fill() => {}
+            None if list.add_placeholder() => {}
             None => break,
         }
     }
     for (number, citation) in by_number {
         if placed.insert(citation.number) {
-            while dangling.contains(&list.next()) && list.fill() {}
+            while dangling.contains(&list.next_number()) && list.add_placeholder() {}
             list.add(citation, number);
         }
     }
@@ -259,38 +209,36 @@ pub fn sources(record: &Record) -> Vec<Source<'_>> {
 }
 
 #[derive(Default)]
-struct List<'r> {
+struct SourceList<'r> {
     names: HashSet<String>,
     sources: Vec<Source<'r>>,
-    fillers: usize,
+    placeholders: usize,
 }
 
-impl<'r> List<'r> {
+impl<'r> SourceList<'r> {
     fn add(&mut self, citation: &'r Citation, number: u32) {
-        let url = citation.url.as_deref();
-        // Never a link, which would be taken for the source's own.
-        let name = title(citation);
         let mut excerpts: Vec<&str> = citation.snippets.iter().map(String::as_str).take(MAX_EXCERPTS).collect();
         if excerpts.is_empty() {
             excerpts.push(citation.content.as_deref().or(citation.title.as_deref()).unwrap_or_default());
         }
         let excerpts = excerpts.into_iter().map(|excerpt| text::first_chars(excerpt, EXCERPT)).collect();
-        self.push(name, number, url, Some(&citation.source_id), excerpts);
+        // The name is never a link, which the page would open instead of the source's own.
+        self.push(title(citation), number, citation.url.as_deref(), Some(&citation.source_id), excerpts);
     }
 
-    /// Leaves the next place to nobody; `false`: too many are so already.
-    fn fill(&mut self) -> bool {
-        let free = self.fillers < MAX_FILLERS;
-        if free {
-            self.fillers += 1;
-            let number = self.next();
+    /// Adds an entry without a source. Returns false if the list has too many of them.
+    fn add_placeholder(&mut self) -> bool {
+        let allowed = self.placeholders < MAX_PLACEHOLDERS;
+        if allowed {
+            self.placeholders += 1;
+            let number = self.next_number();
             self.push(format!("[{number}]"), number, None, None, vec![""]);
         }
-        free
+        allowed
     }
 
-    /// The number of the place that the next entry gets.
-    fn next(&self) -> u32 {
+    /// The number that opens the next entry.
+    fn next_number(&self) -> u32 {
         u32::try_from(self.sources.len() + 1).unwrap_or(u32::MAX)
     }
 
@@ -306,6 +254,6 @@ impl<'r> List<'r> {
             name += &format!(" ({number})");
         }
         let metadata = vec![Metadata { source: name.clone(), name: name.clone() }; document.len()];
-        self.sources.push(Source { source: Named { name, url, id }, document, metadata });
+        self.sources.push(Source { source: SourceInfo { name, url, id }, document, metadata });
     }
 }

@@ -1,10 +1,10 @@
-//! OpenAI chat completions: as a stream of chunks, or as one document.
+//! OpenAI chat completions as a stream of chunks or as one document.
 
 use serde::Serialize;
 
-use super::{Encoder, MessageStart, Positions, native};
+use super::{Encoder, MessageStart, Positions, native, open_webui};
 use crate::{
-    citation::Record,
+    citation::{Record, text},
     provider::{
         FinishReason, Usage,
         openai::{self, shapes},
@@ -12,17 +12,17 @@ use crate::{
     sse::{Eol, encode},
 };
 
-/// What opens every chunk and document.
+/// Members that every chunk and document starts with.
 #[derive(Debug, Clone, Default)]
-pub struct Head {
-    pub id: String,
-    pub model: String,
-    pub created: i64,
+struct Head {
+    id: String,
+    model: String,
+    created: i64,
 }
 
 impl Head {
-    pub fn of(opening: &MessageStart<'_>) -> Self {
-        Self { id: opening.id.to_owned(), model: opening.model.to_owned(), created: opening.created }
+    fn new(start: &MessageStart<'_>) -> Self {
+        Self { id: start.id.to_owned(), model: start.model.to_owned(), created: start.created }
     }
 }
 
@@ -54,8 +54,8 @@ struct Delta<'a> {
     reasoning_content: Option<&'a str>,
 }
 
-#[derive(Serialize, Clone, Copy)]
-pub struct Tokens {
+#[derive(Serialize)]
+struct Tokens {
     prompt_tokens: u64,
     completion_tokens: u64,
     total_tokens: u64,
@@ -81,15 +81,15 @@ struct ErrorBody<'a> {
     code: Option<&'a str>,
 }
 
-/// The type of errors that are the upstream's.
+/// Error type of upstream errors.
 pub const UPSTREAM_ERROR: &str = "upstream_error";
 
-/// An upstream's error in the words of the API.
+/// An upstream's error in OpenAI's format.
 pub fn upstream_error<'a>(code: Option<&'a str>, message: &'a str) -> ErrorDocument<'a> {
     error(UPSTREAM_ERROR, None, code, message)
 }
 
-/// Any error in the words of the API.
+/// An error in OpenAI's format.
 pub fn error<'a>(
     kind: &'static str,
     param: Option<&'a str>,
@@ -99,12 +99,12 @@ pub fn error<'a>(
     ErrorDocument { error: ErrorBody { message, kind, param, code } }
 }
 
-/// Is this the beginning of a document that is an error?
+/// Whether a document starts like an error.
 pub fn is_error(document: &[u8]) -> bool {
     document.starts_with(br#"{"error":{"message":"#)
 }
 
-pub const fn finish_reason(reason: FinishReason) -> &'static str {
+const fn finish_reason(reason: FinishReason) -> &'static str {
     match reason {
         FinishReason::Stop => "stop",
         FinishReason::Length => "length",
@@ -113,25 +113,25 @@ pub const fn finish_reason(reason: FinishReason) -> &'static str {
     }
 }
 
-/// One unnamed event.
-pub fn data(value: &impl Serialize, out: &mut Vec<u8>) {
+/// Appends an unnamed event.
+pub fn write_data(value: &impl Serialize, out: &mut Vec<u8>) {
     if let Ok(json) = serde_json::to_string(value) {
         out.extend_from_slice(&encode::data(&json, Eol::Lf));
     }
 }
 
-/// Speaks in chunks.
+/// Encodes an answer as chunks.
 #[derive(Default)]
-pub struct Chunks {
+pub struct ChunkEncoder {
     head: Head,
-    /// Known, and not said yet.
+    /// Usage that is not encoded yet.
     usage: Option<Usage>,
     failed: bool,
 }
 
-impl Chunks {
+impl ChunkEncoder {
     fn chunk(&mut self, delta: Delta<'_>, finish_reason: Option<&'static str>, out: &mut Vec<u8>) {
-        // What it cost goes with the end, or in a chunk of its own after it.
+        // Usage goes with the finish, or in a chunk of its own after it.
         let usage = finish_reason.and_then(|_| self.usage.take());
         self.send(delta, finish_reason, usage, out);
     }
@@ -140,10 +140,10 @@ impl Chunks {
         let Head { id, model, created } = &self.head;
         let choices = [Choice { index: 0, delta, finish_reason }];
         let usage = usage.map(Tokens::from);
-        data(&Chunk { id, object: "chat.completion.chunk", created: *created, model, choices, usage }, out);
+        write_data(&Chunk { id, object: "chat.completion.chunk", created: *created, model, choices, usage }, out);
     }
 
-    /// A chunk without text that carries the record; with positions also annotations and search results.
+    /// Appends a chunk that carries the record, and with positions also annotations and search results.
     pub(super) fn record(&self, record: &Record, positions: Option<&Positions>, out: &mut Vec<u8>) {
         let Head { id, model, created } = &self.head;
         let head = openai::ChunkHeader { id, model, created: *created };
@@ -152,9 +152,9 @@ impl Chunks {
     }
 }
 
-impl Encoder for Chunks {
-    fn open(&mut self, opening: &MessageStart<'_>, out: &mut Vec<u8>) {
-        self.head = Head::of(opening);
+impl Encoder for ChunkEncoder {
+    fn open(&mut self, start: &MessageStart<'_>, out: &mut Vec<u8>) {
+        self.head = Head::new(start);
         self.chunk(Delta { role: Some("assistant"), content: Some(""), ..Delta::default() }, None, out);
     }
 
@@ -183,13 +183,12 @@ impl Encoder for Chunks {
     }
 
     fn fault(&mut self, code: Option<&str>, message: &str, out: &mut Vec<u8>) {
-        data(&upstream_error(code, message), out);
+        write_data(&upstream_error(code, message), out);
         self.failed = true;
     }
 
     fn end(&mut self, out: &mut Vec<u8>) {
-        // An error is the end: no chunk follows it. A chunk without choices breaks loops that look at the first one,
-        // so this one has one.
+        // No chunk follows an error. The chunk has a choice because clients read the first choice of every chunk.
         if let Some(usage) = self.usage.take().filter(|_| !self.failed) {
             self.send(Delta { content: Some(""), ..Delta::default() }, None, Some(usage), out);
         }
@@ -197,9 +196,9 @@ impl Encoder for Chunks {
     }
 }
 
-/// Speaks once, at the end.
+/// Collects an answer and encodes it as one document.
 #[derive(Default)]
-pub struct Whole {
+pub struct DocumentEncoder {
     head: Head,
     text: String,
     thinking: String,
@@ -208,18 +207,19 @@ pub struct Whole {
     usage: Option<Usage>,
     reason: Option<FinishReason>,
     fault: Option<(Option<String>, String)>,
+    for_open_webui: bool,
 }
 
-/// Bytes of text in a document; what is beyond is left out, and the finish reason says so.
-pub const MAX_WHOLE: usize = 16 * 1024 * 1024;
+/// Bytes of text in a document. Longer text is cut, and the finish reason is `length`.
+pub const MAX_TEXT: usize = 16 * 1024 * 1024;
 
 #[derive(Serialize)]
-pub struct Completion<'a> {
+struct Completion<'a> {
     id: &'a str,
     object: &'static str,
     created: i64,
     model: &'a str,
-    choices: [WholeChoice<'a>; 1],
+    choices: [DocumentChoice<'a>; 1],
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<Tokens>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -228,10 +228,13 @@ pub struct Completion<'a> {
     search_results: Vec<shapes::SearchResult<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     citetap: Option<&'a Record>,
+    /// Open WebUI's list of sources.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    sources: Vec<open_webui::Source<'a>>,
 }
 
 #[derive(Serialize)]
-struct WholeChoice<'a> {
+struct DocumentChoice<'a> {
     index: u32,
     message: Message<'a>,
     finish_reason: &'static str,
@@ -247,30 +250,68 @@ struct Message<'a> {
     annotations: Vec<shapes::Annotation<'a>>,
 }
 
-impl Whole {
-    fn keep(&mut self, text: &str, thinking: bool) {
-        let held = self.text.len() + self.thinking.len();
-        let piece = crate::citation::text::first_bytes(text, MAX_WHOLE.saturating_sub(held));
-        self.truncated |= piece.len() < text.len();
-        if thinking { &mut self.thinking } else { &mut self.text }.push_str(piece);
+impl DocumentEncoder {
+    /// Creates an encoder whose document also has Open WebUI's list of sources.
+    pub fn for_open_webui() -> Self {
+        Self { for_open_webui: true, ..Self::default() }
+    }
+
+    /// Returns the part of `piece` that fits under [`MAX_TEXT`].
+    fn fitting<'p>(&mut self, piece: &'p str) -> &'p str {
+        let fitting = text::first_bytes(piece, MAX_TEXT.saturating_sub(self.text.len() + self.thinking.len()));
+        self.truncated |= fitting.len() < piece.len();
+        fitting
+    }
+
+    fn completion(&self) -> Completion<'_> {
+        let Head { id, model, created } = &self.head;
+        let reason = if self.truncated { FinishReason::Length } else { self.reason.unwrap_or_default() };
+        let sources = self.sources.as_ref();
+        let record = sources.map(|(record, _)| record);
+        let annotations = sources
+            .map(|(record, positions)| shapes::annotations(record, &|citation| positions.span(citation)))
+            .unwrap_or_default();
+        Completion {
+            id,
+            object: "chat.completion",
+            created: *created,
+            model,
+            choices: [DocumentChoice {
+                index: 0,
+                message: Message {
+                    role: "assistant",
+                    content: &self.text,
+                    reasoning_content: &self.thinking,
+                    annotations,
+                },
+                finish_reason: finish_reason(reason),
+            }],
+            usage: self.usage.map(Tokens::from),
+            citations: record.map(shapes::urls).unwrap_or_default(),
+            search_results: record.map(shapes::search_results).unwrap_or_default(),
+            citetap: record,
+            sources: record.filter(|_| self.for_open_webui).map(open_webui::sources).unwrap_or_default(),
+        }
     }
 }
 
-impl Encoder for Whole {
-    fn open(&mut self, opening: &MessageStart<'_>, _: &mut Vec<u8>) {
-        self.head = Head::of(opening);
+impl Encoder for DocumentEncoder {
+    fn open(&mut self, start: &MessageStart<'_>, _: &mut Vec<u8>) {
+        self.head = Head::new(start);
     }
 
     fn text(&mut self, text: &str, _: &mut Vec<u8>) {
-        self.keep(text, false);
+        let fitting = self.fitting(text);
+        self.text.push_str(fitting);
     }
 
     fn thinking(&mut self, text: &str, _: &mut Vec<u8>) {
-        self.keep(text, true);
+        let fitting = self.fitting(text);
+        self.thinking.push_str(fitting);
     }
 
     fn citations(&mut self, record: &Record, positions: &Positions, _: &mut Vec<u8>) {
-        self.sources = Some((native::shown(record.clone()), positions.clone()));
+        self.sources = Some((native::client_view(record.clone()), positions.clone()));
     }
 
     fn usage(&mut self, usage: Usage, _: &mut Vec<u8>) {
@@ -286,62 +327,15 @@ impl Encoder for Whole {
     }
 
     fn end(&mut self, out: &mut Vec<u8>) {
-        write_json(&self.outcome(), out);
-    }
-}
-
-/// One JSON document.
-pub fn write_json(value: &impl Serialize, out: &mut Vec<u8>) {
-    // Our types have string keys and no failing parts.
-    serde_json::to_writer(out, value).unwrap_or_default();
-}
-
-/// What came of an answer, as a document says it.
-#[derive(Serialize)]
-#[serde(untagged)]
-pub enum Outcome<'a> {
-    Done(Completion<'a>),
-    Failed(ErrorDocument<'a>),
-}
-
-impl Whole {
-    pub(super) fn outcome(&self) -> Outcome<'_> {
         match &self.fault {
-            Some((code, message)) => Outcome::Failed(upstream_error(code.as_deref(), message)),
-            None => Outcome::Done(self.completion()),
+            Some((code, message)) => write_json(&upstream_error(code.as_deref(), message), out),
+            None => write_json(&self.completion(), out),
         }
     }
+}
 
-    /// The sources that were said, and where their markers stand.
-    pub(super) fn sources(&self) -> Option<&Record> {
-        self.sources.as_ref().map(|(record, _)| record)
-    }
-
-    fn completion(&self) -> Completion<'_> {
-        let Head { id, model, created } = &self.head;
-        let reason = if self.truncated { FinishReason::Length } else { self.reason.unwrap_or_default() };
-        let sources = self.sources.as_ref();
-        Completion {
-            id,
-            object: "chat.completion",
-            created: *created,
-            model,
-            choices: [WholeChoice {
-                index: 0,
-                message: Message {
-                    role: "assistant",
-                    content: &self.text,
-                    reasoning_content: &self.thinking,
-                    annotations: sources
-                        .map(|(record, at)| shapes::annotations(record, &|citation| at.span(citation)))
-                        .unwrap_or_default(),
-                },
-                finish_reason: finish_reason(reason),
-            }],
-            usage: self.usage.map(Tokens::from),
-            citations: sources.map(|(record, _)| shapes::urls(record)).unwrap_or_default(),
-            search_results: sources.map(|(record, _)| shapes::search_results(record)).unwrap_or_default(),
-            citetap: sources.map(|(record, _)| record),
-        }
-    }
+/// Appends a JSON document.
+pub fn write_json(value: &impl Serialize, out: &mut Vec<u8>) {
+    // Our types have string keys, so serializing them cannot fail.
+    serde_json::to_writer(out, value).unwrap_or_default();
 }

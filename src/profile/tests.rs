@@ -197,9 +197,9 @@ fn usage_comes_with_the_finish_or_after_it() {
 /// A document keeps so much text, and says when that was not all.
 #[test]
 fn a_document_is_capped_and_says_so() {
-    let cap = openai::MAX_WHOLE;
+    let cap = openai::MAX_TEXT;
     for (over, reason) in [(0, "stop"), (1, "length")] {
-        let mut encoder = openai::Whole::default();
+        let mut encoder = openai::DocumentEncoder::default();
         let mut out = Vec::new();
         encoder.thinking("因", &mut out);
         encoder.text(&"x".repeat(cap - 3), &mut out);

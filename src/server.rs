@@ -16,7 +16,7 @@ use tower::ServiceExt;
 
 pub use crate::app::App;
 use crate::{
-    api::{citations, console, cors, facade, is_api, openapi},
+    api::{citations, console, cors, cross_site, facade, host_check, is_api, openapi},
     app::{
         faults,
         problem::{self, Problem},
@@ -165,13 +165,20 @@ impl Requests {
 impl Handler for Requests {
     type Body = Body;
 
-    async fn handle(self, request: Request<Incoming>, peer: Peer) -> Response<Body> {
-        let grant = cors::Grant::of(&self.app.config.cors, request.headers());
+    async fn handle(self, mut request: Request<Incoming>, peer: Peer) -> Response<Body> {
+        let config = &self.app.config;
+        if let Err(problem) = host_check::check(config, &request, peer) {
+            return problem.response();
+        }
+        let grant = cors::Grant::of(&config.cors, request.headers());
         if let Some(response) = grant.preflight(&request) {
             return response;
         }
+        if let Err(problem) = cross_site::check(config, &grant, &mut request, peer) {
+            return problem.response();
+        }
         let mut response = self.answer(request, peer).await;
-        grant.put_on(response.headers_mut());
+        grant.add_to(response.headers_mut());
         response
     }
 

@@ -1,26 +1,23 @@
-//! Pages of other origins: which of them may read our answers. Keys travel in headers that a page sets itself, so
-//! credentials are never allowed: a browser adds nothing of its own.
+//! CORS: which pages of other origins may read responses. Called by `server` for every request. Keys travel in headers
+//! that a page sets itself, so credentials, which a browser would add, are never allowed.
 
 use axum::body::Body;
-use http::{
-    HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
-    header::{self, HeaderName},
-};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 
-use crate::config::Cors;
+use crate::{app::problem::Problem, config::Cors};
 
 const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
-/// What a page may read besides the few headers that it always may.
+/// Response headers that a page may read besides the safelisted ones.
 const EXPOSED: &str = "x-citetap-nonce, x-citetap-request, etag, content-type, retry-after";
-/// Seconds for which a browser does not ask again.
+/// Seconds for which a browser caches a preflight.
 const MAX_AGE: &str = "600";
 const PREFLIGHT_VARY: &str = "origin, access-control-request-method, access-control-request-headers";
 
-/// What one request's origin may, for its answer.
+/// Permission of a request's origin to read the response.
 pub struct Grant {
-    /// `*`, or the origin itself; `None` for one that may not, and for none.
+    /// `*` or the origin; `None` without permission or origin.
     to: Option<HeaderValue>,
-    /// Another origin gets another answer.
+    /// The response depends on the origin.
     varies: bool,
 }
 
@@ -35,11 +32,23 @@ impl Grant {
         Self { to, varies: !cors.any && !cors.origins.is_empty() }
     }
 
-    /// Answers a browser's question whether a page may ask; an upstream does not know who may ask us.
+    /// True if pages of the request's origin may call citetap.
+    pub fn is_given(&self) -> bool {
+        self.to.is_some()
+    }
+
+    /// Answers a preflight: 204 if the origin is allowed, else 403. Preflights are never relayed, because an upstream does
+    /// not know which pages may call citetap.
     pub fn preflight<B>(&self, request: &Request<B>) -> Option<Response<Body>> {
-        let asks =
-            *request.method() == Method::OPTIONS && request.headers().contains_key("access-control-request-method");
-        let to = self.to.as_ref().filter(|_| asks)?;
+        let headers = request.headers();
+        if *request.method() != Method::OPTIONS || !headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD) {
+            return None;
+        }
+        let Some(to) = &self.to else {
+            let mut refused = Problem::cross_site().response();
+            refused.headers_mut().insert(header::VARY, HeaderValue::from_static(PREFLIGHT_VARY));
+            return Some(refused);
+        };
         let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::NO_CONTENT;
         let headers = response.headers_mut();
@@ -53,12 +62,10 @@ impl Grant {
         Some(response)
     }
 
-    /// Says it on an answer, instead of what the upstream said of itself.
-    pub fn put_on(self, headers: &mut HeaderMap) {
-        if let Some(to) = self.to {
-            let theirs: Vec<HeaderName> =
-                headers.keys().filter(|name| name.as_str().starts_with("access-control-")).cloned().collect();
-            theirs.iter().for_each(|name| drop(headers.remove(name)));
+    /// Adds the grant to a response, unless the response has one of its own: the component's, or the upstream's where the
+    /// route relays it.
+    pub fn add_to(self, headers: &mut HeaderMap) {
+        if let Some(to) = self.to.filter(|_| !headers.contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN)) {
             headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, to);
             headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
         }

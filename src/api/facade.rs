@@ -154,6 +154,7 @@ async fn chat(
     let (route, mapping) = mappings(routes)
         .find(|(_, mapping)| mapping.models.contains(&ask.model))
         .ok_or_else(|| unknown_model(routes, &ask.model))?;
+    relay::check_other_site(route, &head.extensions)?;
     let options = RequestOptions::of(&head.headers, route)?;
     let (copy, search) = supplement::begin(app, route).unzip();
     let mut watch = relay::watch(app, place, tenant, route, search, began);

@@ -3,8 +3,10 @@
 pub mod citations;
 pub mod console;
 pub mod cors;
+pub mod cross_site;
 pub mod facade;
 mod formats;
+pub mod host_check;
 mod normalize;
 pub mod openapi;
 mod render;

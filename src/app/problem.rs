@@ -153,6 +153,17 @@ impl Problem {
         Self::new(StatusCode::UNAUTHORIZED, "unauthorized", "A key is needed", detail)
     }
 
+    pub fn cross_site() -> Self {
+        let detail = "a page of another site sent this; to allow it, add its origin to [cors] origins";
+        Self::new(StatusCode::FORBIDDEN, "cross-site", "Request of another site", detail)
+    }
+
+    pub fn unknown_host() -> Self {
+        let detail = "citetap is called by a name that it does not know; add the name to allowed_hosts \
+                      (CITETAP_ALLOWED_HOSTS=name), or call it by localhost or an IP address";
+        Self::new(StatusCode::MISDIRECTED_REQUEST, "unknown-host", "Unknown host", detail)
+    }
+
     pub fn body_too_large(limit: u64) -> Self {
         let detail = format!("the request body is over {limit} bytes (limits.request_body)");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", "Request body too large", detail)

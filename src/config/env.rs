@@ -19,7 +19,8 @@ use super::{
 const PREFIX: &str = "CITETAP_";
 
 /// Short aliases of top-level settings.
-const ALIASES: &[(&str, &str)] = &[("CITETAP_LISTEN", "listen"), ("CITETAP_STORE", "store")];
+const ALIASES: &[(&str, &str)] =
+    &[("CITETAP_LISTEN", "listen"), ("CITETAP_STORE", "store"), ("CITETAP_ALLOWED_HOSTS", "allowed_hosts")];
 
 /// Variables that other tools read too. A `CITETAP_` variable for the same key overrides them.
 const THIRD_PARTY: &[(&str, &str)] = &[("TAVILY_API_KEY", "search.key")];

@@ -8,6 +8,7 @@
 //!
 //! Called by `cli`; every other module receives a finished [`Config`]. An error must never repeat a secret.
 
+mod allowed_hosts;
 mod check;
 mod cors;
 mod env;
@@ -42,12 +43,14 @@ use self::{
     search::{Depth, Topic},
 };
 pub use crate::mapping::Mapping;
+use crate::mapping::To;
 pub use crate::marker::Style;
 pub use crate::pipeline::{inject::Inject, supplement::Supplement};
 pub use crate::profile::{Form, OutputFormat, Profile};
 pub use crate::provider::Provider;
 pub use url_check::{RESERVED, plain_url};
 
+pub use allowed_hosts::AllowedHosts;
 pub use cors::Cors;
 pub use error::{ConfigError, ConfigErrors, Origin};
 pub use flags::Flags;
@@ -62,6 +65,8 @@ pub use tenant::exposed_without_auth;
 #[derive(Debug, Clone)]
 pub struct Config {
     pub listen: Listen,
+    /// Host names that requests may carry where no key is needed.
+    pub allowed_hosts: AllowedHosts,
     /// Listener of the API, the console and the operators' endpoints. `None`: they are on `listen`.
     pub admin_listen: Option<Listen>,
     /// File mode of Unix sockets.
@@ -217,6 +222,8 @@ pub struct Route {
     pub link_base: Option<Url>,
     pub output_format: OutputFormat,
     pub inject: Inject,
+    /// Relay the upstream's own `access-control-*` headers.
+    pub relay_cors: bool,
     pub emit_empty: bool,
     pub supplement: Arc<Supplementing>,
     /// Example questions that the console shows.
@@ -225,6 +232,15 @@ pub struct Route {
     pub mapping: Option<Mapping>,
     pub request_headers: HeaderRules,
     pub response_headers: HeaderRules,
+}
+
+impl Route {
+    /// True if requests reach the upstream or the search service with a credential that the client does not have: a
+    /// header, a value of the template, the search key.
+    pub fn adds_credentials(&self) -> bool {
+        let has_template = self.mapping.as_ref().is_some_and(|mapping| matches!(mapping.to, To::Template(_)));
+        !self.request_headers.set.is_empty() || has_template || self.supplement.when != Supplement::Off
+    }
 }
 
 /// Settings of the search that citetap runs in parallel with an upstream request.

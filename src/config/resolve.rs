@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use super::{
-    Config, Limits, Listen, Log, LogFormat, Origin, Records, Timeouts,
+    Config, Limits, Listen, Log, LogFormat, Origin, Records, Timeouts, allowed_hosts,
     check::{self, Checked, GIB, KIB},
     cors,
     error::{ConfigError, Location},
@@ -23,6 +23,7 @@ const MAX_COUNT: u64 = 1_000_000;
 pub(super) fn resolve(layer: &Layer, cwd: &Path, errors: &mut Vec<ConfigError>) -> Option<Config> {
     let mut reader = Reader { table: "", keys: &layer.settings, errors };
     let listen = reader.optional("listen", |entry| listen::listen(entry, cwd));
+    let allowed_hosts = reader.optional(allowed_hosts::KEY, allowed_hosts::allowed_hosts);
     let admin_listen = reader.optional("admin_listen", |entry| listen::listen_or_off(entry, cwd));
     let socket_mode = reader.optional("socket_mode", listen::mode);
     let listens = [listen.as_ref(), admin_listen.as_ref().and_then(Option::as_ref)];
@@ -71,6 +72,7 @@ pub(super) fn resolve(layer: &Layer, cwd: &Path, errors: &mut Vec<ConfigError>) 
     let tenants = tenant::resolve(&layer.tenants, limits.requests, errors);
     Some(Config {
         listen: listen?,
+        allowed_hosts: allowed_hosts?,
         admin_listen: admin_listen?,
         socket_mode: socket_mode?,
         tls,

@@ -24,6 +24,7 @@ pub(super) const KEYS: &[&str] = &[
     "provider",
     "tap",
     "link_base",
+    "relay_cors",
     "profile",
     "markers",
     "inject",
@@ -53,6 +54,7 @@ pub(super) const DEFAULTS: &[(&str, &str)] = &[
     ("profile", "native"),
     ("markers", "keep"),
     ("inject", "final"),
+    ("relay_cors", "false"),
     ("emit_empty", "false"),
     ("supplement", "off"),
     ("max_wait_ms", "300"),
@@ -129,6 +131,7 @@ pub(super) fn resolve(
         });
         let inject = reader.optional("inject", |e| check::keyword(e, Inject::NAMES, |text| text.parse().ok()));
         let emit_empty = reader.optional("emit_empty", check::boolean);
+        let relay_cors = reader.optional("relay_cors", check::boolean);
         let supplement = supplement::resolve(&mut reader, search);
         let link_base = reader.optional("link_base", url_check::http_url);
         let questions = reader.optional("questions", questions).unwrap_or_default();
@@ -157,13 +160,13 @@ pub(super) fn resolve(
                 named
             }
         });
-        let words = (tap, profile, markers, inject, emit_empty);
+        let words = (tap, profile, markers, inject, relay_cors, emit_empty);
         if let (
             Some(name),
             Some(prefix),
             Some(upstream),
             Some(provider),
-            (Some(tap), Some(profile), Some(markers), Some(inject), Some(emit_empty)),
+            (Some(tap), Some(profile), Some(markers), Some(inject), Some(relay_cors), Some(emit_empty)),
             Some(supplement),
         ) = (name, prefix, upstream, provider, words, supplement)
         {
@@ -176,6 +179,7 @@ pub(super) fn resolve(
                 link_base,
                 output_format: OutputFormat { profile, markers, ..OutputFormat::default() },
                 inject,
+                relay_cors,
                 emit_empty,
                 supplement,
                 questions,

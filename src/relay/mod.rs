@@ -29,7 +29,7 @@ use http::{
 use http_body::Body as _;
 use hyper::body::Incoming;
 
-pub use self::request_check::check;
+pub use self::request_check::{OtherSite, check, check_other_site};
 use self::{
     abandoned_bodies::guard,
     model::Seeker,
@@ -82,6 +82,7 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: Peer) -> Res
     if has_parent_segments(rest) {
         return Err(Problem::bad_request("the path has .. segments, plain or encoded"));
     }
+    check_other_site(route, &head.extensions)?;
     let options = RequestOptions::of(&head.headers, route)?;
     let place = StreamPermit::take(&app).ok_or_else(|| {
         let (name, provider) = (Some(route.name.as_str()), Some(route.provider.as_str()));
@@ -267,6 +268,9 @@ pub struct UpstreamResponse {
 impl UpstreamResponse {
     fn new(route: &Route, answer: Response<ResponseBody>, ready: Ready) -> Self {
         let (mut head, body) = answer.into_parts();
+        if !route.relay_cors {
+            drop_headers(&mut head.headers, |name| name.starts_with("access-control-"));
+        }
         response_headers(&mut head.headers, &route.response_headers);
         Self { head, readable: None, head_only: false, body, ready }
     }

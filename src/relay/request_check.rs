@@ -2,12 +2,22 @@
 //! takes and an upstream could read otherwise.
 
 use http::{
-    HeaderMap, HeaderValue, Uri, Version,
+    Extensions, HeaderMap, HeaderValue, Uri, Version,
     header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING, UPGRADE},
     uri::Authority,
 };
 
-use crate::app::problem::Problem;
+use crate::{app::problem::Problem, config::Route};
+
+/// Marks a request that a page of another site sent, where keys are needed. An extension of the request.
+#[derive(Clone, Copy)]
+pub struct OtherSite;
+
+/// Refuses such a request on a route where citetap adds a credential of the operator's.
+pub fn check_other_site(route: &Route, extensions: &Extensions) -> Result<(), Problem> {
+    let is_refused = route.adds_credentials() && extensions.get::<OtherSite>().is_some();
+    if is_refused { Err(Problem::cross_site()) } else { Ok(()) }
+}
 
 /// Checks the head of a request that is relayed, or answered by the API.
 pub fn check(uri: &Uri, version: Version, headers: &HeaderMap) -> Result<(), Problem> {

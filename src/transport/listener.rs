@@ -38,6 +38,8 @@ pub enum Surface {
 pub struct Peer {
     /// Loopback for a client on a Unix socket.
     pub ip: IpAddr,
+    /// The client is connected to a Unix socket.
+    pub is_unix: bool,
     pub surface: Surface,
 }
 

@@ -154,7 +154,7 @@ impl<H: Handler> Acceptor<H> {
 
     fn serve(&self, accepted: Accepted, surface: Surface, tls: Option<Arc<Tls>>) {
         let connection = Connection {
-            peer: Peer { ip: accepted.ip(), surface },
+            peer: Peer { ip: accepted.ip(), is_unix: matches!(accepted, Accepted::Unix(_)), surface },
             handler: self.handler.clone(),
             watcher: self.graceful.watcher(),
             closing: self.stop.clone(),

@@ -12,6 +12,10 @@ const PAGE: &str = "https://app.example";
 
 /// A proxy with the route `/chat` to a stream, and `/own` to an upstream with its own CORS headers.
 async fn proxy(toml: &str) -> (Upstream, Proxy) {
+    proxy_with(toml, "").await
+}
+
+async fn proxy_with(toml: &str, route_toml: &str) -> (Upstream, Proxy) {
     let own =
         |name: &'static str, value: &'static str| (HeaderName::from_static(name), HeaderValue::from_static(value));
     let script = [
@@ -27,7 +31,7 @@ async fn proxy(toml: &str) -> (Upstream, Proxy) {
         Scripted::new("/echo", Script::echo()),
     ];
     let upstream = Upstream::bind(scripts).await.unwrap();
-    let toml = format!("{toml}\n{}provider = \"tencent\"\n", route("chat", &upstream.url()));
+    let toml = format!("{toml}\n{}provider = \"tencent\"\n{route_toml}", route("chat", &upstream.url()));
     (upstream, Proxy::start(&toml).await)
 }
 
@@ -47,16 +51,32 @@ const PREFLIGHT: &[(&str, &str)] = &[
 ];
 
 #[tokio::test]
-async fn without_origins_preflights_are_relayed_unchanged() {
+async fn without_origins_preflights_are_403_and_never_relayed() {
     let (upstream, proxy) = proxy("").await;
-    let relayed = ask(&proxy, Method::OPTIONS, "/chat/echo", PREFLIGHT).await;
-    assert!(of_cors(&relayed).is_empty() && relayed.header("vary").is_none());
-    assert_eq!(relayed.json().await["method"], "OPTIONS");
-    assert_eq!(upstream.request_count(), 1);
-    assert!(of_cors(&ask(&proxy, Method::GET, "/citations", &[("origin", PAGE)]).await).is_empty());
-    assert_eq!(ask(&proxy, Method::OPTIONS, "/citations", PREFLIGHT).await.status, 405);
-    let theirs = ask(&proxy, Method::GET, "/chat/own", &[("origin", PAGE)]).await;
-    assert_eq!(theirs.header("access-control-allow-origin"), Some("https://other.example"));
+    for path in ["/chat/echo", "/chat/own", "/citations", "/nowhere"] {
+        let refused = ask(&proxy, Method::OPTIONS, path, PREFLIGHT).await;
+        assert!(of_cors(&refused).is_empty() && refused.header("vary").unwrap().contains("origin"), "{path}");
+        refused.is_problem(403, "cross-site").await;
+    }
+    assert_eq!(upstream.request_count(), 0);
+    let relayed = ask(&proxy, Method::OPTIONS, "/chat/echo", &[]).await;
+    assert_eq!(relayed.json().await["method"], "OPTIONS", "not a preflight");
+}
+
+#[tokio::test]
+async fn upstream_permissions_are_relayed_only_with_relay_cors() {
+    for origins in ["", "[cors]\norigins = [\"https://app.example\"]\n"] {
+        let (_upstream, proxy) = proxy_with(origins, "").await;
+        let own = ask(&proxy, Method::GET, "/chat/own", &[]).await;
+        assert!(of_cors(&own).is_empty(), "{:?}", own.headers);
+        let (_upstream, proxy) = proxy_with(origins, "relay_cors = true\n").await;
+        let own = ask(&proxy, Method::GET, "/chat/own", &[]).await;
+        assert_eq!(own.header("access-control-allow-origin"), Some("https://other.example"));
+        assert_eq!(own.header("access-control-allow-credentials"), Some("true"));
+    }
+    let (_upstream, proxy) = proxy_with("[cors]\norigins = [\"https://app.example\"]\n", "relay_cors = true\n").await;
+    let own = ask(&proxy, Method::GET, "/chat/own", &[("origin", PAGE)]).await;
+    assert_eq!(own.header("access-control-allow-origin"), Some("https://other.example"), "it wins over [cors]");
 }
 
 #[tokio::test]
@@ -83,7 +103,8 @@ async fn preflight_of_an_allowed_origin_is_answered() {
     let foreign = [("origin", "https://app.example.evil"), PREFLIGHT[1]];
     let foreign = ask(&proxy, Method::OPTIONS, "/chat/echo", &foreign).await;
     assert!(of_cors(&foreign).is_empty());
-    assert_eq!((foreign.header("vary"), upstream.request_count()), (Some("origin"), 2));
+    foreign.is_problem(403, "cross-site").await;
+    assert_eq!(upstream.request_count(), 1);
 }
 
 #[tokio::test]
@@ -100,8 +121,8 @@ async fn responses_are_readable_by_allowed_origins_only() {
         assert!(path != "/chat/own" || varies[0] == "cookie", "{varies:?}");
         for foreign in [&[][..], &[("origin", "https://evil.example")], &[("origin", "null")]] {
             let answer = ask(&proxy, Method::GET, path, foreign).await;
-            assert_ne!(answer.header("access-control-allow-origin"), Some(PAGE), "{path}");
-            assert!(path == "/chat/own" || of_cors(&answer).is_empty(), "{path}");
+            assert!(of_cors(&answer).is_empty(), "{path}");
+            assert_eq!(answer.status == 403, !foreign.is_empty(), "{path}");
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::{
 /// page, it could load nothing and tell nobody.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-const COMPONENT: &str = "/component.js";
+pub const COMPONENT: &str = "/component.js";
 const BELOW: &str = "/console/";
 const ROUTES: &str = "/console/routes";
 const STATUS: &str = "/console/status";
@@ -39,6 +39,11 @@ static FILES: &[File] = include!(concat!(env!("OUT_DIR"), "/web.rs"));
 /// Is it what the console asks of us, as a tenant?
 pub fn is_asked(app: &App, path: &str) -> bool {
     app.config.console && matches!(path, ROUTES | STATUS)
+}
+
+/// True for the paths of the console's files.
+pub fn is_file(path: &str) -> bool {
+    [page(), component()].contains(&path) || path.starts_with(BELOW)
 }
 
 /// The console
@@ -76,7 +81,7 @@ pub fn described() -> utoipa::openapi::OpenApi {
 /// Answers a path of the console's; `None` for any other. No key is needed for what anybody can read in our sources.
 pub fn answer<B>(app: &App, request: &Request<B>) -> Option<Response<Body>> {
     let path = request.uri().path();
-    if !app.config.console || !([page(), component()].contains(&path) || path.starts_with(BELOW)) {
+    if !app.config.console || !is_file(path) {
         return None;
     }
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);

@@ -76,14 +76,17 @@ fn every_key_of_the_file_is_used() {
         });
         assert!(error.contains(&format!("{key} = a date or time: ")), "{error}");
     }
-    assert_eq!(known.len(), 8 + 3 + 2 + 10 + 7 + 3 + 1 + 7 + 8 + 4 + 5);
+    assert_eq!(known.len(), 9 + 3 + 2 + 10 + 7 + 3 + 1 + 7 + 8 + 4 + 5);
 }
 
 #[test]
 fn effective_settings_are_in_file_order() {
     let loaded = file("").unwrap();
     let keys: Vec<&str> = loaded.effective.iter().map(|setting| setting.key.as_str()).collect();
-    assert_eq!(keys[..7], ["listen", "admin_listen", "socket_mode", "store", "auth", "trusted_proxies", "console"]);
+    assert_eq!(
+        keys[..8],
+        ["listen", "allowed_hosts", "admin_listen", "socket_mode", "store", "auth", "trusted_proxies", "console"]
+    );
     assert!(keys.contains(&"routes.a.upstream"));
 }
 

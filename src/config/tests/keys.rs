@@ -61,7 +61,7 @@ fn known_key_in_the_wrong_section_names_its_section() {
         "citetap.toml:6:1: unknown key \"inject\" in [routes.request_headers]; \"inject\" belongs right below [[routes]]"
     );
     assert!(error("zzz = 1").starts_with(
-        "citetap.toml:1:1: unknown key \"zzz\"; known here: listen, admin_listen, socket_mode, store, auth, "
+        "citetap.toml:1:1: unknown key \"zzz\"; known here: listen, allowed_hosts, admin_listen, socket_mode, store, auth, "
     ));
 }
 

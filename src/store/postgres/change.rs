@@ -45,7 +45,7 @@ impl RemovedRow {
             provider: row.try_get("provider")?,
             created_ms: row.try_get("created_ms")?,
             task: row.try_get("task")?,
-            aggregate_json: row.try_get("stream_stats")?,
+            aggregate_json: row.try_get("tally")?,
         })
     }
 }
@@ -69,12 +69,12 @@ macro_rules! removing {
             " WHERE ",
             $of,
             $of_days,
-            " RETURNING r.n, r.shard, r.tenant, r.provider, r.created_ms, r.task, r.stream_stats),
+            " RETURNING r.n, r.shard, r.tenant, r.provider, r.created_ms, r.task, r.tally),
              apart AS (DELETE FROM citetap_record_apart r ",
             $using,
             " WHERE ",
             $of,
-            " RETURNING r.n, r.shard, r.tenant, r.provider, r.created_ms, r.task, r.stream_stats),
+            " RETURNING r.n, r.shard, r.tenant, r.provider, r.created_ms, r.task, r.tally),
              d AS (DELETE FROM citetap_domain d USING gone g WHERE d.n = g.n AND d.created_ms = g.created_ms),
              e AS (DELETE FROM citetap_domain_apart d USING apart g WHERE d.n = g.n)
              SELECT * FROM gone UNION ALL SELECT * FROM apart"
@@ -217,7 +217,7 @@ macro_rules! inserting {
         concat!(
             "INSERT INTO ",
             $table,
-            " (n, shard, tenant, provider, id, created_ms, conversation, task, body, search, stream_stats)
+            " (n, shard, tenant, provider, id, created_ms, conversation, task, body, search, tally)
              SELECT * FROM unnest($1::bigint[], $2::smallint[], $3::text[], $4::text[], $5::text[], $6::bigint[],
              $7::text[], $8::text[], $9::text[], $10::text[], $11::text[])"
         )

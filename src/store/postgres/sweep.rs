@@ -79,7 +79,7 @@ async fn advance_horizon(
         let next: Option<i64> = query.fetch_optional(&mut *tx).await?;
         // Records of one millisecond are hidden together.
         let to_ms = next.map_or(target, |next| next.max(from_ms + 1));
-        let query = "SELECT shard, tenant, provider, created_ms, stream_stats FROM citetap_record
+        let query = "SELECT shard, tenant, provider, created_ms, tally FROM citetap_record
                      WHERE created_ms >= $1 AND created_ms < $2";
         let rows = sqlx::query(query).bind(from_ms).bind(to_ms).fetch_all(&mut *tx).await?;
         let mut aggregates = ShardedAggregates::default();
@@ -90,7 +90,7 @@ async fn advance_horizon(
                 tenant,
                 row.try_get("created_ms")?,
                 provider,
-                row.try_get("stream_stats")?,
+                row.try_get("tally")?,
             );
         }
         aggregates.apply(&mut tx).await?;
@@ -108,12 +108,12 @@ async fn delete_rows(conn: &mut PgConnection, schema: &SchemaId, before_ms: i64)
     lock_layout(&mut tx, schema, before_ms).await?;
     let query = "WITH gone AS (DELETE FROM citetap_record_apart WHERE ctid = ANY(ARRAY(
                     SELECT ctid FROM citetap_record_apart WHERE created_ms < $1 ORDER BY created_ms LIMIT $2))
-                    RETURNING n, shard, tenant, provider, created_ms, task, stream_stats),
+                    RETURNING n, shard, tenant, provider, created_ms, task, tally),
                  late AS (DELETE FROM citetap_record r USING (
                     SELECT n, created_ms FROM citetap_record
                     WHERE created_ms >= (SELECT horizon_ms FROM citetap_meta) AND created_ms < $1
                     ORDER BY created_ms LIMIT $2) AS l WHERE r.n = l.n AND r.created_ms = l.created_ms
-                    RETURNING r.n, r.shard, r.tenant, r.provider, r.created_ms, r.task, r.stream_stats),
+                    RETURNING r.n, r.shard, r.tenant, r.provider, r.created_ms, r.task, r.tally),
                  d AS (DELETE FROM citetap_domain_apart d USING gone g WHERE d.n = g.n),
                  e AS (DELETE FROM citetap_domain d USING late g WHERE d.n = g.n AND d.created_ms = g.created_ms)
                  SELECT * FROM gone UNION ALL SELECT * FROM late";
@@ -122,13 +122,7 @@ async fn delete_rows(conn: &mut PgConnection, schema: &SchemaId, before_ms: i64)
     for row in &rows {
         let tenant: &str = row.try_get("tenant")?;
         let created_ms = row.try_get("created_ms")?;
-        aggregates.subtract(
-            row.try_get("shard")?,
-            tenant,
-            created_ms,
-            row.try_get("provider")?,
-            row.try_get("stream_stats")?,
-        );
+        aggregates.subtract(row.try_get("shard")?, tenant, created_ms, row.try_get("provider")?, row.try_get("tally")?);
         affected.insert((tenant.to_owned(), row.try_get("task")?));
     }
     cursors::refresh_cursors(&mut tx, &affected).await?;

@@ -21,7 +21,7 @@ const RECORDS_PER_TRANSACTION: i64 = 2000;
 
 /// Columns from which [`read_aggregate`] reads a record's aggregate.
 pub(super) const COUNTED_COLUMNS: &str =
-    "tenant, provider, created_ms, stream_stats, iif(stream_stats IS NULL, body, NULL) AS uncounted";
+    "tenant, provider, created_ms, tally, iif(tally IS NULL, body, NULL) AS uncounted";
 
 /// Aggregates of the stored records that a batch replaces.
 pub(super) struct PreviousAggregates<'a> {
@@ -94,7 +94,7 @@ pub(super) async fn remove(
 }
 
 fn read_aggregate(row: &SqliteRow) -> Result<Aggregate, sqlx::Error> {
-    let aggregate: Option<&str> = row.try_get("stream_stats")?;
+    let aggregate: Option<&str> = row.try_get("tally")?;
     let body: Option<&str> = row.try_get("uncounted")?;
     Ok(aggregate.and_then(|aggregate| serde_json::from_str(aggregate).ok()).unwrap_or_else(|| aggregate_of_body(body)))
 }

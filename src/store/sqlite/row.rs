@@ -19,11 +19,11 @@ pub(super) async fn upsert(
 ) -> Result<(), sqlx::Error> {
     let Entry { tenant, created_ms, record } = row.entry;
     let n: i64 = sqlx::query_scalar(
-        "INSERT INTO record (tenant, provider, id, created_ms, conversation, body, search, task, stream_stats)
+        "INSERT INTO record (tenant, provider, id, created_ms, conversation, body, search, task, tally)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
          ON CONFLICT (tenant, provider, id) DO UPDATE SET created_ms = excluded.created_ms,
          conversation = excluded.conversation, body = excluded.body, search = excluded.search, task = excluded.task,
-         stream_stats = excluded.stream_stats
+         tally = excluded.tally
          RETURNING n",
     )
     .bind(tenant)

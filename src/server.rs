@@ -151,8 +151,8 @@ impl Requests {
                 return response;
             }
         }
-        if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
-            return Problem::refused(request.method().as_str()).response();
+        if *request.method() == Method::TRACE {
+            return Problem::refused(Method::TRACE.as_str()).response();
         }
         let routes = app.routes();
         if facade::answers(&routes, path) {
@@ -167,6 +167,9 @@ impl Handler for Requests {
 
     async fn handle(self, mut request: Request<Incoming>, peer: Peer) -> Response<Body> {
         let config = &self.app.config;
+        if *request.method() == Method::CONNECT {
+            return Problem::refused(Method::CONNECT.as_str()).response();
+        }
         if let Err(problem) = host_check::check(config, &request, peer) {
             return problem.response();
         }

@@ -17,12 +17,12 @@ pub fn check<B>(config: &Config, request: &Request<B>, peer: Peer) -> Result<(),
         return Ok(());
     }
     let is_allowed = |authority: &Authority| config.allowed_hosts.contains(authority.host());
-    let is_allowed_header =
-        |host: &[u8]| host.is_empty() || Authority::try_from(host).is_ok_and(|host| is_allowed(&host));
-    let mut headers = request.headers().get_all(HOST).iter();
-    if request.uri().authority().is_none_or(is_allowed) && headers.all(|host| is_allowed_header(host.as_bytes())) {
-        Ok(())
-    } else {
-        Err(Problem::unknown_host())
+    for host in request.headers().get_all(HOST).iter().filter(|host| !host.is_empty()) {
+        let host =
+            Authority::try_from(host.as_bytes()).map_err(|_| Problem::bad_request("Host is a host and a port"))?;
+        if !is_allowed(&host) {
+            return Err(Problem::unknown_host());
+        }
     }
+    if request.uri().authority().is_none_or(is_allowed) { Ok(()) } else { Err(Problem::unknown_host()) }
 }

@@ -151,7 +151,7 @@ async fn drain_lets_two_hundred_streams_finish_or_ends_them() {
     let standing = open(addr, "/chat/stands", STREAMS / 2, "第一句").await;
     // One client that reads nothing, one that has no response yet, and one idle connection.
     let mut stalled = TcpStream::connect(addr).await.unwrap();
-    stalled.write_all(b"GET /chat/flood HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+    stalled.write_all(b"GET /chat/flood HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
     let silent = tokio::spawn(async move { Client::h1(addr).await.send(post("/chat/silent", "{}")).await });
     let mut idle = Client::h1(addr).await;
     assert_eq!(idle.send(get("/readyz")).await.whole().await.text(), "ready\n");

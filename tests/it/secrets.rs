@@ -291,7 +291,7 @@ impl Rig {
             ask(Method::POST, "/chat", &headers, format!("{}{}", secrets.body(), " ".repeat(65 * 1024))).await;
         }
         let long = format!(
-            "GET /chat?q={query} HTTP/1.1\r\nhost: a\r\nauthorization: {}\r\nx: {}\r\n\r\n",
+            "GET /chat?q={query} HTTP/1.1\r\nhost: localhost\r\nauthorization: {}\r\nx: {}\r\n\r\n",
             owned[0],
             "v".repeat(20_000)
         );

@@ -89,7 +89,7 @@ async fn invalid_ids_are_404() {
     let (_upstream, proxy) = answering(&["m-1"]).await;
     streamed(&proxy, "m-1").await;
     let status = async |line: &str| {
-        let answer = raw(proxy.addr, format!("{line} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")).await;
+        let answer = raw(proxy.addr, format!("{line} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")).await;
         let status: u16 =
             answer.split_whitespace().nth(1).unwrap_or_else(|| panic!("{line}: {answer}")).parse().unwrap();
         (status, answer)

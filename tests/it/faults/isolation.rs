@@ -245,7 +245,7 @@ impl Stalled {
         // Little is in flight.
         socket.set_recv_buffer_size(4096).unwrap();
         let mut stream = socket.connect(rig.citetap.addr).await.unwrap();
-        stream.write_all(b"GET /chat/drops HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        stream.write_all(b"GET /chat/drops HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
         Self::H1(stream)
     }
 

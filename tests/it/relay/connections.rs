@@ -11,9 +11,9 @@ use tokio::{
 
 use crate::net::{Proxy, chat, raw, tencent, within};
 
-const ASK: &str = "POST /chat HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}";
-const HEALTH: &str = "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
-const LAST_HEALTH: &str = "GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+const ASK: &str = "POST /chat HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n{}";
+const HEALTH: &str = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+const LAST_HEALTH: &str = "GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
 
 fn steps(pause: Duration) -> Script {
     let pieces = [tencent::references("m", &[1]), tencent::text("m", "一"), tencent::finish("m")];

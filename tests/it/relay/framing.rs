@@ -32,8 +32,9 @@ async fn received(upstream: &citetap::replay::Upstream, count: usize) -> (Method
 async fn chunked_body_of_any_method_reaches_the_upstream() {
     let (plain, proxy) = chat(Script::echo(), "").await;
     for (n, method) in METHODS.iter().enumerate() {
-        let head =
-            format!("{method} /chat HTTP/1.1\r\nhost: a\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n");
+        let head = format!(
+            "{method} /chat HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
+        );
         let said = raw(proxy.addr, head + "5\r\nhello\r\n0\r\n\r\n").await;
         assert!(said.starts_with("HTTP/1.1 200 "), "{method}: {said}");
         let (seen, body) = received(&plain, n + 1).await;
@@ -85,8 +86,9 @@ async fn chunked_body_for_an_http_1_0_upstream_is_not_lost_unseen() {
         // With a length it is sent, over the connection that is kept.
         assert_eq!(proxy.post("/chat", "known").await.whole().await.text(), "ok");
         tokio::time::sleep(Duration::from_millis(50)).await;
-        let head =
-            format!("{method} /chat HTTP/1.1\r\nhost: a\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n");
+        let head = format!(
+            "{method} /chat HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
+        );
         let said = raw(proxy.addr, head + "5\r\nhello\r\n0\r\n\r\n").await;
         let mut all = String::new();
         while let Ok(text) = heard.try_recv() {

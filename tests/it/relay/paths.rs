@@ -96,7 +96,7 @@ async fn proxy() -> (Upstream, Proxy) {
 }
 
 async fn asked(proxy: &Proxy, path: &str) -> String {
-    raw(proxy.addr, format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")).await
+    raw(proxy.addr, format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")).await
 }
 
 #[tokio::test]

@@ -153,7 +153,7 @@ async fn header_rules_apply_to_requests_and_responses() {
 /// H42: the authority of an absolute-form target names citetap, never an upstream.
 #[tokio::test]
 async fn absolute_uri_does_not_select_the_upstream() {
-    let (upstream, proxy) = chat(Script::echo(), "").await;
+    let (upstream, proxy) = chat(Script::echo(), "allowed_hosts = [\"*\"]").await;
     let answer = raw(
         proxy.addr,
         "GET http://other.example.com/chat/x HTTP/1.1\r\nhost: third.example.com\r\nconnection: close\r\n\r\n",
@@ -223,7 +223,7 @@ async fn connection_with_a_partial_request_is_not_reused() {
         }
     });
     let proxy = Proxy::start(&format!("workers = 1\n{}", route("chat", &format!("http://{upstream}")))).await;
-    let half = raw(proxy.addr, "POST /chat HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\nhalf").await;
+    let half = raw(proxy.addr, "POST /chat HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\nhalf").await;
     assert!(half.starts_with("HTTP/1.1 200") && half.ends_with("ok"), "{half}");
     assert_eq!(heard.recv().await, Some((0, b'P')));
     // A complete one is reused, so the assertion above is meaningful.

@@ -132,6 +132,6 @@ async fn complete_answer_before_a_reset_stays_complete() {
         assert!(whole.text().contains("event:finish") && whole.split().1[0].complete, "{}", whole.text());
     }
     // Where that matters: the client is not done sending.
-    let said = raw(proxy.addr, "POST /chat HTTP/1.1\r\nhost: a\r\ncontent-length: 1000\r\n\r\nbegun").await;
+    let said = raw(proxy.addr, "POST /chat HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\nbegun").await;
     assert!(said.contains("event:finish") && said.ends_with("\r\n0\r\n\r\n"), "{said}");
 }

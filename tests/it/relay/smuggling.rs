@@ -136,7 +136,7 @@ async fn warm(toml: &str) -> (Recorder, Proxy) {
     (recorder, proxy)
 }
 
-const SMUGGLED: &str = "GET /chat/smuggled HTTP/1.1\r\nhost: x\r\n\r\n";
+const SMUGGLED: &str = "GET /chat/smuggled HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
 fn has_smuggled(recorder: &Recorder) -> bool {
     recorder.lines().iter().any(|line| line.contains("smuggled"))
@@ -152,7 +152,8 @@ async fn s1_length_with_chunks_closes_the_connection() {
             ["content-length: 4\r\ntransfer-encoding: chunked", "transfer-encoding: chunked\r\ncontent-length: 4"]
         {
             let before = recorder.received().len();
-            let request = format!("POST {path} HTTP/1.1\r\nhost: x\r\n{lengths}\r\n\r\n1\r\nz\r\n0\r\n\r\n{SMUGGLED}");
+            let request =
+                format!("POST {path} HTTP/1.1\r\nhost: localhost\r\n{lengths}\r\n\r\n1\r\nz\r\n0\r\n\r\n{SMUGGLED}");
             let said = raw(proxy.addr, request).await;
             assert_eq!(said.matches("HTTP/1.1 ").count(), 1, "one answer, then the end: {said}");
             let received = recorder.received().split_off(before);
@@ -170,7 +171,7 @@ async fn s2_malformed_chunks_are_never_a_complete_request() {
         for bad in ["zz\r\n", "\r\n", "-1\r\n", "ffffffffffffffffff\r\n", "2\r\nabX", "1\r\nz\r\nq\r\n"] {
             let before = recorder.received().len();
             let request =
-                format!("POST {path} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n{bad}{SMUGGLED}");
+                format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n{bad}{SMUGGLED}");
             let said = raw(proxy.addr, request).await;
             assert!(said.starts_with("HTTP/1.1 400 "), "{bad:?}: {said}");
             assert_eq!(said.matches("HTTP/1.1 ").count(), 1, "{bad:?}: {said}");
@@ -189,7 +190,7 @@ async fn s2_oversized_chunks_are_never_a_complete_request() {
         for sizes in [&[1025][..], &[1, 1024], &[1024, 1]] {
             let before = recorder.received().len();
             let chunks: String = sizes.iter().map(|size| raw_upstream::chunk(&"y".repeat(*size))).collect();
-            let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n");
+            let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n");
             let said = raw(proxy.addr, format!("{head}{chunks}0\r\n\r\n{SMUGGLED}")).await;
             assert!(said.starts_with("HTTP/1.1 413 "), "{sizes:?}: {said}");
             assert_eq!(said.matches("HTTP/1.1 ").count(), 1, "{sizes:?}: {said}");
@@ -198,8 +199,9 @@ async fn s2_oversized_chunks_are_never_a_complete_request() {
             assert_eq!(complete, None, "{sizes:?}");
         }
         let within_limit = format!("{}0\r\n\r\n", raw_upstream::chunk(&"y".repeat(1024)));
-        let head =
-            format!("POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n");
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
+        );
         assert!(raw(proxy.addr, head + &within_limit).await.starts_with("HTTP/1.1 200 "));
     }
     assert!(!has_smuggled(&recorder));
@@ -227,7 +229,9 @@ fn pipeline(paths: &[(bool, u8, usize)]) -> (Vec<u8>, Vec<Received>) {
                 ("POST", format!("transfer-encoding: chunked\r\n\r\n{chunks}0\r\n\r\n"))
             }
         };
-        bytes.extend_from_slice(format!("{method} /chat{path} HTTP/1.1\r\nhost: x\r\n{last}{framed}").as_bytes());
+        bytes.extend_from_slice(
+            format!("{method} /chat{path} HTTP/1.1\r\nhost: localhost\r\n{last}{framed}").as_bytes(),
+        );
         expected.push(Received { line: format!("{method} {path}"), body, complete: true });
     }
     (bytes, expected)
@@ -286,9 +290,11 @@ async fn s7_disconnect_with_pipelined_requests_frees_upstream() {
         for ahead in [0, 1, 4096, 16 * 1024, 40_000] {
             let before = (upstream.request_count(), upstream.cancelled());
             let mut client = TcpStream::connect(proxy.addr).await.unwrap();
-            let request = "POST /chat HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}".to_owned();
-            let more =
-                format!("POST /chat HTTP/1.1\r\nhost: x\r\ncontent-length: {ahead}\r\n\r\n{}", "x".repeat(ahead));
+            let request = "POST /chat HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n{}".to_owned();
+            let more = format!(
+                "POST /chat HTTP/1.1\r\nhost: localhost\r\ncontent-length: {ahead}\r\n\r\n{}",
+                "x".repeat(ahead)
+            );
             let ahead_of_it = &more[..ahead];
             client.write_all((request + ahead_of_it).as_bytes()).await.unwrap();
             let came = eventually(|| async { (upstream.request_count() > before.0).then_some(()) }).await;

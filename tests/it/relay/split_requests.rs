@@ -45,7 +45,7 @@ async fn exchange(proxy: &Proxy, pieces: &[&str]) -> String {
 
 fn asked(path: &str, headers: &str, body: &str) -> String {
     format!(
-        "POST {path} HTTP/1.1\r\nhost: x\r\n{headers}connection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\n{headers}connection: close\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     )
 }
@@ -184,7 +184,7 @@ async fn requests_split_at_every_byte_get_the_same_response() {
     let toml =
         [route("chat", &upstream.url()) + "provider = \"tencent\"\n", route("early", &format!("http://{early}"))];
     let proxy = Proxy::start(&toml.concat()).await;
-    let last = "host: x\r\nconnection: close\r\n";
+    let last = "host: localhost\r\nconnection: close\r\n";
     let chunks = "transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n1\r\nd\r\n0\r\n\r\n";
     let cases: Vec<(String, Vec<&str>)> = vec![
         (format!("GET /chat/stream HTTP/1.1\r\n{last}\r\n"), vec!["GET"]),
@@ -202,8 +202,8 @@ async fn requests_split_at_every_byte_get_the_same_response() {
         (format!("POST /nowhere HTTP/1.1\r\n{last}content-length: 4\r\n\r\nabcd"), vec!["POST"]),
         (
             format!(
-                "POST /chat/whole HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{{}}HEAD /chat/echo HTTP/1.1\r\nhost: x\r\n\r\n\
-                 POST /chat/stream HTTP/1.1\r\nhost: x\r\n{chunks}GET /chat/nothing HTTP/1.1\r\n{last}\r\n"
+                "POST /chat/whole HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n{{}}HEAD /chat/echo HTTP/1.1\r\nhost: localhost\r\n\r\n\
+                 POST /chat/stream HTTP/1.1\r\nhost: localhost\r\n{chunks}GET /chat/nothing HTTP/1.1\r\n{last}\r\n"
             ),
             vec!["POST", "HEAD", "POST", "GET"],
         ),

@@ -123,7 +123,7 @@ async fn client_without_complete_headers_is_closed() {
     assert_eq!(is_closed(silent).await, b"");
 
     let mut slow = TcpStream::connect(proxy.addr).await.unwrap();
-    slow.write_all(b"GET /chat HTTP/1.1\r\nhost: a\r\nx-slow: ").await.unwrap();
+    slow.write_all(b"GET /chat HTTP/1.1\r\nhost: localhost\r\nx-slow: ").await.unwrap();
     let said = String::from_utf8(is_closed(slow).await).unwrap();
     assert!(said.is_empty() || said.starts_with("HTTP/1.1 408"), "{said}");
 
@@ -139,7 +139,7 @@ async fn slowly_sent_headers_are_closed() {
     let (_upstream, proxy) = chat(Script::echo(), "[timeouts]\nrequest_headers = \"500ms\"").await;
     let (mut read, mut write) = TcpStream::connect(proxy.addr).await.unwrap().into_split();
     let drip = tokio::spawn(async move {
-        write.write_all(b"GET /chat HTTP/1.1\r\nhost: a\r\nx: ").await.unwrap();
+        write.write_all(b"GET /chat HTTP/1.1\r\nhost: localhost\r\nx: ").await.unwrap();
         while write.write_all(b"y").await.is_ok() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -154,7 +154,7 @@ async fn slowly_sent_headers_are_closed() {
 async fn endless_request_body_is_504() {
     let (_upstream, proxy) = chat(Script::echo(), "[timeouts]\nfirst_byte = \"300ms\"").await;
     let mut stream = TcpStream::connect(proxy.addr).await.unwrap();
-    stream.write_all(b"POST /chat HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\nabc").await.unwrap();
+    stream.write_all(b"POST /chat HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\nabc").await.unwrap();
     let said = String::from_utf8(is_closed(stream).await).unwrap();
     assert!(said.starts_with("HTTP/1.1 504"), "{said}");
 }

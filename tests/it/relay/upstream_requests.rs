@@ -38,8 +38,7 @@ async fn recording_upstream(end: &'static str) -> (Proxy, mpsc::Receiver<String>
 #[tokio::test]
 async fn headers_and_available_body_are_one_write() {
     let (proxy, mut told) = recording_upstream("{\"a\":1}").await;
-    let request =
-        "POST /chat?b=c HTTP/1.1\r\nhost: x\r\nx-own: d\r\ncontent-length: 7\r\nconnection: close\r\n\r\n{\"a\":1}";
+    let request = "POST /chat?b=c HTTP/1.1\r\nhost: localhost\r\nx-own: d\r\ncontent-length: 7\r\nconnection: close\r\n\r\n{\"a\":1}";
     assert!(raw(proxy.addr, request).await.ends_with("\r\n\r\nok"));
     let came = told.recv().await.unwrap();
     assert!(came.starts_with("POST /?b=c HTTP/1.1\r\n") && came.ends_with("\r\n\r\n{\"a\":1}"), "{came}");
@@ -53,7 +52,7 @@ async fn headers_and_available_body_are_one_write() {
 async fn body_of_unknown_length_is_chunked_with_trailers() {
     let (proxy, mut told) = recording_upstream("\r\n\r\n").await;
     // The first blank line ends the headers, so the upstream responds before it has the body.
-    let head = "POST /chat HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\ntrailer: x-sum, content-length\r\n\r\n";
+    let head = "POST /chat HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\ntrailer: x-sum, content-length\r\n\r\n";
     let mut client = TcpStream::connect(proxy.addr).await.unwrap();
     client.write_all(head.as_bytes()).await.unwrap();
     let came = told.recv().await.unwrap();
@@ -95,7 +94,7 @@ async fn response_may_start_before_the_request_ends() {
     });
     let proxy = raw_upstream::proxy(upstream.await, "").await;
     let mut client = TcpStream::connect(proxy.addr).await.unwrap();
-    client.write_all(b"POST /chat HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n").await.unwrap();
+    client.write_all(b"POST /chat HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000000\r\n\r\n").await.unwrap();
     let (mut answer, mut buffer) = (String::new(), [0; 4096]);
     while !answer.contains("data: 1\n\n") {
         let length = within("the first event", client.read(&mut buffer)).await.unwrap();
@@ -123,7 +122,8 @@ async fn early_error_response_is_relayed() {
         while let Ok(1..) = stream.read(&mut [0; 65536]).await {}
     });
     let proxy = raw_upstream::proxy(upstream.await, "").await;
-    let request = format!("POST /chat HTTP/1.1\r\nhost: x\r\ncontent-length: 3000000\r\n\r\n{}", "x".repeat(3_000_000));
+    let request =
+        format!("POST /chat HTTP/1.1\r\nhost: localhost\r\ncontent-length: 3000000\r\n\r\n{}", "x".repeat(3_000_000));
     let answer = raw(proxy.addr, request).await;
     assert!(answer.starts_with("HTTP/1.1 413") && answer.contains("no!"), "{answer}");
 }

@@ -152,21 +152,21 @@ impl ApiClients {
     pub async fn wrong(self: Arc<Self>, mut rng: Rng) {
         while !self.is_over() {
             let wild: Vec<u8> = (0..rng.within(1..4000)).map(|_| rng.next() as u8).collect();
-            let long = format!("GET / HTTP/1.1\r\nhost: a\r\nx: {}\r\n\r\n", "a".repeat(40_000));
+            let long = format!("GET / HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "a".repeat(40_000));
             let request: Vec<u8> = match rng.within(0..12) {
                 0 => wild,
                 1 => long.into_bytes(),
                 2 => b"GET /citations HTTP/1.1\r\n\r\n".to_vec(),
-                3 => b"POST /tencent/x HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n".to_vec(),
-                4 => b"POST /tencent/full/slowly HTTP/1.1\r\nhost: a\r\nx-citetap-key: no-key\r\ncontent-length: 0\r\n\r\n".to_vec(),
-                5 => b"GET /citations/m HTTP/1.1\r\nhost: a\r\nauthorization: Bearer nobody\r\n\r\n".to_vec(),
-                6 => b"CONNECT a:1 HTTP/1.1\r\nhost: a\r\n\r\n".to_vec(),
-                7 => b"GET /nowhere HTTP/1.1\r\nhost: a\r\nx-citetap-key: alpha-key\r\n\r\n".to_vec(),
-                8 => b"POST /openai/xai/slowly HTTP/1.1\r\nhost: a\r\nx-citetap-key: alpha-key\r\nx-citetap-profile: none\r\ncontent-length: 0\r\n\r\n".to_vec(),
+                3 => b"POST /tencent/x HTTP/1.1\r\nhost: localhost\r\ncontent-length: 4\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n".to_vec(),
+                4 => b"POST /tencent/full/slowly HTTP/1.1\r\nhost: localhost\r\nx-citetap-key: no-key\r\ncontent-length: 0\r\n\r\n".to_vec(),
+                5 => b"GET /citations/m HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer nobody\r\n\r\n".to_vec(),
+                6 => b"CONNECT a:1 HTTP/1.1\r\nhost: localhost\r\n\r\n".to_vec(),
+                7 => b"GET /nowhere HTTP/1.1\r\nhost: localhost\r\nx-citetap-key: alpha-key\r\n\r\n".to_vec(),
+                8 => b"POST /openai/xai/slowly HTTP/1.1\r\nhost: localhost\r\nx-citetap-key: alpha-key\r\nx-citetap-profile: none\r\ncontent-length: 0\r\n\r\n".to_vec(),
                 9 => [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &wild].concat(),
-                10 => b"POST /normalize HTTP/1.1\r\nhost: a\r\nx-citetap-key: alpha-key\r\ncontent-length: 3\r\n\r\n{{{".to_vec(),
+                10 => b"POST /normalize HTTP/1.1\r\nhost: localhost\r\nx-citetap-key: alpha-key\r\ncontent-length: 3\r\n\r\n{{{".to_vec(),
                 // Never finished: the server closes it.
-                _ => b"GET / HTTP/1.1\r\nhost: a\r\nx-never: en".to_vec(),
+                _ => b"GET / HTTP/1.1\r\nhost: localhost\r\nx-never: en".to_vec(),
             };
             let said = self.raw(&request).await;
             Report::add(&self.report.requests);

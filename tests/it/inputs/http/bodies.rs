@@ -155,7 +155,7 @@ async fn h36_invalid_chunk_sizes_are_refused_both_ways() {
     let chunks = ["FFFFFFFFFFFFFFFFF\r\nx", "-1\r\nx", "zz\r\nx", "1 1\r\nx", "\r\nx", &extension];
     let (upstream, proxy) = chat(Script::echo(), "[timeouts]\nfirst_byte = \"5s\"").await;
     for chunk in chunks {
-        let asked = format!("POST /chat HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n{chunk}");
+        let asked = format!("POST /chat HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n{chunk}");
         let answer = raw_or_reset(proxy.addr, asked).await;
         assert!(!answer.contains("HTTP/1.1 200"), "{:?}: {answer}", &chunk[..chunk.len().min(20)]);
     }

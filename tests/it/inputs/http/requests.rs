@@ -20,25 +20,25 @@ fn is_400(answer: &str, request: &str) {
 }
 
 /// To a server that frames the first request differently, the following bytes would be a second request.
-const SECOND: &str = "GET /chat/second HTTP/1.1\r\nhost: a\r\n\r\n";
+const SECOND: &str = "GET /chat/second HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
 #[tokio::test]
 async fn h37_ambiguous_requests_never_reach_the_upstream() {
     let (upstream, proxy) = chat(Script::echo(), "[timeouts]\nrequest_headers = \"2s\"").await;
     for request in [
-        "POST /chat HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
-        "POST /chat HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
-        "POST /chat HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
-        "POST /chat HTTP/1.1\r\nhost: a\r\ntransfer-encoding: identity\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
-        "POST /chat HTTP/1.1\r\nhost: a\r\ntransfer-encoding : chunked\r\n\r\n0\r\n\r\n",
-        "POST /chat HTTP/1.1\r\nhost: a\r\ntransfer-encoding: xchunked\r\n\r\n0\r\n\r\n",
-        "POST /chat HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked, gzip\r\n\r\n0\r\n\r\n",
-        "POST /chat HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\nabcd",
-        "POST /chat HTTP/1.1\r\nhost: a\r\ncontent-length: +3\r\n\r\nabc",
-        "GET /chat HTTP/1.1\r\nhost: a\r\nx: a\r\n b\r\n\r\n",
-        "GET /chat HTTP/1.1\r\nhost: a\r\nx: a\0b\r\n\r\n",
-        "GET /chat HTTP/1.1\r\nhost: a\r\nx: a\rb\r\n\r\n",
-        "GET /chat HTTP/1.1\r\nhost: a\r\n: b\r\n\r\n",
+        "POST /chat HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        "POST /chat HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
+        "POST /chat HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        "POST /chat HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: identity\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        "POST /chat HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding : chunked\r\n\r\n0\r\n\r\n",
+        "POST /chat HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: xchunked\r\n\r\n0\r\n\r\n",
+        "POST /chat HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked, gzip\r\n\r\n0\r\n\r\n",
+        "POST /chat HTTP/1.1\r\nhost: localhost\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\nabcd",
+        "POST /chat HTTP/1.1\r\nhost: localhost\r\ncontent-length: +3\r\n\r\nabc",
+        "GET /chat HTTP/1.1\r\nhost: localhost\r\nx: a\r\n b\r\n\r\n",
+        "GET /chat HTTP/1.1\r\nhost: localhost\r\nx: a\0b\r\n\r\n",
+        "GET /chat HTTP/1.1\r\nhost: localhost\r\nx: a\rb\r\n\r\n",
+        "GET /chat HTTP/1.1\r\nhost: localhost\r\n: b\r\n\r\n",
     ] {
         is_400(&raw(proxy.addr, request.to_owned() + SECOND).await, request);
     }
@@ -47,8 +47,8 @@ async fn h37_ambiguous_requests_never_reach_the_upstream() {
     // With both a length and chunks, hyper uses the chunks alone (RFC 9112 6.3 allows that if the server closes
     // afterwards). There is one reading, the upstream gets a newly framed request, and the rest is not a request.
     for request in [
-        "POST /chat/te HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
-        "POST /chat/te HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\ncontent-length: 4\r\n\r\n1\r\nx\r\n0\r\n\r\n",
+        "POST /chat/te HTTP/1.1\r\nhost: localhost\r\ncontent-length: 4\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
+        "POST /chat/te HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\ncontent-length: 4\r\n\r\n1\r\nx\r\n0\r\n\r\n",
     ] {
         let before = upstream.request_count();
         let answer = raw(proxy.addr, request.to_owned() + SECOND).await;
@@ -58,7 +58,7 @@ async fn h37_ambiguous_requests_never_reach_the_upstream() {
         assert_eq!((seen.len(), seen[0].headers.contains_key("content-length")), (1, false));
     }
     // A bare LF ends a header line too (RFC 9112 2.2 allows it). The upstream never receives it.
-    let answer = raw(proxy.addr, "GET /chat/lf HTTP/1.1\nhost: a\nx-y: 1\nconnection: close\n\n").await;
+    let answer = raw(proxy.addr, "GET /chat/lf HTTP/1.1\nhost: localhost\nx-y: 1\nconnection: close\n\n").await;
     let lone = answer.starts_with("HTTP/1.1 400") || answer.contains("\"x-y\":[\"1\"]");
     assert!(lone, "{answer}");
 }
@@ -67,7 +67,7 @@ async fn h37_ambiguous_requests_never_reach_the_upstream() {
 async fn h38_transfer_encoding_in_http_1_0_is_refused() {
     let (upstream, proxy) = chat(Script::echo(), "").await;
     for coding in ["chunked", "identity", "gzip"] {
-        let request = format!("POST /chat HTTP/1.0\r\nhost: a\r\ntransfer-encoding: {coding}\r\n\r\n0\r\n\r\n");
+        let request = format!("POST /chat HTTP/1.0\r\nhost: localhost\r\ntransfer-encoding: {coding}\r\n\r\n0\r\n\r\n");
         is_400(&raw(proxy.addr, request.clone() + SECOND).await, &request);
     }
     assert_eq!(upstream.request_count(), 0);
@@ -102,7 +102,8 @@ async fn h40_missing_request_body_times_out() {
     let (_upstream, proxy) = chat(Script::echo(), toml).await;
     for path in ["/chat", "/normalize", "/render"] {
         let mut stream = TcpStream::connect(proxy.addr).await.unwrap();
-        let head = format!("POST {path} HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 10\r\n\r\n");
+        let head =
+            format!("POST {path} HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 10\r\n\r\n");
         stream.write_all(head.as_bytes()).await.unwrap();
         let began = Instant::now();
         let said = String::from_utf8(is_closed(stream).await).unwrap();
@@ -144,8 +145,8 @@ async fn h42_request_has_one_host_and_absolute_form_wins() {
     for path in ["/chat", "/citations", "/citations/m", "/stats"] {
         for head in [
             format!("GET {path} HTTP/1.1\r\nconnection: close\r\n\r\n"),
-            format!("GET {path} HTTP/1.1\r\nhost: a\r\nhost: a\r\nconnection: close\r\n\r\n"),
-            format!("GET {path} HTTP/1.1\r\nhost: a\r\nhost: b\r\nconnection: close\r\n\r\n"),
+            format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nhost: localhost\r\nconnection: close\r\n\r\n"),
+            format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n"),
         ] {
             is_400(&raw(proxy.addr, &head).await, &head);
         }
@@ -165,17 +166,20 @@ async fn h43_headers_and_urls_beyond_the_limits_are_refused() {
     let many: String = (0..10_000).map(|n| format!("x-{n}: 1\r\n")).collect();
     let large = format!("x: {}\r\n", "v".repeat(1 << 20));
     for headers in [many, large] {
-        let request = format!("GET /chat HTTP/1.1\r\nhost: a\r\n{headers}\r\n");
+        let request = format!("GET /chat HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n");
         let answer = sent(proxy.addr, request).await;
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
     }
-    let answer = sent(proxy.addr, format!("GET /chat/{} HTTP/1.1\r\nhost: a\r\n\r\n", "a".repeat(1 << 20))).await;
+    let answer =
+        sent(proxy.addr, format!("GET /chat/{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "a".repeat(1 << 20))).await;
     let refused = answer.starts_with("HTTP/1.1 414") || answer.starts_with("HTTP/1.1 431");
     assert!(answer.is_empty() || refused, "{answer}");
     // One above the limit: the client has finished sending, so it can read the response.
-    let answer = sent(proxy.addr, format!("GET /chat HTTP/1.1\r\nhost: a\r\n{}\r\n", "x: 1\r\n".repeat(64))).await;
+    let answer =
+        sent(proxy.addr, format!("GET /chat HTTP/1.1\r\nhost: localhost\r\n{}\r\n", "x: 1\r\n".repeat(64))).await;
     assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
-    let answer = sent(proxy.addr, format!("GET /chat/{} HTTP/1.1\r\nhost: a\r\n\r\n", "a".repeat(20_000))).await;
+    let answer =
+        sent(proxy.addr, format!("GET /chat/{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "a".repeat(20_000))).await;
     assert!(answer.starts_with("HTTP/1.1 414") || answer.starts_with("HTTP/1.1 431"), "{answer}");
 
     let mut client = Client::h2(proxy.addr).await;

@@ -129,7 +129,10 @@ async fn h49_response_before_the_end_of_the_request_is_relayed() {
             .await;
             let proxy = raw_upstream::proxy(by_hand, "").await;
             let mut stream = TcpStream::connect(proxy.addr).await.unwrap();
-            stream.write_all(b"POST /chat HTTP/1.1\r\nhost: a\r\ncontent-length: 100000\r\n\r\nbegun").await.unwrap();
+            stream
+                .write_all(b"POST /chat HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100000\r\n\r\nbegun")
+                .await
+                .unwrap();
             let mut text = String::new();
             let sign = if answer.contains("413") { "\r\n\r\nno" } else { "event:finish" };
             while !text.contains(sign) {

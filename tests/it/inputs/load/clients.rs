@@ -39,10 +39,10 @@ async fn drips(addr: std::net::SocketAddr, begin: String) -> (Vec<u8>, Duration)
 async fn l50_slowly_sent_headers_and_bodies_time_out() {
     let toml = "[timeouts]\nrequest_headers = \"500ms\"\nfirst_byte = \"700ms\"";
     let (_upstream, proxy) = chat_with(Script::echo(), toml, "[routes.openai]\nmodels = [\"m\"]").await;
-    let (said, took) = drips(proxy.addr, "GET /chat HTTP/1.1\r\nhost: a\r\nx: ".to_owned()).await;
+    let (said, took) = drips(proxy.addr, "GET /chat HTTP/1.1\r\nhost: localhost\r\nx: ".to_owned()).await;
     assert!(took < Duration::from_secs(5), "{took:?}: {}", String::from_utf8_lossy(&said));
     for path in ["/chat", "/v1/chat/completions", "/normalize", "/render"] {
-        let begin = format!("POST {path} HTTP/1.1\r\nhost: a\r\ncontent-length: 1000000\r\n\r\n");
+        let begin = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000000\r\n\r\n");
         let (said, took) = drips(proxy.addr, begin).await;
         let said = String::from_utf8_lossy(&said);
         assert!(said.starts_with("HTTP/1.1 504") || said.starts_with("HTTP/1.1 4"), "{path}: {said}");
@@ -111,7 +111,7 @@ async fn l55_half_closed_client_is_cancelled_without_spinning() {
     let script = Script::sse_steps([references(), Step::Forever(tick, Duration::from_millis(50))]);
     let rig = Rig::new(script).await;
     let mut stream = TcpStream::connect(rig.proxy.addr).await.unwrap();
-    stream.write_all(b"GET /chat/big HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+    stream.write_all(b"GET /chat/big HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
     let mut came = [0; 16];
     within("the answer", stream.read_exact(&mut came)).await.unwrap();
     let (before, began) = (rig.proxy.cpu(), Instant::now());
@@ -124,7 +124,7 @@ async fn l55_half_closed_client_is_cancelled_without_spinning() {
     assert!(spent * 2 < passed, "{spent:?} of {passed:?}");
     // Closing before the response is handled in the same way.
     let mut stream = TcpStream::connect(rig.proxy.addr).await.unwrap();
-    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
     stream.shutdown().await.unwrap();
     is_closed(stream).await;
     assert_eq!(Client::h1(rig.proxy.addr).await.send(get("/healthz")).await.status, 200);

@@ -32,7 +32,7 @@ async fn with_files(dir: &Path, toml: &str, files: usize) -> Running {
 async fn healthy(running: &Running, limit: Duration) -> Option<()> {
     let asking = async {
         let mut stream = TcpStream::connect(running.addr).await.ok()?;
-        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.ok()?;
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.ok()?;
         let mut said = String::new();
         stream.read_to_string(&mut said).await.ok()?;
         said.starts_with("HTTP/1.1 200").then_some(())
@@ -70,7 +70,7 @@ async fn l53_connections_over_the_file_limit_are_shed() {
     // A chat is rejected with a reason.
     let refused = eventually(|| async {
         let mut stream = TcpStream::connect(running.addr).await.ok()?;
-        stream.write_all(b"POST /chat HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n{}").await.ok()?;
+        stream.write_all(b"POST /chat HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n{}").await.ok()?;
         let mut said = String::new();
         let _ = tokio::time::timeout(Duration::from_secs(2), stream.read_to_string(&mut said)).await;
         said.starts_with("HTTP/1.1 503").then_some(said)
@@ -80,7 +80,7 @@ async fn l53_connections_over_the_file_limit_are_shed() {
     // Earlier connections continue, and all are served when the crowd is gone.
     let metrics = eventually(|| async {
         let mut stream = TcpStream::connect(running.addr).await.ok()?;
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.ok()?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.ok()?;
         let mut said = String::new();
         tokio::time::timeout(Duration::from_secs(2), stream.read_to_string(&mut said)).await.ok()?.ok()?;
         said.contains("citetap_streams_in_flight 1").then_some(())

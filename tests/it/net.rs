@@ -236,7 +236,9 @@ impl Client {
                     sender.send_request(Request::from_parts(head, body)).await
                 }
                 Sender::H2(sender) => {
-                    head.uri = format!("http://{}{}", self.addr, head.uri).parse().unwrap();
+                    if head.uri.authority().is_none() {
+                        head.uri = format!("http://{}{}", self.addr, head.uri).parse().unwrap();
+                    }
                     sender.ready().await?;
                     sender.send_request(Request::from_parts(head, body)).await
                 }

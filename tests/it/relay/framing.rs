@@ -53,7 +53,7 @@ async fn over_h2(addr: std::net::SocketAddr, upstream: &citetap::replay::Upstrea
     for (n, method) in METHODS.iter().enumerate() {
         let (mut client, connection) = h2::client::handshake(TcpStream::connect(addr).await.unwrap()).await.unwrap();
         tokio::spawn(connection);
-        let asked = http::Request::builder().method(*method).uri("http://a/chat").body(()).unwrap();
+        let asked = http::Request::builder().method(*method).uri("http://localhost/chat").body(()).unwrap();
         let (answer, mut body) = client.send_request(asked, false).unwrap();
         body.send_data("hello".into(), true).unwrap();
         assert_eq!(answer.await.unwrap().status(), 200, "{method}");

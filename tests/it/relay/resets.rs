@@ -48,7 +48,7 @@ async fn reset_request_body_is_never_complete_for_the_upstream() {
             let stream = TcpStream::connect(proxy.addr).await.unwrap();
             let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
             tokio::spawn(connection);
-            let mut asked = Request::post("http://a/chat");
+            let mut asked = Request::post("http://localhost/chat");
             if let Some(length) = length {
                 asked = asked.header("content-length", length);
             }

@@ -37,7 +37,8 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 pub fn fields(post: bool, path: &str) -> Vec<u8> {
     let mut block = vec![if post { 0x83 } else { 0x82 }, 0x86, 0x04, u8::try_from(path.len()).unwrap()];
     block.extend(path.as_bytes());
-    block.extend([0x01, 1, b'a']);
+    block.extend([0x01, 9]);
+    block.extend(b"localhost");
     block
 }
 

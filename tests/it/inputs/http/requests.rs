@@ -153,6 +153,7 @@ async fn h42_request_has_one_host_and_absolute_form_wins() {
     }
     assert_eq!(upstream.request_count(), 0);
     // Neither selects the upstream.
+    let (upstream, proxy) = chat(Script::echo(), "allowed_hosts = [\"*\"]\n").await;
     let absolute =
         "GET http://other.example.com/chat/x HTTP/1.1\r\nhost: third.example.com\r\nconnection: close\r\n\r\n";
     let answer = raw(proxy.addr, absolute).await;

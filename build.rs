@@ -1,4 +1,4 @@
-//! Tells the binary which commit it was built from, where there is one to tell, and puts the console's files into it.
+//! Build script: passes the git commit to the crate and embeds the console's files, compressed.
 
 use std::{
     env, fs,
@@ -9,42 +9,42 @@ use std::{
 
 use sha2::{Digest, Sha256};
 
-/// What is served below `/`; `console` is a folder. Missing ones are left out.
-const SERVED: [(&str, &str); 3] = [("index.html", "/"), ("component.js", "/component.js"), ("console", "/console")];
+/// Files and folders in `web`, with the path at which each is served. Missing ones are skipped.
+const WEB_FILES: [(&str, &str); 3] = [("index.html", "/"), ("component.js", "/component.js"), ("console", "/console")];
 
 fn main() -> io::Result<()> {
-    commit();
+    set_commit();
     let web = Path::new("web");
     let mut files = Vec::new();
-    for (name, path) in SERVED {
+    for (name, path) in WEB_FILES {
         let file = web.join(name);
         if file.exists() {
             println!("cargo:rerun-if-changed={}", file.display());
-            find(&file, path, &mut files)?;
+            collect_files(&file, path, &mut files)?;
         } else if web.exists() {
-            // One that is added later is seen in its folder; to name it while it is not there would mean a new build
-            // each time.
+            // Watch the folder: cargo rebuilds every time if a watched file does not exist.
             println!("cargo:rerun-if-changed=web");
         }
     }
     embed(files)
 }
 
-fn commit() {
+/// Sets `CITETAP_COMMIT` for the crate: the environment variable, else the commit of HEAD, else `unknown`.
+fn set_commit() {
     let commit = Command::new("git")
         .args(["rev-parse", "--short=10", "HEAD"])
         .output()
         .ok()
         .filter(|output| output.status.success())
         .and_then(|output| String::from_utf8(output.stdout).ok());
-    // Where there is no repository, as in an image's build, the environment may say it.
+    // An image build has no repository.
     let commit = env::var("CITETAP_COMMIT").ok().or(commit);
     let commit = commit.as_deref().map(str::trim).unwrap_or("unknown");
     println!("cargo:rustc-env=CITETAP_COMMIT={commit}");
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-env-changed=CITETAP_COMMIT");
-    // HEAD names a branch and stays as it is when that moves; its log grows. A file that is not there would
-    // mean a new build each time.
+    // HEAD names a branch and does not change with each commit, but its log does. Watch only existing files: cargo rebuilds
+    // every time if a watched file does not exist.
     for file in [".git/HEAD", ".git/logs/HEAD"] {
         if Path::new(file).exists() {
             println!("cargo:rerun-if-changed={file}");
@@ -52,8 +52,8 @@ fn commit() {
     }
 }
 
-/// Every file at or below `file`, with the path that it is served at.
-fn find(file: &Path, path: &str, files: &mut Vec<(String, PathBuf)>) -> io::Result<()> {
+/// Collects all files at or below `file`, with the path at which each is served.
+fn collect_files(file: &Path, path: &str, files: &mut Vec<(String, PathBuf)>) -> io::Result<()> {
     if !file.is_dir() {
         files.push((path.to_owned(), file.to_owned()));
         return Ok(());
@@ -62,16 +62,16 @@ fn find(file: &Path, path: &str, files: &mut Vec<(String, PathBuf)>) -> io::Resu
     for entry in fs::read_dir(file)? {
         let entry = entry?;
         let name = entry.file_name();
-        // Also what an editor leaves behind.
+        // Skip hidden files, such as those that editors leave behind.
         match name.to_str().filter(|name| !name.starts_with('.')) {
-            Some(name) => find(&entry.path(), &format!("{path}/{name}"), files)?,
+            Some(name) => collect_files(&entry.path(), &format!("{path}/{name}"), files)?,
             None => println!("cargo:warning={} is not served", entry.path().display()),
         }
     }
     Ok(())
 }
 
-/// Writes `web.rs`: the files in the order of their paths, each as it is and compressed.
+/// Writes `web.rs`, a list of the files sorted by path, each uncompressed, gzipped and brotli-compressed.
 fn embed(mut files: Vec<(String, PathBuf)>) -> io::Result<()> {
     files.sort();
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
@@ -85,7 +85,7 @@ fn embed(mut files: Vec<(String, PathBuf)>) -> io::Result<()> {
         let tag: String = Sha256::digest(&bytes).iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         let write = |coding: &str, encoded: Vec<u8>| -> io::Result<String> {
             let name = out.join(format!("{index}{coding}"));
-            // What does not become smaller is sent as it is.
+            // An encoding that is not smaller is left empty.
             let smaller = coding.is_empty() || encoded.len() < bytes.len();
             fs::write(&name, encoded)?;
             Ok(if smaller { format!("include_bytes!({:?})", name.display().to_string()) } else { "&[]".to_owned() })

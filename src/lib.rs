@@ -1,67 +1,72 @@
-//! citetap: an HTTP proxy between a chat frontend and an AI chat upstream. It relays the upstream's
-//! SSE stream as it comes, taps the references in it, puts one normalized citation event before
-//! the finish, keeps every message's citations, and serves them at `/citations/{messageId}`.
+//! citetap: an HTTP proxy between a chat frontend and an AI chat upstream. It relays the upstream's SSE stream unchanged,
+//! extracts the references in it, inserts one normalized citation event before the finish, stores every message's
+//! citations, and serves them at `/citations/{messageId}`.
 //!
 //! # Layout
 //!
-//! | room | what is in it |
+//! | module | contents |
 //! |---|---|
 //! | [`cli`] | the commands, one file each |
-//! | [`config`] | what the operator said, resolved to valid values |
-//! | [`server`] | the running process: which room answers a request, periodic work, drain |
+//! | [`config`] | the configuration, parsed and validated |
+//! | [`server`] | the running process: routes requests to `relay`, `api` or `ops`, runs periodic work, drains |
 //! | [`transport`] | listeners, the hyper server, the pooled hyper client, TLS, header hygiene, timeouts, file limits |
-//! | [`relay`] | the proxy handler: route, upstream call, the response body with the tap, records' way to the store |
+//! | [`relay`] | the proxy handler: route lookup, upstream request, the response body with the tap, records to the store |
 //! | [`api`] | citations, tasks, normalize, render, search, stats, the OpenAI facade, the console, OpenAPI |
 //! | [`ops`] | health, readiness, metrics, version |
-//! | [`app`] | what these share: tenants, rates, problems, messages in flight, other replicas |
-//! | [`pipeline`] | bytes in, the same bytes and our event out |
-//! | [`sse`] | framing; knows no JSON |
-//! | [`provider`] | what frames mean, and our frame in their dialect; one folder per provider |
+//! | [`app`] | state shared by these: tenants, rate limits, problem responses, messages in flight, other replicas |
+//! | [`pipeline`] | the stream processor: upstream bytes in, the same bytes and our event out |
+//! | [`sse`] | SSE framing; knows no JSON |
+//! | [`provider`] | parses frames to signals and encodes our event in the provider's dialect; one folder per provider |
 //! | [`citation`] | record, ledger, URLs; scores, corroboration, bundles and their read order, exports |
-//! | [`marker`] | inline markers: the grammar, and what is read and rewritten by it as an answer streams |
-//! | [`profile`] | how a record and an answer look on the wire, in the upstream's dialect or another |
-//! | [`mapping`] | OpenAI requests as upstreams want them |
-//! | [`search`] | searches of our own: the search service, its domains, and the query in a request |
-//! | [`store`] | where records and read cursors are kept |
-//! | [`replay`] | captures, and the scripted upstream that plays them |
+//! | [`marker`] | inline markers: grammar, streaming parser and rewriter |
+//! | [`profile`] | encodes a record and an answer for the client, in the upstream's dialect or another |
+//! | [`mapping`] | maps OpenAI requests to the upstreams' request formats |
+//! | [`search`] | our own searches: the search service, its domains, and the query in a request |
+//! | [`store`] | stores for records and read cursors |
+//! | [`replay`] | captures, and the scripted upstream that replays them |
 //! | [`telemetry`] | metrics, logs and traces: every name, once |
 //!
-//! `tests/it/rooms.rs` holds who may import whom, without cycles.
+//! `tests/it/rooms.rs` checks which module imports which, and that there are no cycles.
 //!
 //! # Data path
 //!
 //! ```text
 //! client -> transport/server -> relay -> transport/client -> relay/tap_body (the one poll_frame)
 //!                                                             |  Bytes
-//!                                                          sse/splitter      whole frames, slices of those bytes
+//!                                                          sse/splitter      complete frames, slices of those bytes
 //!                                                          provider adapter  frame -> signals
 //!                                                          citation/ledger   dedupe, number, score
-//!                                                          pipeline          when; profile: how it looks
-//!                                                             |  the original bytes + our frame
+//!                                                          pipeline, profile when to send our event; its encoding
+//!                                                             |  the original bytes + our event
 //!                                                          client            (aside: store, metrics, log)
 //! ```
 //!
-//! HTTP is hyper's on both sides: nothing here parses or writes a message head, a chunk or a pool.
+//! hyper implements HTTP on both sides: no module parses or writes message heads or chunked encoding.
 //!
-//! `sse`, `citation`, `marker`, `provider`, `profile` and `pipeline` are functions of bytes and values: they name no
-//! runtime, so they are tested and replayed as such.
+//! `sse`, `citation`, `marker`, `provider`, `profile` and `pipeline` are functions of bytes and values. They use no async
+//! runtime, so tests and replays call them directly.
 //!
 //! # Promises
 //!
-//! Output minus our frames is the input, byte for byte. A tap that fails becomes a passthrough.
-//! One final event per message, on a boundary, before the finish. `stored: true` only after the commit.
-//! An abort stays an abort. Every buffer has a cap. Nothing that a stream names is ever fetched.
+//! - The output without our frames equals the input, byte for byte.
+//! - A tap that fails becomes a passthrough.
+//! - Each message gets one final event, at a frame boundary, before the finish.
+//! - `stored: true` is sent only after the commit.
+//! - An aborted stream never looks complete to the client.
+//! - Every buffer has a cap.
+//! - No URL from a stream is ever fetched.
 //!
 //! # Deliberately absent
 //!
-//! No task or channel per stream in the data path (a search of our own runs beside it); no URL of an
-//! upstream taken from a request; no redirect followed; no decompression; no `unsafe`.
+//! - A task or channel per stream in the data path. A search of our own runs in its own task.
+//! - Upstream URLs taken from a request.
+//! - Following redirects, decompression, `unsafe`.
 //!
 //! # Cancel safety
 //!
-//! Dropping a response body cancels its upstream; what was seen is stored from `Drop`, and writes run in
-//! the store's own task, so they never die with a request. A search beside a stream ends with it, unless the
-//! message was finished: then its answer goes into the store.
+//! Dropping a response body cancels its upstream request and stores, from `Drop`, what was read so far. Writes run in the
+//! store's own task, so they outlive the request. A search for a stream is cancelled with it, unless the message was
+//! finished: then its results go into the store.
 
 pub mod api;
 pub mod app;
@@ -85,5 +90,5 @@ pub mod transport;
 
 /// The crate's version.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// The commit it was built from, or `unknown`.
+/// The commit that the crate was built from, or `unknown`.
 pub const COMMIT: &str = env!("CITETAP_COMMIT");

@@ -1,5 +1,5 @@
-//! The running server: every request finds its room here (operators, API, facade, relay), and the process its periodic work,
-//! its drain and its end. `run` takes listeners, so tests need no flags.
+//! The running server: dispatches each request to `ops`, `api` or `relay`, and runs periodic work, drain and shutdown.
+//! `cli` calls [`run`] with open listeners, so that tests need no flags.
 
 use std::{
     io,
@@ -10,7 +10,7 @@ use std::{
 use axum::{Router, body::Body};
 use http::{Method, Request, Response};
 use hyper::body::Incoming;
-use tokio::task::JoinSet;
+use tokio::{runtime::Handle, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -28,48 +28,49 @@ use crate::{
     },
 };
 
-/// For cut streams to get their last bytes out.
-const LAST_BYTES: Duration = Duration::from_millis(500);
-/// The same for those whose commit came with the flush.
-const LAST_WORDS: Duration = Duration::from_millis(200);
-/// For the writer to flush when all streams are over.
-const FLUSH: Duration = Duration::from_secs(5);
+/// Time for streams that were cut to send their last bytes.
+const CUT_GRACE: Duration = Duration::from_millis(500);
+/// Time for streams to send their final event after the flush committed their records, and for listeners to close after
+/// a stop.
+const CLOSE_GRACE: Duration = Duration::from_millis(200);
+/// Time limit of the writer's flush after all streams have ended.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time limit to export the remaining traces.
+const OTEL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// For a collector to take what is left.
-const LAST_TELEMETRY: Duration = Duration::from_secs(2);
-
-/// What the outside says to a running server.
+/// Signals to a running server.
 #[derive(Clone, Default)]
 pub struct Signals {
-    /// Finish what is open, take nothing new.
+    /// Finish open requests and accept no new ones.
     pub drain: CancellationToken,
     /// Stop now.
     pub stop: CancellationToken,
 }
 
-/// Serves until told to drain, then as `timeouts.drain` allows. Everything stored is flushed on return. An error: it could
-/// not begin, or nobody can come in any more.
+/// Serves until `drain` is signaled, then for at most `timeouts.drain`. All records are flushed on return, except after
+/// `stop`. Fails if the server cannot start, or if no listener accepts connections any more.
 pub async fn run(listeners: impl Into<ListenerSet>, app: Arc<App>, signals: Signals) -> io::Result<()> {
     let listeners = listeners.into();
-    // They end with this function, whichever way.
-    let mut chores = JoinSet::new();
-    chores.spawn(sweep(Arc::clone(&app)));
+    // Dropping the set aborts its tasks when this function returns.
+    let mut background = JoinSet::new();
+    background.spawn(sweep(Arc::clone(&app)));
     let watched = Arc::clone(&app);
-    chores.spawn(async move { watched.abandoned.watch(watched.config.timeouts.client_stall).await });
+    background.spawn(async move { watched.abandoned.watch(watched.config.timeouts.client_stall).await });
     if let Some(peers) = &app.peers {
-        chores.spawn(Arc::clone(peers).run());
+        background.spawn(Arc::clone(peers).run());
     }
-    let mut server = Server::start(&listeners, &app.config, Requests::new(&app))?;
+    let mut server = Server::start(&listeners, &app.config, Dispatcher::new(&app))?;
+    app.metrics.runtimes.set([&[Handle::current()], server.runtimes()].concat());
     drop(listeners);
-    let closing = async {
+    let drain_started = async {
         signals.drain.cancelled().await;
         app.draining.store(true, Ordering::Relaxed);
         tracing::info!("draining");
-        // Load balancers see it at /readyz before the listeners close.
+        // Load balancers must see /readyz fail before the listeners close.
         tokio::time::sleep(app.config.timeouts.drain_delay).await;
     };
     tokio::select! {
-        () = closing => {}
+        () = drain_started => {}
         () = server.accept_ended() => return Err(io::Error::other("no connection is accepted any more")),
         () = signals.stop.cancelled() => {}
     }
@@ -77,7 +78,7 @@ pub async fn run(listeners: impl Into<ListenerSet>, app: Arc<App>, signals: Sign
         () = server.stop_accepting() => {}
         () = async {
             signals.stop.cancelled().await;
-            tokio::time::sleep(LAST_WORDS).await;
+            tokio::time::sleep(CLOSE_GRACE).await;
         } => return Ok(()),
     }
     if signals.stop.is_cancelled() {
@@ -90,22 +91,22 @@ pub async fn run(listeners: impl Into<ListenerSet>, app: Arc<App>, signals: Sign
                 tokio::time::sleep(app.config.timeouts.drain).await;
                 tracing::info!(streams = app.streams.load(Ordering::Relaxed), "cutting the streams that are left");
                 app.cut.cancel();
-                tokio::time::sleep(LAST_BYTES).await;
+                tokio::time::sleep(CUT_GRACE).await;
             } => {}
         }
         if let Some(peers) = &app.peers {
             peers.leave().await;
         }
-        chores.abort_all();
-        // A client that takes nothing never asks its stream for the end; what the stream saw is stored all the same.
+        background.abort_all();
+        // A client that does not read never polls its stream to the end; dropping the stream stores its record.
         app.abandoned.drop_abandoned(Duration::ZERO);
         let writer = app.writer.clone();
-        if tokio::time::timeout(FLUSH, writer.shutdown()).await.is_err() {
+        if tokio::time::timeout(FLUSH_TIMEOUT, writer.shutdown()).await.is_err() {
             tracing::warn!("the store did not flush in time");
         }
-        let _ = tokio::time::timeout(LAST_WORDS, streams_over(&app)).await;
+        let _ = tokio::time::timeout(CLOSE_GRACE, wait_for_streams(&app)).await;
         if let Some(otel) = &app.otel {
-            otel.shutdown(LAST_TELEMETRY).await;
+            otel.shutdown(OTEL_TIMEOUT).await;
         }
         tracing::info!("stopped");
     };
@@ -116,38 +117,38 @@ pub async fn run(listeners: impl Into<ListenerSet>, app: Arc<App>, signals: Sign
     Ok(())
 }
 
-async fn streams_over(app: &App) {
+async fn wait_for_streams(app: &App) {
     while app.streams.load(Ordering::Relaxed) > 0 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
-/// Answers every request of the server.
+/// Dispatches every request of the server.
 #[derive(Clone)]
-struct Requests {
+struct Dispatcher {
     app: Arc<App>,
     api: Router,
 }
 
-impl Requests {
+impl Dispatcher {
     fn new(app: &Arc<App>) -> Self {
         Self { app: Arc::clone(app), api: openapi::router().with_state(Arc::clone(app)).split_for_parts().0 }
     }
 
-    async fn answer(self, request: Request<Incoming>, peer: Peer) -> Response<Body> {
+    async fn dispatch(self, request: Request<Incoming>, peer: Peer) -> Response<Body> {
         let Self { app, api } = self;
         let path = request.uri().path();
         if let Some(response) = ops::respond(&app, peer.surface, path, request.method(), request.headers()) {
             return response;
         }
         if peer.surface == Surface::All {
-            if let Some(response) = openapi::answer(&request) {
+            if let Some(response) = openapi::respond(&request) {
                 return response;
             }
-            if is_api(path) || console::is_asked(&app, path) {
-                return Box::pin(answer_api(&app, api, request)).await;
+            if is_api(path) || console::is_status_api(&app, path) {
+                return Box::pin(call_api(&app, api, request)).await;
             }
-            if let Some(response) = console::answer(&app, &request) {
+            if let Some(response) = console::respond(&app, &request) {
                 return response;
             }
         }
@@ -155,14 +156,14 @@ impl Requests {
             return Problem::refused(Method::TRACE.as_str()).response();
         }
         let routes = app.routes();
-        if facade::answers(&routes, path) {
-            return Box::pin(facade::answer(app, &routes, request, peer)).await;
+        if facade::is_facade(&routes, path) {
+            return Box::pin(facade::respond(app, &routes, request, peer)).await;
         }
         relay::relay(app, request, peer).await
     }
 }
 
-impl Handler for Requests {
+impl Handler for Dispatcher {
     type Body = Body;
 
     async fn handle(self, mut request: Request<Incoming>, peer: Peer) -> Response<Body> {
@@ -180,19 +181,19 @@ impl Handler for Requests {
         if let Err(problem) = cross_site::check(config, &grant, &mut request, peer) {
             return problem.response();
         }
-        let mut response = self.answer(request, peer).await;
+        let mut response = self.dispatch(request, peer).await;
         grant.add_to(response.headers_mut());
         response
     }
 
-    /// Operators' endpoints and nothing else.
+    /// Serves only the operator endpoints, because open files are short.
     fn refuse(self, request: &Request<Incoming>, peer: Peer) -> Response<Body> {
         ops::respond(&self.app, peer.surface, request.uri().path(), request.method(), request.headers())
             .unwrap_or_else(|| Problem::crowded().closing().response())
     }
 }
 
-async fn answer_api(app: &App, api: Router, mut request: Request<Incoming>) -> Response<Body> {
+async fn call_api(app: &App, api: Router, mut request: Request<Incoming>) -> Response<Body> {
     if let Err(problem) = relay::check(request.uri(), request.version(), request.headers()) {
         return problem.response();
     }
@@ -200,7 +201,7 @@ async fn answer_api(app: &App, api: Router, mut request: Request<Incoming>) -> R
         Ok(tenant) => tenant,
         Err(problem) => return problem.response(),
     };
-    request.extensions_mut().insert(citations::Asker(tenant.clone()));
+    request.extensions_mut().insert(citations::TenantName(tenant.clone()));
     let response = match api.oneshot(request).await {
         Ok(response) => response,
         Err(never) => match never {},
@@ -208,13 +209,13 @@ async fn answer_api(app: &App, api: Router, mut request: Request<Incoming>) -> R
     if response.status().is_server_error()
         && let Some(problem::ProblemType(kind)) = response.extensions().get().copied()
     {
-        let of = faults::Of { tenant: &tenant, route: None, provider: None, request: None };
-        app.faults.note(of, kind, response.status().as_u16());
+        let context = faults::FaultContext { tenant: &tenant, route: None, provider: None, request: None };
+        app.faults.note(context, kind, response.status().as_u16());
     }
     response
 }
 
-/// Removes what is past its time, now and then.
+/// Deletes expired records periodically.
 async fn sweep(app: Arc<App>) {
     let Some(ttl) = app.config.records.ttl else { return };
     let ttl_ms = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);

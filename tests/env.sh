@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Read by the runners that need client libraries or Node: environments under target/, made anew when their pins change.
+# Sourced by runners that need client libraries or Node. Environments are under target/ and recreated when their pins change.
 
 export PYTHONUTF8=1 PYTHONDONTWRITEBYTECODE=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 
-# python_env PINS VENV: the environment of a requirements file.
+# python_env PINS VENV: creates a virtual environment from a requirements file.
 python_env() {
     cmp -s "$1" "$2/pins" && return
     echo "installing ${2##*/}"
@@ -13,7 +13,7 @@ python_env() {
     cp "$1" "$2/pins"
 }
 
-# node_env: Node, which comes as a Python package, as Debian's is too old. Its programs are in target/sdk/node/bin.
+# node_env: installs Node from a Python package, because Debian's is too old. Its programs are in target/sdk/node/bin.
 node_env() {
     local root
     root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)
@@ -21,7 +21,7 @@ node_env() {
     node_bin=$root/target/sdk/node/bin
 }
 
-# npm_env FROM TO: what the lock file in FROM says, installed in TO. After node_env.
+# npm_env FROM TO: installs the packages of the lock file in FROM into TO. Call node_env first.
 npm_env() {
     cmp -s "$1/package-lock.json" "$2/pins" && return
     echo "installing the npm packages of ${1##*/}"

@@ -15,7 +15,7 @@ export async function* readStream(response, { onFrame } = {}) {
       onFrame?.(frame);
       if (record && frame.ours) yield { type: 'citations', record, verified: !!nonce };
       if (frame.data?.trim() === '[DONE]') state.finished = true;
-      else if (json && !(frame.ours && streamed)) yield* said(frame.event, json, state);
+      else if (json && !(frame.ours && streamed)) yield* parse(frame.event, json, state);
     }
   } catch (error) {
     state.finished = false;
@@ -54,11 +54,11 @@ function parsed(value) {
 const words = (...values) => values.find((value) => typeof value === 'string' && value) ?? '';
 
 /** Parses a frame of any dialect. @returns {T.StreamEvent[]} */
-function said(event, json, state) {
+function parse(event, json, state) {
   const out = [];
   const text = (text, thinking = false) => {
     if (typeof text !== 'string' || !text) return;
-    state.said ||= !thinking;
+    state.text ||= !thinking;
     out.push({ type: thinking ? 'thinking' : 'text', text });
   };
   const stage = (stage) => {
@@ -102,10 +102,10 @@ function said(event, json, state) {
   } else if (/error$/i.test(event) || json.event_type === 2005) fault(parsed(json.event_data) ?? json);
   else if (json.error) fault(json.error);
   else if (Array.isArray(json.choices)) {
-    const { delta, finish_reason, message: told } = json.choices.find((one) => !one?.index) ?? {};
+    const { delta, finish_reason, message: whole } = json.choices.find((one) => !one?.index) ?? {};
     if (delta && delta.role !== 'tool') message(delta);
     const ends = /^chat\.completion(\.done)?$/.test(json.object) || (finish_reason && finish_reason !== 'null');
-    if (told && !state.said && (ends || !delta)) message(told);
+    if (whole && !state.text && (ends || !delta)) message(whole);
     if (finish_reason === 'error') fault({});
     state.finished ||= !!ends;
   } else if (json.processes || 'delta_content' in json || json.data?.content) {
@@ -114,7 +114,7 @@ function said(event, json, state) {
     else if (name) stage({ name, message, detail: words(detail?.tool_name, detail?.query, detail?.space_name), count: detail?.resource_count ?? detail?.doc_count, progress: detail?.progress });
     text(json.delta_content);
     if (json.data || json.is_stop || event === 'finish') {
-      if (!state.said) text(json.data?.content ?? json.content);
+      if (!state.text) text(json.data?.content ?? json.content);
       state.finished = true;
     }
   } else if ('event_type' in json) {
@@ -358,7 +358,7 @@ function hover(root, find, icons) {
 class Card extends HTMLElement {
   /** @type {any} */ chip = null;
   /** @type {any} */ root = this.attachShadow({ mode: 'open' });
-  #heard = {
+  #listeners = {
     scroll: () => this.#place(),
     resize: () => this.#place(),
     pointerdown: (event) => [this, this.chip].some((one) => event.composedPath().includes(one)) || this.hide(),
@@ -391,7 +391,7 @@ class Card extends HTMLElement {
   }
 
   #listen(how) {
-    for (const [name, listener] of Object.entries(this.#heard)) how(name, listener, true);
+    for (const [name, listener] of Object.entries(this.#listeners)) how(name, listener, true);
   }
 
   disconnectedCallback() {
@@ -627,8 +627,8 @@ export class CiteAnswer extends Cited {
   async start() {
     this.stop();
     const { signal } = (this.#abort = new AbortController());
-    const asked = this.request ?? parsed(this.getAttribute('request'));
-    const init = !asked || asked.method || asked.body ? asked : { method: 'POST', body: JSON.stringify(asked) };
+    const request = this.request ?? parsed(this.getAttribute('request'));
+    const init = !request || request.method || request.body ? request : { method: 'POST', body: JSON.stringify(request) };
     const headers = { 'content-type': 'application/json', 'x-citetap-inject': 'live', ...this.headers, ...init?.headers };
     try {
       await this.stream(await fetch(this.getAttribute('src') ?? '', { ...init, headers, signal }));

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""How much of everything it takes: replicas, connections, PostgreSQL partitions, Redis memory.
+"""Computes a capacity plan: replicas, connections, PostgreSQL partitions, Redis memory.
 
-From figures that were measured (figures.json beside this file: what, how, on what) and from what you expect. The
-arithmetic is simple on purpose: read it before you trust it.
+Inputs are measured figures (figures.json in this folder) and the load that you expect. The arithmetic is simple: read it
+before you rely on it.
 """
 
 import argparse
@@ -21,15 +21,15 @@ OTHER_FILES = 100
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--streams", type=count, default=1_000_000, help="open at the same time, at the peak (default: 1M)")
+    parser.add_argument("--streams", type=count, default=1_000_000, help="concurrent streams at the peak (default: 1M)")
     parser.add_argument("--events", type=float, default=20, help="events per second of a stream (default: 20)")
     parser.add_argument("--length", type=float, default=30, help="seconds that a stream lasts (default: 30)")
-    parser.add_argument("--records", type=count, default=1_000_000_000, help="kept at the same time (default: 1G)")
-    parser.add_argument("--peak", type=float, default=4, help="times the daily average at the peak (default: 4)")
-    parser.add_argument("--cores", type=int, default=8, help="of one replica (default: 8)")
-    parser.add_argument("--busy", type=float, default=0.6, help="share of its cores that a replica may use (default: 0.6)")
-    parser.add_argument("--spare", type=float, default=0.2, help="replicas beyond what is needed, for rolling (default: 0.2)")
-    parser.add_argument("--json", action="store_true", help="the plan as JSON")
+    parser.add_argument("--records", type=count, default=1_000_000_000, help="stored records (default: 1G)")
+    parser.add_argument("--peak", type=float, default=4, help="ratio of the peak to the daily average (default: 4)")
+    parser.add_argument("--cores", type=int, default=8, help="cores of a replica (default: 8)")
+    parser.add_argument("--busy", type=float, default=0.6, help="CPU utilization of a replica (default: 0.6)")
+    parser.add_argument("--spare", type=float, default=0.2, help="share of spare replicas, for rolling updates (default: 0.2)")
+    parser.add_argument("--json", action="store_true", help="print the plan as JSON")
     return parser.parse_args()
 
 
@@ -39,19 +39,19 @@ def count(text):
     return int(float(number) * scale.get(text.lower()[-1:], 1))
 
 
-def plan(asked, figures):
+def plan(args, figures):
     stream, stores = figures["stream"], figures["stores"]
-    events = asked.streams * asked.events
+    events = args.streams * args.events
     cores = events * stream["cpu_us_per_event"] / 1e6
-    needed = max(1, math.ceil(cores / (asked.cores * asked.busy)))
-    replicas = needed + (math.ceil(needed * asked.spare) if needed > 1 else 0)
-    per_replica = math.ceil(asked.streams / needed)
-    peak = asked.streams / asked.length
-    average = peak / asked.peak
-    history = asked.records / average
+    needed = max(1, math.ceil(cores / (args.cores * args.busy)))
+    replicas = needed + (math.ceil(needed * args.spare) if needed > 1 else 0)
+    per_replica = math.ceil(args.streams / needed)
+    peak = args.streams / args.length
+    average = peak / args.peak
+    history = args.records / average
     kept = {}
     for name, engine in stores.items():
-        size = asked.records * engine["bytes_per_record"]
+        size = args.records * engine["bytes_per_record"]
         writers = peak / engine["writes_per_second"]
         kept[name] = {
             "gib": size / 2**30,
@@ -76,17 +76,17 @@ def plan(asked, figures):
     }
 
 
-def show(asked, made, figures):
-    stores = made["stores"]
+def show(args, result, figures):
+    stores = result["stores"]
     lines = [
-        f"{asked.streams:,} streams of {asked.events:g} events a second, {asked.length:g} s each, and {asked.records:,} records",
+        f"{args.streams:,} streams of {args.events:g} events a second, {args.length:g} s each, and {args.records:,} records",
         "",
-        f"Relaying    {made['events_per_second']:,.0f} events/s take {made['cores']:,.0f} cores",
-        f"            {made['replicas']:,} replicas of {asked.cores} cores, {asked.busy:.0%} busy, {asked.spare:.0%} of them to spare",
-        f"            each {made['streams_per_replica']:,} streams, {made['memory_per_replica_mib']:,.0f} MiB, "
-        f"{made['files_per_replica']:,} open files, limits.streams = {round_up(made['streams_per_replica'] * 1.25):,}",
-        f"Finishing   {made['finished_per_second_at_the_peak']:,.0f} records/s at the peak, {made['finished_per_second_on_average']:,.0f}/s on average",
-        f"            {asked.records:,} records are {made['history_days']:,.1f} days of history (records.ttl)",
+        f"Relaying    {result['events_per_second']:,.0f} events/s take {result['cores']:,.0f} cores",
+        f"            {result['replicas']:,} replicas of {args.cores} cores, {args.busy:.0%} busy, {args.spare:.0%} of them to spare",
+        f"            each {result['streams_per_replica']:,} streams, {result['memory_per_replica_mib']:,.0f} MiB, "
+        f"{result['files_per_replica']:,} open files, limits.streams = {round_up(result['streams_per_replica'] * 1.25):,}",
+        f"Finishing   {result['finished_per_second_at_the_peak']:,.0f} records/s at the peak, {result['finished_per_second_on_average']:,.0f}/s on average",
+        f"            {args.records:,} records are {result['history_days']:,.1f} days of history (records.ttl)",
         f"PostgreSQL  {stores['postgres']['gib']:,.0f} GiB in {stores['postgres']['partitions']:,} daily partitions of {stores['postgres']['gib_per_partition']:,.0f} GiB",
         f"            {stores['postgres']['share_of_the_measured_server']:,.1f} times the writes of the server that was measured; "
         f"{stores['postgres']['connections']:,} connections",
@@ -101,16 +101,16 @@ def show(asked, made, figures):
 
 
 def round_up(number):
-    """To two digits."""
+    """Rounds up to two significant digits."""
     step = 10 ** max(0, len(str(math.ceil(number))) - 2)
     return math.ceil(number / step) * step
 
 
 def main():
-    asked = options()
+    args = options()
     figures = json.loads(FIGURES.read_text(encoding="utf-8"))
-    made = plan(asked, figures)
-    print(json.dumps(made, indent=2) if asked.json else show(asked, made, figures))
+    result = plan(args, figures)
+    print(json.dumps(result, indent=2) if args.json else show(args, result, figures))
     return 0
 
 

@@ -1,4 +1,4 @@
-//! `/citations`: what messages rest on. A record belongs to a tenant; to others it is unknown.
+//! `/citations`: records of messages, stored or in flight. A record is visible to its tenant only.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{
     app::{
         App,
         in_flight::Watched,
-        problem::{Json, Problem},
+        problem::{Problem, ProblemJson},
     },
     citation::{Record, record::is_plain_id},
     profile::native::EVENT,
@@ -31,21 +31,21 @@ use crate::{
     store::{Cursor, Filter, PAGE_DEFAULT, PAGE_MAX, StoreError},
 };
 
-/// The longest `?wait=`.
+/// Maximum of `?wait=`.
 const MAX_WAIT: Duration = Duration::from_secs(60);
-/// Between comments on a silent `/events`.
-const HEARTBEAT: Duration = Duration::from_secs(15);
-/// For a record on its way to the store to be known, beyond the time of its commit.
+/// Interval of heartbeat comments on `/events`.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
+/// Time to wait, beyond `timeouts.commit`, for the record of a message that is on its way to the store.
 const STORE_WAIT: Duration = Duration::from_millis(250);
-/// For a delete to get its turn behind the writes that wait.
-const DELETE_WAIT: Duration = Duration::from_secs(5);
+/// Time limit of a delete, including the writes queued before it.
+const DELETE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The tenant that asks; put there by the server.
+/// Name of the tenant that sent the request; a request extension that `server` sets.
 #[derive(Clone)]
-pub struct Asker(pub String);
+pub struct TenantName(pub String);
 
 type Shared = State<Arc<App>>;
-type Id = Result<Path<String>, PathRejection>;
+type IdPath = Result<Path<String>, PathRejection>;
 
 pub fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
@@ -61,13 +61,14 @@ pub fn store_problem(_: StoreError) -> Problem {
     Problem::store("the store did not answer")
 }
 
-/// Exact match only, and only of ids that we would give: no path, pattern or query is ever made of one.
-fn checked(id: Id) -> Result<String, Problem> {
+/// Refuses ids that citetap would not issue, so that no path, pattern or query is ever built from one.
+fn message_id(id: IdPath) -> Result<String, Problem> {
     let Ok(Path(id)) = id else { return Err(Problem::bad_id()) };
     if is_plain_id(&id) { Ok(id) } else { Err(Problem::bad_id()) }
 }
 
-pub fn read<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
+/// Parses the query string. The problem has axum's text without its prefix.
+pub fn parse_query<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
     query.map(|Query(query)| query).map_err(|rejection| {
         let text = rejection.body_text();
         Problem::bad_request(text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text))
@@ -77,7 +78,7 @@ pub fn read<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct One {
+struct RecordParams {
     /// Where two providers have the same id; else the newest.
     provider: Option<String>,
     /// Seconds to wait for a message in flight, 60 at most.
@@ -98,34 +99,34 @@ struct One {
     get, path = "/citations/{messageId}", tag = "citations",
     params(
         ("messageId" = String, Path, description = "The message", pattern = "^[A-Za-z0-9._:-]{1,128}$"),
-        One,
+        RecordParams,
         ("if-none-match" = Option<String>, Header, description = "An etag of an earlier answer"),
     ),
     responses(
         (status = 200, description = "The record, or an export of it", headers(("etag" = String)), content(
-            (formats::Shown = "application/json"), (String = "text/html"), (String = "text/markdown"), (String = "text/csv"),
+            (formats::RecordOrBundles = "application/json"), (String = "text/html"), (String = "text/markdown"), (String = "text/csv"),
             (String = "application/x-bibtex"), (String = "application/x-research-info-systems"),
             (Vec<Object> = "application/vnd.citationstyles.csl+json"), (String = "text/plain"),
         )),
         (status = 202, description = "The message is in flight: the list so far, in the same formats", headers(("retry-after" = u32)), content(
-            (formats::Shown = "application/json"), (String = "text/html"), (String = "text/markdown"), (String = "text/csv"),
+            (formats::RecordOrBundles = "application/json"), (String = "text/html"), (String = "text/markdown"), (String = "text/csv"),
             (String = "application/x-bibtex"), (String = "application/x-research-info-systems"),
             (Vec<Object> = "application/vnd.citationstyles.csl+json"), (String = "text/plain"),
         )),
         (status = 304, description = "As the etag says"),
-        (status = 404, description = "There is no record of this message", body = Json, content_type = "application/problem+json"),
+        (status = 404, description = "There is no record of this message", body = ProblemJson, content_type = "application/problem+json"),
     ),
 )]
 async fn one(
     State(app): Shared,
-    Extension(Asker(tenant)): Extension<Asker>,
-    id: Id,
-    query: Result<Query<One>, QueryRejection>,
+    Extension(TenantName(tenant)): Extension<TenantName>,
+    id: IdPath,
+    query: Result<Query<RecordParams>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let id = checked(id)?;
-    let query = read(query)?;
-    let wanted = formats::wanted(query.format.as_deref(), query.cited, query.lang.as_deref(), &headers)?;
+    let id = message_id(id)?;
+    let query = parse_query(query)?;
+    let format = formats::requested_format(query.format.as_deref(), query.cited, query.lang.as_deref(), &headers)?;
     let wait = match query.wait {
         Some(seconds) => Duration::try_from_secs_f64(seconds)
             .map_err(|_| Problem::bad_request("wait is a number of seconds"))?
@@ -133,20 +134,20 @@ async fn one(
         None => Duration::ZERO,
     };
     let mut watched = match find(&app, &tenant, &id, query.provider.as_deref(), !wait.is_zero()).await? {
-        Found::Stored(record) => return Ok(formats::answer(&record, wanted, &app.config.rules, &headers)),
+        Found::Stored(record) => return Ok(formats::respond(&record, format, &app.config.rules, &headers)),
         Found::InFlight(watched) => watched,
     };
-    let in_time = tokio::time::timeout(wait, watched.done()).await.is_ok();
+    let is_done = tokio::time::timeout(wait, watched.done()).await.is_ok();
     let (last, _) = watched.now();
-    // What is stored is asked for there, though a search may still add to it.
-    if !in_time && !last.stored {
-        return Ok(formats::in_flight(&last, wanted, &app.config.rules));
+    // A stored record is read from the store, even if a supplementary search may still add to it.
+    if !is_done && !last.stored {
+        return Ok(formats::in_flight(&last, format, &app.config.rules));
     }
     let stored = app.store.get(&tenant, &id, Some(&last.provider)).await.map_err(store_problem)?;
-    // A store that failed leaves what was seen, which says itself that it is not stored; a record of an
-    // earlier stream is not what was waited for.
+    // A record with another nonce is of an earlier stream. If the store failed and has none of this stream, return the
+    // last snapshot, which has `stored: false`.
     let stored = stored.map(|entry| entry.record).filter(|record| record.nonce == last.nonce);
-    Ok(formats::answer(&stored.unwrap_or_else(|| (*last).clone()), wanted, &app.config.rules, &headers))
+    Ok(formats::respond(&stored.unwrap_or_else(|| (*last).clone()), format, &app.config.rules, &headers))
 }
 
 /// Where a message is found.
@@ -155,8 +156,9 @@ enum Found {
     Stored(Box<Record>),
 }
 
-/// In flight comes first: a record of an earlier stream of the same id is not what is asked for. Other replicas come
-/// before the store only for those who wait or watch, as that takes a word to all of them.
+/// Finds a message: in flight before stored, because a stored record may be of an earlier stream with the same id. Other
+/// replicas are asked before the store if the client waits or watches (`follows`), else only if the store has no record,
+/// because that takes a message to all of them.
 async fn find(app: &App, tenant: &str, id: &str, provider: Option<&str>, follows: bool) -> Result<Found, Problem> {
     let stored = async || {
         let entry = app.store.get(tenant, id, provider).await.map_err(store_problem)?;
@@ -168,27 +170,27 @@ async fn find(app: &App, tenant: &str, id: &str, provider: Option<&str>, follows
     if !follows && let Some(found) = stored().await? {
         return Ok(found);
     }
-    let elsewhere = match &app.peers {
+    let is_mirrored = match &app.peers {
         Some(peers) => peers.find(tenant, id).await,
         None => false,
     };
-    if elsewhere && let Some(watched) = in_flight_of(app, tenant, id, provider).await {
+    if is_mirrored && let Some(watched) = in_flight_of(app, tenant, id, provider).await {
         return Ok(Found::InFlight(watched));
     }
-    // It may have ended while it was looked for.
-    let found = if follows || elsewhere { stored().await? } else { None };
+    // The message may have ended since the first look.
+    let found = if follows || is_mirrored { stored().await? } else { None };
     found.ok_or_else(Problem::not_found)
 }
 
-/// The message, if it is in flight, and of this provider where one is asked for.
+/// The message if it is in flight and, if a provider is given, of this provider.
 async fn in_flight_of(app: &App, tenant: &str, id: &str, provider: Option<&str>) -> Option<Watched> {
     let mut watched = app.live.watch(tenant, id, app.config.timeouts.commit + STORE_WAIT).await?;
-    let fits = provider.is_none_or(|provider| provider == watched.now().0.provider);
-    fits.then_some(watched)
+    let is_match = provider.is_none_or(|provider| provider == watched.now().0.provider);
+    is_match.then_some(watched)
 }
 
-/// The record of a message as it is now, in flight or stored.
-pub async fn known(app: &App, tenant: &str, id: &str, provider: Option<&str>) -> Result<Record, Problem> {
+/// The current record of a message, in flight or stored.
+pub async fn current_record(app: &App, tenant: &str, id: &str, provider: Option<&str>) -> Result<Record, Problem> {
     if !is_plain_id(id) {
         return Err(Problem::bad_id());
     }
@@ -199,18 +201,18 @@ pub async fn known(app: &App, tenant: &str, id: &str, provider: Option<&str>) ->
 }
 
 pub fn plain_json(status: StatusCode, body: Vec<u8>) -> Response {
-    let kind = [
+    let headers = [
         (header::CONTENT_TYPE, "application/json"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::CACHE_CONTROL, "no-store"),
     ];
-    (status, kind, body).into_response()
+    (status, headers, body).into_response()
 }
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct List {
+struct ListParams {
     conversation: Option<String>,
     provider: Option<String>,
     /// A source's host, or a domain above it.
@@ -228,7 +230,7 @@ struct List {
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = CitationList)]
-struct Listed {
+struct CitationList {
     items: Vec<Record>,
     /// `cursor` of the next page; null on the last one.
     next: Option<String>,
@@ -236,15 +238,15 @@ struct Listed {
 
 /// Records, newest first
 #[utoipa::path(
-    get, path = "/citations", tag = "citations", params(List),
-    responses((status = 200, description = "A page", body = Listed)),
+    get, path = "/citations", tag = "citations", params(ListParams),
+    responses((status = 200, description = "A page", body = CitationList)),
 )]
 async fn list(
     State(app): Shared,
-    Extension(Asker(tenant)): Extension<Asker>,
-    query: Result<Query<List>, QueryRejection>,
+    Extension(TenantName(tenant)): Extension<TenantName>,
+    query: Result<Query<ListParams>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let query = read(query)?;
+    let query = parse_query(query)?;
     let limit = query.limit.unwrap_or(PAGE_DEFAULT);
     if !(1..=PAGE_MAX).contains(&limit) {
         return Err(Problem::bad_request(format!("limit is a number from 1 to {PAGE_MAX}")));
@@ -259,28 +261,28 @@ async fn list(
         provider: query.provider,
         domain: query.domain.map(|domain| domain.trim().to_ascii_lowercase()),
         q: query.q,
-        since_ms: query.since.as_deref().map(|text| time("since", text)).transpose()?,
-        until_ms: query.until.as_deref().map(|text| time("until", text)).transpose()?,
+        since_ms: query.since.as_deref().map(|text| parse_time("since", text)).transpose()?,
+        until_ms: query.until.as_deref().map(|text| parse_time("until", text)).transpose()?,
         limit,
         cursor,
     };
     let page = app.store.list(&tenant, &filter).await.map_err(store_problem)?;
-    let listed = Listed {
+    let list = CitationList {
         items: page.entries.into_iter().map(|entry| entry.record).collect(),
         next: page.next.map(|cursor| cursor.encode()),
     };
-    Ok(plain_json(StatusCode::OK, serde_json::to_vec(&listed).unwrap_or_default()))
+    Ok(plain_json(StatusCode::OK, serde_json::to_vec(&list).unwrap_or_default()))
 }
 
-/// `2026-01-13T09:18:07Z`, `2026-01-13` (its first instant in UTC), or milliseconds since the epoch.
-pub fn time(name: &str, text: &str) -> Result<i64, Problem> {
+/// Parses `2026-01-13T09:18:07Z`, `2026-01-13` (its first instant in UTC), or milliseconds since the Unix epoch.
+pub fn parse_time(name: &str, text: &str) -> Result<i64, Problem> {
     if let Ok(ms) = text.parse::<i64>() {
         return Ok(ms);
     }
-    let whole = text.parse::<jiff::Timestamp>().ok();
+    let instant = text.parse::<jiff::Timestamp>().ok();
     let day =
         || text.parse::<jiff::civil::Date>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|day| day.timestamp());
-    let time = whole.or_else(day);
+    let time = instant.or_else(day);
     time.map(jiff::Timestamp::as_millisecond)
         .ok_or_else(|| Problem::bad_request(format!("{name} is a time such as 2026-01-13T09:18:07Z, or a date")))
 }
@@ -288,7 +290,7 @@ pub fn time(name: &str, text: &str) -> Result<i64, Problem> {
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct Which {
+struct ProviderParam {
     /// Where two providers have the same id.
     provider: Option<String>,
 }
@@ -298,22 +300,22 @@ struct Which {
     delete, path = "/citations/{messageId}", tag = "citations",
     params(
         ("messageId" = String, Path, description = "The message", pattern = "^[A-Za-z0-9._:-]{1,128}$"),
-        Which,
+        ProviderParam,
     ),
     responses(
         (status = 204, description = "It is gone"),
-        (status = 404, description = "There is no record of this message", body = Json, content_type = "application/problem+json"),
+        (status = 404, description = "There is no record of this message", body = ProblemJson, content_type = "application/problem+json"),
     ),
 )]
 async fn forget(
     State(app): Shared,
-    Extension(Asker(tenant)): Extension<Asker>,
-    id: Id,
-    query: Result<Query<Which>, QueryRejection>,
+    Extension(TenantName(tenant)): Extension<TenantName>,
+    id: IdPath,
+    query: Result<Query<ProviderParam>, QueryRejection>,
 ) -> Result<StatusCode, Problem> {
-    let id = checked(id)?;
-    let provider = read(query)?.provider;
-    let deleted = tokio::time::timeout(DELETE_WAIT, app.writer.delete(&tenant, &id, provider.as_deref())).await;
+    let id = message_id(id)?;
+    let provider = parse_query(query)?.provider;
+    let deleted = tokio::time::timeout(DELETE_TIMEOUT, app.writer.delete(&tenant, &id, provider.as_deref())).await;
     match deleted {
         Ok(Ok(0)) => Err(Problem::not_found()),
         Ok(Ok(_)) => {
@@ -334,23 +336,23 @@ async fn forget(
     get, path = "/citations/{messageId}/events", tag = "citations",
     params(
         ("messageId" = String, Path, description = "The message", pattern = "^[A-Za-z0-9._:-]{1,128}$"),
-        Which,
+        ProviderParam,
     ),
     responses(
         (status = 200, description = "The events", body = String, content_type = "text/event-stream"),
-        (status = 404, description = "There is no record of this message", body = Json, content_type = "application/problem+json"),
+        (status = 404, description = "There is no record of this message", body = ProblemJson, content_type = "application/problem+json"),
     ),
 )]
 async fn events(
     State(app): Shared,
-    Extension(Asker(tenant)): Extension<Asker>,
-    id: Id,
-    query: Result<Query<Which>, QueryRejection>,
+    Extension(TenantName(tenant)): Extension<TenantName>,
+    id: IdPath,
+    query: Result<Query<ProviderParam>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let id = checked(id)?;
-    let provider = read(query)?.provider;
+    let id = message_id(id)?;
+    let provider = parse_query(query)?.provider;
     let body = match find(&app, &tenant, &id, provider.as_deref(), true).await? {
-        Found::InFlight(watched) => Body::from_stream(follow(watched)),
+        Found::InFlight(watched) => Body::from_stream(watch_events(watched)),
         Found::Stored(record) => Body::from(event(&record)),
     };
     let headers = [
@@ -365,7 +367,8 @@ fn event(record: &Record) -> Bytes {
     encode::event(EVENT, &serde_json::to_string(record).unwrap_or_default(), Eol::Lf)
 }
 
-fn follow(mut watched: Watched) -> impl futures_util::Stream<Item = Result<Bytes, Infallible>> {
+/// One event for each change of the record until it is final.
+fn watch_events(mut watched: Watched) -> impl futures_util::Stream<Item = Result<Bytes, Infallible>> {
     async_stream::stream! {
         loop {
             let (record, done) = watched.now();
@@ -374,9 +377,9 @@ fn follow(mut watched: Watched) -> impl futures_util::Stream<Item = Result<Bytes
                 return;
             }
             loop {
-                match tokio::time::timeout(HEARTBEAT, watched.changed()).await {
+                match tokio::time::timeout(HEARTBEAT_INTERVAL, watched.changed()).await {
                     Ok(true) => break,
-                    // The sender went: its last word was heard.
+                    // The sender was dropped: the final record was already sent.
                     Ok(false) => return,
                     Err(_) => yield Ok(encode::heartbeat(Eol::Lf)),
                 }

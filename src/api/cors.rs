@@ -56,8 +56,8 @@ impl Grant {
         headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(METHODS));
         headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(MAX_AGE));
         headers.insert(header::VARY, HeaderValue::from_static(PREFLIGHT_VARY));
-        for asked in request.headers().get_all(header::ACCESS_CONTROL_REQUEST_HEADERS) {
-            headers.append(header::ACCESS_CONTROL_ALLOW_HEADERS, asked.clone());
+        for requested in request.headers().get_all(header::ACCESS_CONTROL_REQUEST_HEADERS) {
+            headers.append(header::ACCESS_CONTROL_ALLOW_HEADERS, requested.clone());
         }
         Some(response)
     }

@@ -1,4 +1,4 @@
-//! In which format a record is asked for, and the answer in it.
+//! The formats of a record in `/citations`: content negotiation, and the response in the chosen format.
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -20,7 +20,7 @@ use crate::{
 #[schema(as = RecordOrBundles)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "it describes what is written one by one")]
-pub enum Shown {
+pub enum RecordOrBundles {
     Record(Box<Record>),
     Bundles(Bundles),
 }
@@ -31,13 +31,13 @@ pub struct Bundles {
     bundles: Vec<SearchResultBundle>,
 }
 
-/// What `?format=` takes besides the exports.
+/// Values of `?format=` besides the exports.
 const JSON: &str = "json";
 const BUNDLE: &str = "bundle";
 
-/// How a record is asked for.
+/// The format of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
+pub enum RecordFormat {
     /// The record itself.
     Json,
     /// Its searches, as bundles for an evidence pipeline.
@@ -45,30 +45,30 @@ pub enum Wanted {
     Export(Format, Options),
 }
 
-/// `?format=` decides, else `Accept`; who asks for nothing that we have gets the record.
-pub fn wanted(
+/// The format that a request asks for in `?format=`, else in `Accept`. JSON if neither names a known one.
+pub fn requested_format(
     format: Option<&str>,
     cited: Option<bool>,
     lang: Option<&str>,
     headers: &HeaderMap,
-) -> Result<Wanted, Problem> {
-    let bundle = format == Some(BUNDLE);
+) -> Result<RecordFormat, Problem> {
+    let is_bundle = format == Some(BUNDLE);
     let format = match format {
         Some(JSON | BUNDLE) => None,
         Some(name) => Some(Format::from_name(name).ok_or_else(unknown_format)?),
-        None => accepted(headers),
+        None => accepted_format(headers),
     };
     let lang = match lang {
         Some(name) => Some(Lang::from_name(name).ok_or_else(|| Problem::bad_request("lang is zh or en"))?),
         None => None,
     };
     match format {
-        Some(format) => Ok(Wanted::Export(format, Options { cited: cited.unwrap_or_default(), lang })),
+        Some(format) => Ok(RecordFormat::Export(format, Options { cited: cited.unwrap_or_default(), lang })),
         None if cited == Some(true) => {
             Err(Problem::bad_request("cited=true is for exports; the record as JSON is always whole, name a format"))
         }
-        None if bundle => Ok(Wanted::Bundle),
-        None => Ok(Wanted::Json),
+        None if is_bundle => Ok(RecordFormat::Bundle),
+        None => Ok(RecordFormat::Json),
     }
 }
 
@@ -77,8 +77,8 @@ fn unknown_format() -> Problem {
     Problem::bad_request(format!("format is one of {}", names.join(", ")))
 }
 
-/// What each media type asks for. Of two that are asked for alike, the earlier one is given.
-const TYPES: [(&str, Option<Format>); 9] = [
+/// Media types and their formats (`None` is the record as JSON), in order of preference among equal weights.
+const MEDIA_TYPES: [(&str, Option<Format>); 9] = [
     ("application/json", None),
     ("text/html", Some(Format::Html)),
     ("text/markdown", Some(Format::Markdown)),
@@ -87,20 +87,20 @@ const TYPES: [(&str, Option<Format>); 9] = [
     ("application/x-bibtex", Some(Format::Bibtex)),
     ("text/x-bibtex", Some(Format::Bibtex)),
     ("application/x-research-info-systems", Some(Format::Ris)),
-    // Last: clients that take JSON often say that they take text as well.
+    // Last, because clients that accept JSON often accept text as well.
     ("text/plain", Some(Format::Prompt)),
 ];
 
-/// RFC 9110 12.5.1: the weight of a type is that of the most specific range that fits it. Of equal weights, a
-/// type that was named wins over one that `*/*` covers.
-fn accepted(headers: &HeaderMap) -> Option<Format> {
+/// The export with the highest weight in `Accept`. The most specific range that matches a type gives its weight (RFC 9110
+/// section 12.5.1). Of equal weights, a type that is named wins over one that `*/*` matches.
+fn accepted_format(headers: &HeaderMap) -> Option<Format> {
     let ranges: Vec<(String, u16)> = negotiate::weighed(headers, header::ACCEPT)
         .map(|(range, weight)| (range.to_ascii_lowercase(), weight))
         .collect();
     let mut best = (0, 0, None);
-    for (media, format) in TYPES {
-        let fitting = ranges.iter().filter_map(|(range, weight)| Some((specificity(range, media)?, *weight)));
-        let Some((specificity, weight)) = fitting.max_by_key(|(specificity, _)| *specificity) else { continue };
+    for (media, format) in MEDIA_TYPES {
+        let matching = ranges.iter().filter_map(|(range, weight)| Some((specificity(range, media)?, *weight)));
+        let Some((specificity, weight)) = matching.max_by_key(|(specificity, _)| *specificity) else { continue };
         if weight > 0 && (weight, specificity) > (best.0, best.1) {
             best = (weight, specificity, format);
         }
@@ -108,6 +108,7 @@ fn accepted(headers: &HeaderMap) -> Option<Format> {
     best.2
 }
 
+/// How specific a range that matches the media type is: 3 exact, 2 `type/*`, 1 `*/*`.
 fn specificity(range: &str, media: &str) -> Option<u8> {
     if range == media {
         return Some(3);
@@ -115,18 +116,18 @@ fn specificity(range: &str, media: &str) -> Option<u8> {
     if range == "*/*" {
         return Some(1);
     }
-    let kind = range.strip_suffix('*')?;
-    (kind.ends_with('/') && media.starts_with(kind)).then_some(2)
+    let prefix = range.strip_suffix('*')?;
+    (prefix.ends_with('/') && media.starts_with(prefix)).then_some(2)
 }
 
-/// The record as asked for, or 304 where the asker has it.
-pub fn answer(record: &Record, wanted: Wanted, rules: &Rules, asked: &HeaderMap) -> Response {
-    let body = body(record, wanted, rules);
+/// Responds with a final record, or 304 if the client has it.
+pub fn respond(record: &Record, format: RecordFormat, rules: &Rules, request_headers: &HeaderMap) -> Response {
+    let body = body(record, format, rules);
     let tag = format!("\"{}\"", source_id(&body));
-    let unchanged = negotiate::is_known(asked, &tag);
-    let mut response = if unchanged { StatusCode::NOT_MODIFIED.into_response() } else { body.into_response() };
-    describe(response.headers_mut(), record, wanted, "private, no-cache");
-    if unchanged {
+    let is_known = negotiate::is_known(request_headers, &tag);
+    let mut response = if is_known { StatusCode::NOT_MODIFIED.into_response() } else { body.into_response() };
+    set_headers(response.headers_mut(), record, format, "private, no-cache");
+    if is_known {
         response.headers_mut().remove(header::CONTENT_TYPE);
     }
     if let Ok(tag) = HeaderValue::from_str(&tag) {
@@ -135,32 +136,32 @@ pub fn answer(record: &Record, wanted: Wanted, rules: &Rules, asked: &HeaderMap)
     response
 }
 
-/// 202: the message is known, its list is not final.
-pub fn in_flight(record: &Record, wanted: Wanted, rules: &Rules) -> Response {
-    let mut response = (StatusCode::ACCEPTED, body(record, wanted, rules)).into_response();
-    describe(response.headers_mut(), record, wanted, "no-store");
+/// Responds with 202 and the record so far of a message in flight.
+pub fn in_flight(record: &Record, format: RecordFormat, rules: &Rules) -> Response {
+    let mut response = (StatusCode::ACCEPTED, body(record, format, rules)).into_response();
+    set_headers(response.headers_mut(), record, format, "no-store");
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     response
 }
 
-fn body(record: &Record, wanted: Wanted, rules: &Rules) -> String {
-    match wanted {
-        Wanted::Json => serde_json::to_string(record).unwrap_or_default(),
-        Wanted::Bundle => {
+fn body(record: &Record, format: RecordFormat, rules: &Rules) -> String {
+    match format {
+        RecordFormat::Json => serde_json::to_string(record).unwrap_or_default(),
+        RecordFormat::Bundle => {
             serde_json::to_string(&Bundles { bundles: bundle::bundles(record, rules) }).unwrap_or_default()
         }
-        Wanted::Export(format, options) => export::render(record, format, options),
+        RecordFormat::Export(export, options) => export::render(record, export, options),
     }
 }
 
-fn describe(headers: &mut HeaderMap, record: &Record, wanted: Wanted, cache: &'static str) {
+fn set_headers(headers: &mut HeaderMap, record: &Record, format: RecordFormat, cache: &'static str) {
     let mut set = |name, value| headers.insert(name, HeaderValue::from_static(value));
-    set(header::CONTENT_TYPE, content_type(wanted));
+    set(header::CONTENT_TYPE, content_type(format));
     set(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
     set(header::CACHE_CONTROL, cache);
     set(header::VARY, "accept");
-    let Wanted::Export(format, _) = wanted else { return };
-    if format == Format::Html {
+    let RecordFormat::Export(export, _) = format else { return };
+    if export == Format::Html {
         let policy =
             format!("{HTML_POLICY}; frame-ancestors 'none'; sandbox allow-popups allow-popups-to-escape-sandbox");
         if let Ok(policy) = HeaderValue::from_str(&policy) {
@@ -169,18 +170,18 @@ fn describe(headers: &mut HeaderMap, record: &Record, wanted: Wanted, cache: &'s
         headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
         return;
     }
-    // For who saves it. Ids of our alphabet only: others could leave the quotes.
+    // A name for saving the file. Other characters of an id could end the quoted string.
     let id: String =
         record.message_id.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')).collect();
-    let name = format!("inline; filename=\"{id}.{}\"", format.extension());
+    let name = format!("inline; filename=\"{id}.{}\"", export.extension());
     if let Ok(name) = HeaderValue::from_str(&name) {
         headers.insert(header::CONTENT_DISPOSITION, name);
     }
 }
 
-const fn content_type(wanted: Wanted) -> &'static str {
-    let Wanted::Export(format, _) = wanted else { return "application/json" };
-    match format {
+const fn content_type(format: RecordFormat) -> &'static str {
+    let RecordFormat::Export(export, _) = format else { return "application/json" };
+    match export {
         Format::Markdown | Format::Footnotes => "text/markdown; charset=utf-8",
         Format::Html => "text/html; charset=utf-8",
         Format::Csv => "text/csv; charset=utf-8; header=present",
@@ -195,14 +196,14 @@ const fn content_type(wanted: Wanted) -> &'static str {
 mod tests {
     use super::*;
 
-    fn asked(accept: &str) -> &'static str {
+    fn format_name(accept: &str) -> &'static str {
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, HeaderValue::from_str(accept).unwrap());
-        accepted(&headers).map_or("json", Format::name)
+        accepted_format(&headers).map_or("json", Format::name)
     }
 
     #[test]
-    fn accept_as_clients_send_it() {
+    fn accept_header_selects_the_format() {
         for (accept, format) in [
             ("*/*", "json"),
             ("application/json", "json"),
@@ -227,8 +228,8 @@ mod tests {
             (",,;q=1, ", "json"),
             ("", "json"),
         ] {
-            assert_eq!(asked(accept), format, "{accept}");
+            assert_eq!(format_name(accept), format, "{accept}");
         }
-        assert_eq!(accepted(&HeaderMap::new()), None);
+        assert_eq!(accepted_format(&HeaderMap::new()), None);
     }
 }

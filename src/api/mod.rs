@@ -1,4 +1,5 @@
-//! The HTTP API: what tenants ask of citetap itself, the OpenAI facade, the console, and the description of it all.
+//! The HTTP API: endpoints that citetap serves itself, the OpenAI facade, the console, and the OpenAPI document. Called by
+//! `server`.
 
 pub mod citations;
 pub mod console;
@@ -14,7 +15,7 @@ mod search;
 mod stats;
 mod tasks;
 
-/// Paths of the API; they win over a route with prefix `/`.
+/// True for the paths of the API. They take precedence over a route with prefix `/`.
 pub fn is_api(path: &str) -> bool {
     matches!(path, "/citations" | "/normalize" | "/render" | "/search" | "/stats" | "/tasks")
         || path.starts_with("/citations/")

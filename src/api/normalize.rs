@@ -1,4 +1,4 @@
-//! `POST /normalize`: a capture, or one JSON body, as a record, and a HAR file as all of its records. Nothing is kept.
+//! `POST /normalize`: turns a capture or a JSON body into a record, or a HAR file into its records. Stores nothing.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    citations::{plain_json, read},
+    citations::{parse_query, plain_json},
     openapi::only,
 };
 use crate::{
     app::{
         App,
-        problem::{Json, Problem},
+        problem::{Problem, ProblemJson},
     },
     citation::Record,
     config,
@@ -74,8 +74,8 @@ enum Normalized {
     request_body(content((Object = "application/json"), (String = "text/event-stream"), (String = "text/plain"), (Vec<u8> = "application/octet-stream"))),
     responses(
         (status = 200, description = "What it rests on", body = Normalized),
-        (status = 413, description = "The body is too large", body = Json, content_type = "application/problem+json"),
-        (status = 422, description = "Nothing in it is a message", body = Json, content_type = "application/problem+json"),
+        (status = 413, description = "The body is too large", body = ProblemJson, content_type = "application/problem+json"),
+        (status = 422, description = "Nothing in it is a message", body = ProblemJson, content_type = "application/problem+json"),
     ),
 )]
 async fn normalize(
@@ -83,8 +83,8 @@ async fn normalize(
     query: Result<Query<NormalizeParams>, QueryRejection>,
     body: Body,
 ) -> Result<Response, Problem> {
-    let query = read(query)?;
-    let kind = match query.provider.as_deref() {
+    let query = parse_query(query)?;
+    let provider = match query.provider.as_deref() {
         None => Provider::AUTO,
         Some(name) => REGISTRY.for_capture(name).ok_or_else(|| {
             Problem::bad_request(format!("provider is one of {}", REGISTRY.capture_names().join(", ")))
@@ -92,46 +92,46 @@ async fn normalize(
     };
     let link_base = query.link_base.as_deref().map(config::plain_url).transpose();
     let link_base = link_base.map_err(|why| Problem::bad_request(format!("link_base: {why}")))?;
-    let mut held = collect(&app, body, MAX_CAPTURE as u64).await?;
-    // What waits for its turn stays within the budget of held bytes.
-    let turn = app.normalizing.acquire().await.map_err(|_| Problem::draining())?;
+    let mut held = read_body(&app, body, MAX_CAPTURE as u64).await?;
+    // Bodies that wait for a permit stay within the budget of held bytes.
+    let permit = app.normalizing.acquire().await.map_err(|_| Problem::draining())?;
     let bytes = held.take();
-    let reading = CaptureReader {
+    let reader = CaptureReader {
         route: "normalize",
-        provider: kind,
+        provider,
         link_base,
         inject: Inject::Off,
         output_format: OutputFormat::default(),
         frame_cap: bytes.len(),
         rules: Arc::clone(&app.config.rules),
     };
-    let worked = tokio::task::spawn_blocking(move || answer(&bytes, &reading, query.entry)).await;
-    drop(turn);
-    let body = worked.unwrap_or_else(|_| Err(unreadable("something that could not be read")))?;
+    let result = tokio::task::spawn_blocking(move || records_json(&bytes, &reader, query.entry)).await;
+    drop(permit);
+    let body = result.unwrap_or_else(|_| Err(unreadable("something that could not be read")))?;
     Ok(plain_json(StatusCode::OK, body))
 }
 
-fn unreadable(seen: impl std::fmt::Display) -> Problem {
-    Problem::unreadable(format!("seen: {seen}; {ACCEPTED}"))
+fn unreadable(found: impl std::fmt::Display) -> Problem {
+    Problem::unreadable(format!("seen: {found}; {ACCEPTED}"))
 }
 
-/// A record; of a HAR file a list, unless one of its streams was asked for.
-fn answer(bytes: &[u8], reading: &CaptureReader, entry: Option<usize>) -> Result<Vec<u8>, Problem> {
+/// JSON of the record; of a list of records for a HAR file, unless `entry` selects one of its streams.
+fn records_json(bytes: &[u8], reader: &CaptureReader, entry: Option<usize>) -> Result<Vec<u8>, Problem> {
     let mut captured = replay::read(bytes).map_err(|error| unreadable(error.found()))?;
     if let Some(entry) = entry {
         captured = captured.only(entry).map_err(|which| Problem::bad_request(format!("entry is {which}")))?;
     }
-    let list = captured.is_har() && entry.is_none();
-    let passed = reading.read(captured).map_err(unreadable)?;
+    let is_list = captured.is_har() && entry.is_none();
+    let passed = reader.read(captured).map_err(unreadable)?;
     let found = HarRecords::of(&passed);
-    let Some(first) = found.records.first() else { return Err(unreadable(reading.no_message(&passed))) };
-    let json = if list { serde_json::to_vec(&found) } else { serde_json::to_vec(first) };
+    let Some(first) = found.records.first() else { return Err(unreadable(reader.no_message(&passed))) };
+    let json = if is_list { serde_json::to_vec(&found) } else { serde_json::to_vec(first) };
     Ok(json.unwrap_or_default())
 }
 
-/// The body, up to `limit` and the limit of all bodies, and within the bytes that citetap holds altogether. It comes
-/// without long silences, and as a whole within the time that a relayed one has to be answered in.
-pub async fn collect<B>(app: &App, mut body: B, limit: u64) -> Result<HeldBytes, Problem>
+/// Reads a body of at most `limit` and `limits.request_body` bytes, counted in the budget of held bytes. Each frame must
+/// come within `timeouts.client_stall`, and the whole body within `timeouts.first_byte`.
+pub async fn read_body<B>(app: &App, mut body: B, limit: u64) -> Result<HeldBytes, Problem>
 where
     B: http_body::Body<Data = Bytes> + Unpin,
 {
@@ -140,15 +140,15 @@ where
     if body.size_hint().lower() > cap as u64 {
         return Err(too_large());
     }
-    let end = Instant::now() + app.config.timeouts.first_byte;
+    let deadline = Instant::now() + app.config.timeouts.first_byte;
     let mut held = HeldBytes::new(Arc::clone(&app.budget), cap);
     loop {
-        let until = end.min(Instant::now() + app.config.timeouts.client_stall);
-        let piece = tokio::time::timeout_at(until, body.frame()).await;
-        let piece = piece.map_err(|_| Problem::bad_request("the body did not come"))?;
-        let Some(piece) = piece else { return Ok(held) };
-        let piece = piece.map_err(|_| Problem::bad_request("the body broke off"))?;
-        let Some(data) = piece.data_ref() else { continue };
+        let until = deadline.min(Instant::now() + app.config.timeouts.client_stall);
+        let frame = tokio::time::timeout_at(until, body.frame()).await;
+        let frame = frame.map_err(|_| Problem::bad_request("the body did not come"))?;
+        let Some(frame) = frame else { return Ok(held) };
+        let frame = frame.map_err(|_| Problem::bad_request("the body broke off"))?;
+        let Some(data) = frame.data_ref() else { continue };
         if held.len() + data.len() > cap {
             return Err(too_large());
         }

@@ -1,5 +1,5 @@
-//! `/openapi.json`: what can be asked here, as the handlers say it themselves. Anybody may read it, as anybody may read our
-//! sources; it knows nothing of an installation.
+//! `/openapi.json`: the OpenAPI document, generated from the handlers. Called by `server`, and by `cli` to print it.
+//! Served without a key, so it must not contain anything of the configuration.
 
 use std::{
     collections::BTreeSet,
@@ -31,12 +31,12 @@ pub const PATH: &str = "/openapi.json";
 const KEY: &str = "key";
 const BEARER: &str = "bearer";
 
-/// Without a key of their own.
-const OPEN: [&str; 2] = ["operators", "console"];
-/// Of the console's, what it asks as a tenant.
-const ASKED: &str = "/console/";
+/// Tags of operations that need no key.
+const OPEN_TAGS: [&str; 2] = ["operators", "console"];
+/// Prefix of the console's operations that need a key although their tag is open.
+const KEYED_PREFIX: &str = "/console/";
 
-/// What any request of a tenant's may be answered with, besides what its handler says.
+/// Responses that every operation with a key may give, besides those that its handler declares.
 const COMMON: [(&str, &str); 4] = [
     ("400", "Something in the request is not as it should be"),
     ("401", "A key is needed"),
@@ -63,7 +63,7 @@ const COMMON: [(&str, &str); 4] = [
 )]
 struct Base;
 
-/// All that tenants ask, and its description.
+/// All handlers that need a key, with their descriptions.
 pub fn router() -> OpenApiRouter<Arc<App>> {
     citations::router()
         .merge(console::status_api::router())
@@ -74,7 +74,7 @@ pub fn router() -> OpenApiRouter<Arc<App>> {
         .merge(tasks::router())
 }
 
-/// Handlers that tell other methods how it is.
+/// Answers other methods on the path of these handlers with a problem (405).
 pub fn only<S>((schemas, paths, methods): UtoipaMethodRouter<S>) -> UtoipaMethodRouter<S>
 where
     S: Clone + Send + Sync + 'static,
@@ -82,16 +82,16 @@ where
     (schemas, paths, methods.fallback(|| async { Problem::method_not_allowed() }))
 }
 
-/// The document, as it is served.
+/// The document as it is served.
 pub static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
-    let json = described().to_pretty_json().unwrap_or_default();
-    // The library's spelling of formats that the OpenAPI registry has as uint32 and the like.
+    let json = document_model().to_pretty_json().unwrap_or_default();
+    // utoipa writes `u-int32`; the OpenAPI format registry has `uint32`.
     json.replace("\"format\": \"u-int", "\"format\": \"uint") + "\n"
 });
 
-fn described() -> openapi::OpenApi {
+fn document_model() -> openapi::OpenApi {
     let mut api = Base::openapi();
-    for part in [router().into_openapi(), ops::openapi(), console::described()] {
+    for part in [router().into_openapi(), ops::openapi(), console::openapi()] {
         api.merge(part);
     }
     let components = api.components.get_or_insert_default();
@@ -101,9 +101,9 @@ fn described() -> openapi::OpenApi {
     components.add_security_scheme(BEARER, bearer);
     for (path, item) in &mut api.paths.paths {
         for operation in operations(item) {
-            let open = operation.tags.iter().flatten().any(|tag| OPEN.contains(&tag.as_str()));
-            if !open || path.starts_with(ASKED) {
-                complete(operation);
+            let is_open = operation.tags.iter().flatten().any(|tag| OPEN_TAGS.contains(&tag.as_str()));
+            if !is_open || path.starts_with(KEYED_PREFIX) {
+                add_key_and_errors(operation);
             }
         }
     }
@@ -114,12 +114,13 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     [&mut item.get, &mut item.put, &mut item.post, &mut item.delete].into_iter().flatten()
 }
 
-fn complete(operation: &mut Operation) {
+/// Adds the security schemes and the [`COMMON`] responses.
+fn add_key_and_errors(operation: &mut Operation) {
     operation.security = Some([KEY, BEARER].map(|name| SecurityRequirement::new(name, [""; 0])).to_vec());
     let known: BTreeSet<String> = operation.responses.responses.keys().cloned().collect();
-    for (status, what) in COMMON.iter().filter(|(status, _)| !known.contains(*status)) {
+    for (status, description) in COMMON.iter().filter(|(status, _)| !known.contains(*status)) {
         let problem = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
-        let response = ResponseBuilder::new().description(*what).content("application/problem+json", problem);
+        let response = ResponseBuilder::new().description(*description).content("application/problem+json", problem);
         operation.responses.responses.insert((*status).to_owned(), RefOr::T(response.build()));
     }
 }
@@ -136,8 +137,8 @@ fn document() -> &'static str {
     &DOCUMENT
 }
 
-/// Answers the path of the document; `None` for any other.
-pub fn answer<B>(request: &Request<B>) -> Option<Response<Body>> {
+/// Serves the path of the document; `None` for any other.
+pub fn respond<B>(request: &Request<B>) -> Option<Response<Body>> {
     if request.uri().path() != PATH {
         return None;
     }
@@ -147,8 +148,8 @@ pub fn answer<B>(request: &Request<B>) -> Option<Response<Body>> {
         return Some(refused);
     }
     static TAG: LazyLock<String> = LazyLock::new(|| format!("\"{}\"", source_id(document())));
-    let known = negotiate::is_known(request.headers(), &TAG);
-    let body = if known { Bytes::new() } else { Bytes::from_static(document().as_bytes()) };
+    let is_known = negotiate::is_known(request.headers(), &TAG);
+    let body = if is_known { Bytes::new() } else { Bytes::from_static(document().as_bytes()) };
     let mut response = Response::new(Body::from(body));
     let headers = response.headers_mut();
     if let Ok(tag) = HeaderValue::from_str(&TAG) {
@@ -156,7 +157,7 @@ pub fn answer<B>(request: &Request<B>) -> Option<Response<Body>> {
     }
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    if known {
+    if is_known {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
     } else {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));

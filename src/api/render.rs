@@ -1,5 +1,5 @@
-//! `POST /render`: an answer's text with its markers rewritten, or as safe HTML. One renderer for all who show
-//! answers. Nothing is kept.
+//! `POST /render`: rewrites the markers of an answer's text, or renders it as safe HTML, so that frontends need no renderer
+//! of their own. Stores nothing.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    citations::{Asker, known, plain_json},
-    normalize::collect,
+    citations::{TenantName, current_record, plain_json},
+    normalize::read_body,
     openapi::only,
 };
 use crate::{
     app::{
         App,
-        problem::{Json, Problem, unquoted},
+        problem::{Problem, ProblemJson, unquoted},
     },
     citation::{Record, export::HTML_POLICY, record::CitationStatus, text, url::link},
     marker::{self, Source, Sources, Style},
@@ -32,10 +32,10 @@ use crate::{
     },
 };
 
-/// A text and a record.
+/// Maximum bytes of a request: a text and a record.
 const MAX_BODY: u64 = 2 * 1024 * 1024;
-/// Sources that are looked at, where a request brings its own.
-const MAX_GIVEN: usize = 1000;
+/// Maximum sources of a request; further ones are ignored.
+const MAX_SOURCES: usize = 1000;
 
 pub fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(only(routes!(render)))
@@ -44,11 +44,11 @@ pub fn router() -> OpenApiRouter<Arc<App>> {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[schema(as = RenderAsk)]
-struct Ask {
+struct RenderRequest {
     text: String,
     message_id: Option<String>,
     provider: Option<String>,
-    record: Option<Given>,
+    record: Option<RenderRecord>,
     /// `html`, or one of the styles of markers.
     #[serde(default = "html_style")]
     #[schema(pattern = "^(html|keep|link|sup|footnote|strip)$")]
@@ -65,13 +65,13 @@ fn html_style() -> String {
 /// A record, or as much of one as somebody has.
 #[derive(Deserialize, ToSchema)]
 #[schema(as = RenderRecord)]
-struct Given {
-    citations: Vec<GivenSource>,
+struct RenderRecord {
+    citations: Vec<RenderSource>,
 }
 
 #[derive(Deserialize, ToSchema)]
 #[schema(as = RenderSource)]
-struct GivenSource {
+struct RenderSource {
     number: u32,
     #[serde(default)]
     aliases: Vec<u32>,
@@ -101,68 +101,70 @@ struct Rendered {
 ///
 /// Either `record` or `messageId` says what the markers mean. Nothing is kept.
 #[utoipa::path(
-    post, path = "/render", tag = "tools", request_body = Ask,
+    post, path = "/render", tag = "tools", request_body = RenderRequest,
     responses(
         (status = 200, description = "The text", content((Rendered = "application/json"), (String = "text/html"), (String = "text/plain"))),
-        (status = 404, description = "There is no record of this message", body = Json, content_type = "application/problem+json"),
-        (status = 413, description = "The body is too large", body = Json, content_type = "application/problem+json"),
+        (status = 404, description = "There is no record of this message", body = ProblemJson, content_type = "application/problem+json"),
+        (status = 413, description = "The body is too large", body = ProblemJson, content_type = "application/problem+json"),
     ),
 )]
 async fn render(
     State(app): State<Arc<App>>,
-    Extension(Asker(tenant)): Extension<Asker>,
+    Extension(TenantName(tenant)): Extension<TenantName>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let body = collect(&app, body, MAX_BODY).await?.take();
-    let ask: Ask = serde_json::from_slice(&body).map_err(|error| {
-        let such = r#"{"text":"… [1]","messageId":"…"} or {"text":"… [1]","record":{"citations":[…]}}"#;
-        Problem::bad_request(format!("expected JSON such as {such}: {}", unquoted(&error)))
+    let body = read_body(&app, body, MAX_BODY).await?.take();
+    let request: RenderRequest = serde_json::from_slice(&body).map_err(|error| {
+        let example = r#"{"text":"… [1]","messageId":"…"} or {"text":"… [1]","record":{"citations":[…]}}"#;
+        Problem::bad_request(format!("expected JSON such as {example}: {}", unquoted(&error)))
     })?;
-    let style = match &*ask.style {
+    let style = match &*request.style {
         "html" => None,
         name => Some(
             name.parse::<Style>()
                 .map_err(|()| Problem::bad_request(format!("style is html, {}", Style::NAMES.join(", "))))?,
         ),
     };
-    if ask.partial && style.is_some() {
+    if request.partial && style.is_some() {
         return Err(Problem::bad_request("partial is for style html"));
     }
-    let list = match (ask.record, ask.message_id) {
-        (Some(given), None) => List::given(given),
-        (None, Some(id)) => List::of(&known(&app, &tenant, &id, ask.provider.as_deref()).await?),
+    let sources = match (request.record, request.message_id) {
+        (Some(record), None) => SourceList::of_request(record),
+        (None, Some(id)) => SourceList::of(&current_record(&app, &tenant, &id, request.provider.as_deref()).await?),
         _ => return Err(Problem::bad_request("either record or messageId says what the markers mean")),
     };
-    let turn = app.normalizing.acquire().await.map_err(|_| Problem::draining())?;
-    let worked = tokio::task::spawn_blocking(move || rendered(&ask.text, style, ask.partial, &list)).await;
-    drop(turn);
-    let rendered = worked.map_err(|_| Problem::bad_request("the text could not be rendered"))?;
-    Ok(answer(rendered, &headers))
+    let permit = app.normalizing.acquire().await.map_err(|_| Problem::draining())?;
+    let task = tokio::task::spawn_blocking(move || render_text(&request.text, style, request.partial, &sources));
+    let result = task.await;
+    drop(permit);
+    let rendered = result.map_err(|_| Problem::bad_request("the text could not be rendered"))?;
+    Ok(respond(rendered, &headers))
 }
 
-fn rendered(text: &str, style: Option<Style>, partial: bool, list: &List) -> Rendered {
-    let (_, marks) = marker::rewrite(text, Style::Keep, list);
+/// Renders with a style of markers, or as HTML without one.
+fn render_text(text: &str, style: Option<Style>, partial: bool, sources: &SourceList) -> Rendered {
+    let (_, marks) = marker::rewrite(text, Style::Keep, sources);
     let mut cited: Vec<u32> = marks.iter().map(|mark| mark.number).collect();
     cited.sort_unstable();
     cited.dedup();
-    let nothing = Rendered { style: "html", text: None, html: None, open: None, rest: None, cited };
+    let empty = Rendered { style: "html", text: None, html: None, open: None, rest: None, cited };
     match style {
         Some(style) => {
-            let text = marker::rewritten(text, style, list);
-            Rendered { style: style.as_str(), text: Some(text), ..nothing }
+            let text = marker::rewritten(text, style, sources);
+            Rendered { style: style.as_str(), text: Some(text), ..empty }
         }
         None if partial => {
-            let PartialHtml { settled, open, settled_len } = partial_html(text, list);
+            let PartialHtml { settled, open, settled_len } = partial_html(text, sources);
             let rest = text.get(settled_len..).unwrap_or_default().to_owned();
-            Rendered { html: Some(settled), open: Some(open), rest: Some(rest), ..nothing }
+            Rendered { html: Some(settled), open: Some(open), rest: Some(rest), ..empty }
         }
-        None => Rendered { html: Some(html::html(text, list)), ..nothing },
+        None => Rendered { html: Some(html::html(text, sources)), ..empty },
     }
 }
 
-/// JSON, or the bare HTML or text where that is asked for.
-fn answer(rendered: Rendered, headers: &HeaderMap) -> Response {
+/// Responds with JSON, or with plain HTML or text if the client accepts that.
+fn respond(rendered: Rendered, headers: &HeaderMap) -> Response {
     let accepts = |kind: &str| {
         let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
         accept.split(',').any(|one| one.split(';').next().is_some_and(|one| one.trim().eq_ignore_ascii_case(kind)))
@@ -189,13 +191,14 @@ fn answer(rendered: Rendered, headers: &HeaderMap) -> Response {
     }
 }
 
-/// The sources that markers may lead to.
-struct List(Vec<GivenSource>);
+/// The sources that markers may refer to.
+struct SourceList(Vec<RenderSource>);
 
-impl List {
-    fn given(given: Given) -> Self {
-        let mut sources = given.citations;
-        sources.truncate(MAX_GIVEN);
+impl SourceList {
+    /// Untrusted sources of a request: removes unsafe links, and cleans titles and excerpts.
+    fn of_request(record: RenderRecord) -> Self {
+        let mut sources = record.citations;
+        sources.truncate(MAX_SOURCES);
         for source in &mut sources {
             source.url = source.url.take().and_then(|url| link(&url, None)).map(|link| link.url);
             clean(source);
@@ -204,7 +207,7 @@ impl List {
     }
 
     fn of(record: &Record) -> Self {
-        let source = |citation: &crate::citation::record::Citation| GivenSource {
+        let source = |citation: &crate::citation::record::Citation| RenderSource {
             number: citation.number,
             aliases: citation.aliases.clone(),
             url: citation.url.clone(),
@@ -216,18 +219,18 @@ impl List {
     }
 }
 
-/// As a record's own texts are.
-fn clean(source: &mut GivenSource) {
+/// Removes control characters from title and excerpt, as a record's own texts have none.
+fn clean(source: &mut RenderSource) {
     source.title = source.title.take().map(|title| text::single_line(&title, usize::MAX));
     source.content = source.content.take().map(|content| text::clean_lines(&content, usize::MAX).0.into_owned());
 }
 
-impl Sources for List {
+impl Sources for SourceList {
     fn find(&self, number: u32) -> Option<Source<'_>> {
-        let kept = || self.0.iter().filter(|source| source.status.is_none_or(|status| status == CitationStatus::Ok));
-        let source = kept()
+        let usable = || self.0.iter().filter(|source| source.status.is_none_or(|status| status == CitationStatus::Ok));
+        let source = usable()
             .find(|source| source.number == number)
-            .or_else(|| kept().find(|source| source.aliases.contains(&number)))?;
+            .or_else(|| usable().find(|source| source.aliases.contains(&number)))?;
         Some(Source {
             number: source.number,
             url: source.url.as_deref(),

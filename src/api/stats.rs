@@ -1,4 +1,4 @@
-//! `GET /stats`: what a tenant's records add up to, day by day, and which sites answers rest on.
+//! `GET /stats`: sums of a tenant's records per day and provider, and the sites that are cited most.
 
 use std::{ops::Range, sync::Arc};
 
@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    citations::{Asker, plain_json, read, store_problem, time},
+    citations::{TenantName, parse_query, parse_time, plain_json, store_problem},
     openapi::only,
 };
 use crate::{
@@ -23,11 +23,11 @@ use crate::{
     store::{Counts, DayStats, STATS_DAYS_MAX, STATS_TOP_MAX, SiteStats, StatsFilter, StatsReport, day_of},
 };
 
-/// The period, where nothing says when it begins.
+/// Length of the period if `since` is not given.
 const DEFAULT_DAYS: i64 = 30;
-/// Sites listed, by default and at most: each of them also has its line through the days.
+/// Sites in JSON, by default and at most. Each is also listed per day.
 const TOP: Range<usize> = 10..100;
-/// The same for CSV, which is the list of sites and no days.
+/// Sites in CSV, by default and at most. CSV has no days.
 const CSV_TOP: Range<usize> = 1000..STATS_TOP_MAX;
 
 pub fn router() -> OpenApiRouter<Arc<App>> {
@@ -55,43 +55,43 @@ struct StatsParams {
 /// What records add up to, and which sites answers rest on
 #[utoipa::path(
     get, path = "/stats", tag = "citations", params(StatsParams),
-    responses((status = 200, description = "The sums", content((Shown = "application/json"), (String = "text/csv")))),
+    responses((status = 200, description = "The sums", content((StatsResponse = "application/json"), (String = "text/csv")))),
 )]
 async fn stats(
     State(app): State<Arc<App>>,
-    Extension(Asker(tenant)): Extension<Asker>,
+    Extension(TenantName(tenant)): Extension<TenantName>,
     query: Result<Query<StatsParams>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let query = read(query)?;
-    let csv = match query.format.as_deref() {
+    let query = parse_query(query)?;
+    let is_csv = match query.format.as_deref() {
         None | Some("json") => false,
         Some("csv") => true,
         Some(_) => return Err(Problem::bad_request("format is one of json, csv")),
     };
-    let bounds = if csv { CSV_TOP } else { TOP };
+    let bounds = if is_csv { CSV_TOP } else { TOP };
     let top = query.top.unwrap_or(bounds.start);
     if !(1..=bounds.end).contains(&top) {
         return Err(Problem::bad_request(format!("top is a number from 1 to {}", bounds.end)));
     }
     let now = Timestamp::now().as_millisecond();
     let (days, since, until) = period(query.since.as_deref(), query.until.as_deref(), now)?;
-    let filter = StatsFilter { days, provider: query.provider, domain: query.domain, top, by_day: !csv };
+    let filter = StatsFilter { days, provider: query.provider, domain: query.domain, top, by_day: !is_csv };
     let report = app.store.stats(&tenant, &filter).await.map_err(store_problem)?;
-    if csv {
-        return Ok(table(&report, since, until));
+    if is_csv {
+        return Ok(csv(&report, since, until));
     }
-    let body = serde_json::to_vec(&Shown::new(report, since, until)).unwrap_or_default();
+    let body = serde_json::to_vec(&StatsResponse::new(report, since, until)).unwrap_or_default();
     Ok(plain_json(StatusCode::OK, body))
 }
 
-/// Whole days, as those are what is added up: the first and the last one asked for count in full.
+/// The period in whole days, because sums are kept per day: the first and the last day are included completely.
 fn period(since: Option<&str>, until: Option<&str>, now_ms: i64) -> Result<(Range<i64>, Date, Date), Problem> {
     let end = match until {
-        Some(text) => day_of(time("until", text)?.saturating_sub(1)) + 1,
+        Some(text) => day_of(parse_time("until", text)?.saturating_sub(1)) + 1,
         None => day_of(now_ms) + 1,
     };
     let start = match since {
-        Some(text) => day_of(time("since", text)?),
+        Some(text) => day_of(parse_time("since", text)?),
         None => end - DEFAULT_DAYS,
     };
     if start >= end {
@@ -113,38 +113,38 @@ fn date(day: i64) -> Option<Date> {
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = StatsReport)]
-struct Shown {
+struct StatsResponse {
     since: String,
     /// The day after the last one.
     until: String,
-    totals: Sum,
-    domains: Vec<Domain>,
-    providers: Vec<OfProvider>,
-    days: Vec<Day>,
+    totals: Sums,
+    domains: Vec<DomainSums>,
+    providers: Vec<ProviderSums>,
+    days: Vec<DaySums>,
 }
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = ProviderSums)]
-struct OfProvider {
+struct ProviderSums {
     provider: String,
     #[serde(flatten)]
-    sum: Sum,
+    sum: Sums,
 }
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = DaySums)]
-struct Day {
+struct DaySums {
     day: String,
     provider: String,
     #[serde(flatten)]
-    sum: Sum,
-    domains: Vec<Domain>,
+    sum: Sums,
+    domains: Vec<DomainSums>,
 }
 
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Sums)]
-struct Sum {
+struct Sums {
     messages: i64,
     with_sources: i64,
     without_sources: i64,
@@ -161,7 +161,7 @@ struct Sum {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = DomainSums)]
-struct Domain {
+struct DomainSums {
     domain: String,
     messages: i64,
     citations: i64,
@@ -169,7 +169,7 @@ struct Domain {
     cited_share: Option<f64>,
 }
 
-impl Shown {
+impl StatsResponse {
     fn new(report: StatsReport, since: Date, until: Date) -> Self {
         let mut totals = Counts::default();
         let mut providers: Vec<(String, Counts)> = Vec::new();
@@ -181,23 +181,28 @@ impl Shown {
             }
         }
         providers.sort_by(|(one, _), (other, _)| one.cmp(other));
-        let of_provider = |(provider, counts): (_, Counts)| OfProvider { provider, sum: Sum::from(counts) };
+        let of_provider = |(provider, counts): (_, Counts)| ProviderSums { provider, sum: Sums::from(counts) };
         let day = |one: DayStats| {
-            let domains = one.sites.into_iter().map(Domain::from).collect();
-            Some(Day { day: date(one.day)?.to_string(), provider: one.provider, sum: Sum::from(one.counts), domains })
+            let domains = one.sites.into_iter().map(DomainSums::from).collect();
+            Some(DaySums {
+                day: date(one.day)?.to_string(),
+                provider: one.provider,
+                sum: Sums::from(one.counts),
+                domains,
+            })
         };
         Self {
             since: since.to_string(),
             until: until.to_string(),
-            totals: Sum::from(totals),
-            domains: report.sites.into_iter().map(Domain::from).collect(),
+            totals: Sums::from(totals),
+            domains: report.sites.into_iter().map(DomainSums::from).collect(),
             providers: providers.into_iter().map(of_provider).collect(),
             days: report.days.into_iter().filter_map(day).collect(),
         }
     }
 }
 
-impl From<Counts> for Sum {
+impl From<Counts> for Sums {
     fn from(counts: Counts) -> Self {
         Self {
             messages: counts.messages,
@@ -215,19 +220,19 @@ impl From<Counts> for Sum {
     }
 }
 
-impl From<SiteStats> for Domain {
+impl From<SiteStats> for DomainSums {
     fn from(SiteStats { domain, site }: SiteStats) -> Self {
         let cited_share = share(site.cited, site.citations);
         Self { domain, messages: site.messages, citations: site.citations, cited: site.cited, cited_share }
     }
 }
 
-/// Four decimals; of nothing there is no share.
+/// A share with four decimals; `None` if the whole is 0.
 fn share(part: i64, whole: i64) -> Option<f64> {
     (whole > 0).then(|| (part as f64 / whole as f64 * 10_000.0).round() / 10_000.0)
 }
 
-fn table(report: &StatsReport, since: Date, until: Date) -> Response {
+fn csv(report: &StatsReport, since: Date, until: Date) -> Response {
     let mut out = String::new();
     csv_row(&mut out, ["domain", "messages", "citations", "cited", "cited_share"]);
     for SiteStats { domain, site } in &report.sites {
@@ -248,18 +253,18 @@ fn table(report: &StatsReport, since: Date, until: Date) -> Response {
 mod tests {
     use super::*;
 
-    fn asked(since: &str, until: &str) -> Result<String, String> {
-        let given = |text: &'static str| (!text.is_empty()).then_some(text);
+    fn describe_period(since: &str, until: &str) -> Result<String, String> {
+        let optional = |text: &'static str| (!text.is_empty()).then_some(text);
         let (since, until) = (since.to_owned().leak(), until.to_owned().leak());
         // 2026-03-01T00:00:00Z
-        let period = period(given(since), given(until), 1_772_323_200_000);
+        let period = period(optional(since), optional(until), 1_772_323_200_000);
         period
             .map(|(days, since, until)| format!("{since} {until} {}", days.end - days.start))
             .map_err(|problem| problem.detail().to_owned())
     }
 
     #[test]
-    fn a_period_is_whole_days() {
+    fn period_is_rounded_to_whole_days() {
         for (since, until, period) in [
             ("", "", "2026-01-31 2026-03-02 30"),
             ("2026-03-01", "", "2026-03-01 2026-03-02 1"),
@@ -270,7 +275,7 @@ mod tests {
             ("-1", "1", "1969-12-31 1970-01-02 2"),
             ("2024-02-29", "2025-03-01", "2024-02-29 2025-03-01 366"),
         ] {
-            assert_eq!(asked(since, until).as_deref(), Ok(period), "{since} {until}");
+            assert_eq!(describe_period(since, until).as_deref(), Ok(period), "{since} {until}");
         }
         for (since, until, why) in [
             ("2026-01-14", "2026-01-14", "later than since"),
@@ -281,7 +286,7 @@ mod tests {
             ("-9223372036854775808", "-9223372036854775807", "no such day"),
             ("soon", "", "since is a time"),
         ] {
-            let error = asked(since, until).unwrap_err();
+            let error = describe_period(since, until).unwrap_err();
             assert!(error.contains(why), "{since} {until}: {error}");
         }
     }

@@ -1,23 +1,23 @@
-//! Answers that nobody takes. A client that keeps its h2 window shut is not seen by its connection, which is alive, nor by
-//! the body, which is not polled: it has to be looked for.
+//! Drops response bodies whose client does not read. With a closed h2 window neither the connection, which is alive,
+//! nor the body, which is not polled, notices. `server` therefore runs [`AbandonedBodies::watch`] over all open bodies.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError, Weak},
     time::{Duration, Instant},
 };
 
-/// Longest pause between two checks.
+/// Maximum interval between two checks.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// A pause that was longer than it should be by this much: the process was suspended.
+/// A pause longer than planned by this much means that the process was suspended.
 const SUSPENDED: Duration = Duration::from_millis(500);
 
-/// A response body that can be taken away from its client.
+/// A response body that can be dropped while its client still holds the response.
 pub trait Abandonable: Send + Sync {
     /// Drops the body if its client has not polled it for this long.
     fn drop_if_abandoned(&self, limit: Duration);
 }
 
-/// Every such body that is open.
+/// All open response bodies.
 #[derive(Default)]
 pub struct AbandonedBodies {
     open: Mutex<Vec<Weak<dyn Abandonable>>>,
@@ -38,15 +38,15 @@ impl AbandonedBodies {
             let (pause, began) = ((limit / 4).min(CHECK_EVERY), Instant::now());
             tokio::time::sleep(pause).await;
             if began.elapsed() > pause + SUSPENDED {
-                // The process was suspended, and the clients may have been ready all the while: they get another chance.
+                // Clients may have been ready while the process was suspended: skip this check.
                 continue;
             }
             self.drop_abandoned(limit);
         }
     }
 
-    /// Drops the bodies whose clients have not polled them for this long. One that waits for its upstream or for a commit
-    /// has been polled.
+    /// Drops the bodies that have not been polled for this long. A body that waits for its upstream or for a commit
+    /// counts as polled.
     pub fn drop_abandoned(&self, limit: Duration) {
         let mut open = Vec::new();
         self.lock().retain(|body| match body.upgrade() {

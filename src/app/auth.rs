@@ -1,4 +1,4 @@
-//! Whose request is it? Keys are compared by their hashes, in constant time.
+//! Finds the tenant of a request by its key. Keys are compared by their hashes, in constant time.
 
 use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
 use sha2::{Digest, Sha256};
@@ -7,17 +7,17 @@ use subtle::ConstantTimeEq;
 use super::problem::Problem;
 use crate::config::{Auth, Tenant};
 
-/// The tenant of everybody where no keys are configured.
+/// The tenant of every request if no keys are configured.
 pub const SINGLE_TENANT: &str = "default";
 const KEY_HEADER: &str = "x-citetap-key";
 
-/// Says whose request it is, and takes our key out of its headers: the upstream never sees it.
+/// Returns the tenant and removes citetap's keys from the headers, so that the upstream never sees them.
 pub fn tenant(auth: Auth, tenants: &[Tenant], headers: &mut HeaderMap) -> Result<String, Problem> {
     let own = headers.remove(KEY_HEADER);
     if auth == Auth::Open {
         return Ok(SINGLE_TENANT.to_owned());
     }
-    // Also beside the other header: sent both ways, our key still goes no further.
+    // Also if the other header is present: a key sent in both must be removed from both.
     let bearer = take_bearer(tenants, headers);
     let name = match own {
         Some(key) => find(tenants, key.as_bytes()),
@@ -26,14 +26,14 @@ pub fn tenant(auth: Auth, tenants: &[Tenant], headers: &mut HeaderMap) -> Result
     name.ok_or_else(Problem::unauthorized)
 }
 
-/// Takes our keys out of `Authorization`, and says whose the first one is. Other values stay.
+/// Removes citetap's keys from `Authorization` and returns the tenant of the first. Other values stay.
 fn take_bearer(tenants: &[Tenant], headers: &mut HeaderMap) -> Option<String> {
-    let ours = |value: &HeaderValue| bearer(value).and_then(|key| find(tenants, key));
-    let name = headers.get_all(AUTHORIZATION).iter().find_map(ours)?;
-    let theirs: Vec<HeaderValue> =
-        headers.get_all(AUTHORIZATION).iter().filter(|value| ours(value).is_none()).cloned().collect();
+    let owner = |value: &HeaderValue| bearer(value).and_then(|key| find(tenants, key));
+    let name = headers.get_all(AUTHORIZATION).iter().find_map(owner)?;
+    let others: Vec<HeaderValue> =
+        headers.get_all(AUTHORIZATION).iter().filter(|value| owner(value).is_none()).cloned().collect();
     headers.remove(AUTHORIZATION);
-    for value in theirs {
+    for value in others {
         headers.append(AUTHORIZATION, value);
     }
     Some(name)
@@ -44,8 +44,8 @@ fn bearer(value: &HeaderValue) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"bearer ").then_some(key.trim_ascii())
 }
 
-/// Looks at every tenant, whichever fits, and at every byte of its hash: time tells neither whose key it is nor how near
-/// a wrong one comes. Hashes, as keys have different lengths, and as none is then in the configuration.
+/// Finds the tenant with this key. Compares every byte of every tenant's hash, so that the time reveals neither which
+/// tenant matches nor how close a wrong key is. Hashes have one length, and keep the keys out of the configuration.
 fn find(tenants: &[Tenant], key: &[u8]) -> Option<String> {
     let hash = Sha256::digest(key);
     let mut found = None;
@@ -71,7 +71,7 @@ mod tests {
             .to_vec()
     }
 
-    fn ask(auth: Auth, pairs: &[(&'static str, &'static str)]) -> (Result<String, u16>, HeaderMap) {
+    fn authenticate(auth: Auth, pairs: &[(&'static str, &'static str)]) -> (Result<String, u16>, HeaderMap) {
         let mut headers = HeaderMap::new();
         for (name, value) in pairs {
             headers.insert(*name, HeaderValue::from_static(value));
@@ -81,22 +81,22 @@ mod tests {
     }
 
     #[test]
-    fn a_key_names_its_tenant_and_goes_no_further() {
+    fn key_selects_tenant_and_is_removed() {
         let (tenant, headers) =
-            ask(Auth::Keys, &[("x-citetap-key", "beta-key"), ("authorization", "Bearer upstreams")]);
+            authenticate(Auth::Keys, &[("x-citetap-key", "beta-key"), ("authorization", "Bearer upstreams")]);
         assert_eq!(tenant, Ok("beta".to_owned()));
         assert_eq!(headers.len(), 1, "the upstream's own authorization passes");
-        let (tenant, headers) = ask(Auth::Keys, &[("authorization", "bearer alpha-key")]);
+        let (tenant, headers) = authenticate(Auth::Keys, &[("authorization", "bearer alpha-key")]);
         assert_eq!(tenant, Ok("alpha".to_owned()));
         assert!(headers.is_empty());
         let (tenant, headers) =
-            ask(Auth::Keys, &[("x-citetap-key", "beta-key"), ("authorization", "Bearer alpha-key")]);
+            authenticate(Auth::Keys, &[("x-citetap-key", "beta-key"), ("authorization", "Bearer alpha-key")]);
         assert_eq!(tenant, Ok("beta".to_owned()));
         assert!(headers.is_empty(), "sent both ways");
     }
 
     #[test]
-    fn the_first_the_last_and_any_key_between_are_found_alike() {
+    fn find_matches_the_key_at_any_position() {
         let names: Vec<String> = (0..100).map(|n| format!("t-{n}")).collect();
         let key = |name: &str| format!("{name}-key");
         let tenants: Vec<Tenant> = names
@@ -106,8 +106,8 @@ mod tests {
         for name in &names {
             let right = key(name);
             assert_eq!(find(&tenants, right.as_bytes()).as_ref(), Some(name));
-            for near in [&right[1..], &right[..right.len() - 1], &format!("{right} "), &right.to_uppercase()] {
-                assert_eq!(find(&tenants, near.as_bytes()), None, "{near:?}");
+            for similar in [&right[1..], &right[..right.len() - 1], &format!("{right} "), &right.to_uppercase()] {
+                assert_eq!(find(&tenants, similar.as_bytes()), None, "{similar:?}");
             }
             let hash: [u8; 32] = Sha256::digest(&right).into();
             assert_eq!(find(&tenants, &hash), None, "the hash is no key");
@@ -117,15 +117,15 @@ mod tests {
     }
 
     #[test]
-    fn without_a_known_key_there_is_no_tenant() {
+    fn unknown_key_is_refused_unless_auth_is_open() {
         for pairs in [
             &[][..],
             &[("x-citetap-key", "wrong")],
             &[("authorization", "Bearer upstreams")],
             &[("authorization", "x")],
         ] {
-            assert_eq!(ask(Auth::Keys, pairs).0, Err(401));
+            assert_eq!(authenticate(Auth::Keys, pairs).0, Err(401));
         }
-        assert_eq!(ask(Auth::Open, &[]).0, Ok(SINGLE_TENANT.to_owned()));
+        assert_eq!(authenticate(Auth::Open, &[]).0, Ok(SINGLE_TENANT.to_owned()));
     }
 }

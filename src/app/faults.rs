@@ -1,4 +1,5 @@
-//! What went wrong of late, for those who look at the console. Kept in memory, and without a word of anybody's text.
+//! Recent faults, shown in the console. `relay`, `api` and `server` record them. They are kept in memory only and must
+//! not hold any text of users.
 
 use std::{
     collections::VecDeque,
@@ -14,65 +15,68 @@ use crate::{
     telemetry::KindLabel,
 };
 
-/// Of all tenants; beyond it the oldest goes.
+/// Faults kept for all tenants together; above it the oldest is dropped.
 pub const MAX_FAULTS: usize = 256;
 
+/// A request that failed, or a stream that was not read completely.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// Milliseconds since the epoch.
+    /// Milliseconds since the Unix epoch.
     pub at_ms: i64,
     pub tenant: String,
-    /// `None` where it was our own API that failed.
+    /// `None` if the API failed, not a relayed request.
     pub route: Option<String>,
     pub provider: Option<&'static str>,
-    /// How a stream ended, as in the metrics; the kind of a problem; or one of those below.
+    /// The outcome of a stream as in the metrics, the type of a problem, or one of the constants below.
     pub what: &'static str,
-    /// What the client got.
+    /// The status that the client received.
     pub status: u16,
     pub request: Option<Uuid>,
 }
 
-/// The upstream answered with a status from 500 on.
-const STATUS: &str = "upstream_status";
-/// The upstream said in its stream that it failed.
-const SAID: &str = "upstream_error";
-/// The tap failed, and the stream went on without it.
-const PANICKED: &str = "tap_panicked";
-/// There were frames that could not be read: the upstream's format may have changed.
-const UNREAD: &str = "frames_unread";
-/// There were frames too large to be read.
-const OVERSIZED: &str = "frames_oversized";
+/// The upstream responded with a status of 500 or above.
+const UPSTREAM_STATUS: &str = "upstream_status";
+/// The upstream reported an error in its stream.
+const UPSTREAM_ERROR: &str = "upstream_error";
+/// The tap panicked, and the rest of the stream was relayed without it.
+const TAP_PANICKED: &str = "tap_panicked";
+/// Some frames could not be parsed: the upstream's format may have changed.
+const FRAMES_UNREAD: &str = "frames_unread";
+/// Some frames were too large to be parsed.
+const FRAMES_OVERSIZED: &str = "frames_oversized";
 
-/// What is to be said of a stream that is over: of its end, and of the tap, where it is of a dialect that we know.
+/// The faults of a stream that has ended: of its end, and of its tap. Unparsed frames are a fault only if the provider
+/// is known, because other streams are not chats.
 pub fn of_stream(outcome: Outcome, status: u16, stream_stats: &StreamStats, known: bool) -> [Option<&'static str>; 2] {
     let end = match outcome {
-        Outcome::Complete if status >= 500 => Some(STATUS),
-        Outcome::Complete if stream_stats.fault => Some(SAID),
+        Outcome::Complete if status >= 500 => Some(UPSTREAM_STATUS),
+        Outcome::Complete if stream_stats.fault => Some(UPSTREAM_ERROR),
         Outcome::Complete => None,
         other => Some(other.as_str()),
     };
     let tap = match stream_stats {
-        StreamStats { panicked: true, .. } => Some(PANICKED),
-        StreamStats { unparsed: 1.., .. } if known => Some(UNREAD),
-        StreamStats { oversized: 1.., .. } => Some(OVERSIZED),
+        StreamStats { panicked: true, .. } => Some(TAP_PANICKED),
+        StreamStats { unparsed: 1.., .. } if known => Some(FRAMES_UNREAD),
+        StreamStats { oversized: 1.., .. } => Some(FRAMES_OVERSIZED),
         _ => None,
     };
     [end, tap]
 }
 
-/// Whose request it was, and where it went.
+/// The request that a fault belongs to.
 #[derive(Debug, Clone, Copy)]
-pub struct Of<'a> {
+pub struct FaultContext<'a> {
     pub tenant: &'a str,
     pub route: Option<&'a str>,
     pub provider: Option<&'static str>,
     pub request: Option<Uuid>,
 }
 
+/// The last faults of all tenants.
 #[derive(Debug, Default)]
 pub struct Faults {
     last: Mutex<VecDeque<Fault>>,
-    /// Of all that were ever noted.
+    /// Metric of all faults since the start, by kind.
     count: Family<KindLabel, Counter>,
 }
 
@@ -81,15 +85,16 @@ impl Faults {
         Self { last: Mutex::default(), count }
     }
 
-    pub fn note(&self, of: Of<'_>, what: &'static str, status: u16) {
+    /// Records a fault.
+    pub fn note(&self, context: FaultContext<'_>, what: &'static str, status: u16) {
         let fault = Fault {
             at_ms: jiff::Timestamp::now().as_millisecond(),
-            tenant: of.tenant.to_owned(),
-            route: of.route.map(str::to_owned),
-            provider: of.provider,
+            tenant: context.tenant.to_owned(),
+            route: context.route.map(str::to_owned),
+            provider: context.provider,
             what,
             status,
-            request: of.request,
+            request: context.request,
         };
         self.count.get_or_create(&KindLabel { kind: what }).inc();
         let mut faults = self.lock();
@@ -99,21 +104,21 @@ impl Faults {
         faults.push_back(fault);
     }
 
-    /// A problem that is the upstream's or ours; what a client did wrong is its own.
-    pub fn problem(&self, of: Of<'_>, problem: &Problem) {
+    /// Records a problem that the upstream or citetap caused, not the client.
+    pub fn problem(&self, context: FaultContext<'_>, problem: &Problem) {
         let status = problem.status.as_u16();
         if status >= 500 {
-            self.note(of, problem.kind(), status);
+            self.note(context, problem.kind(), status);
         }
     }
 
-    /// The same, of a problem on its way out.
-    pub fn noted(&self, of: Of<'_>, problem: Problem) -> Problem {
-        self.problem(of, &problem);
+    /// Records a problem as [`problem`](Self::problem) does, and returns it.
+    pub fn noted(&self, context: FaultContext<'_>, problem: Problem) -> Problem {
+        self.problem(context, &problem);
         problem
     }
 
-    /// The newest of a tenant's, newest first.
+    /// The last `count` faults of a tenant, newest first.
     pub fn newest(&self, tenant: &str, count: usize) -> Vec<Fault> {
         self.lock().iter().rev().filter(|fault| fault.tenant == tenant).take(count).cloned().collect()
     }
@@ -128,12 +133,12 @@ mod tests {
     use super::*;
 
     fn note(faults: &Faults, tenant: &str, status: usize) {
-        let of = Of { tenant, route: None, provider: None, request: None };
-        faults.note(of, "upstream_cut", u16::try_from(status).unwrap());
+        let context = FaultContext { tenant, route: None, provider: None, request: None };
+        faults.note(context, "upstream_cut", u16::try_from(status).unwrap());
     }
 
     #[test]
-    fn at_the_cap_all_are_there_and_over_it_the_oldest_goes() {
+    fn faults_at_the_cap_are_kept_and_above_it_the_oldest_goes() {
         let faults = Faults::default();
         (0..MAX_FAULTS).for_each(|n| note(&faults, "a", n));
         let all = faults.newest("a", usize::MAX);
@@ -145,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_sees_their_own() {
+    fn newest_returns_only_faults_of_the_tenant() {
         let faults = Faults::default();
         note(&faults, "a", 1);
         note(&faults, "b", 2);
@@ -154,21 +159,30 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_a_stream() {
+    fn of_stream_names_fault_of_end_and_of_tap() {
         let stream_stats = StreamStats::default();
         let of = |outcome, status, stream_stats: StreamStats| of_stream(outcome, status, &stream_stats, true);
         assert_eq!(of(Outcome::Complete, 200, stream_stats), [None, None]);
-        assert_eq!(of(Outcome::Complete, 404, stream_stats), [None, None], "a client's own");
-        assert_eq!(of(Outcome::Complete, 500, stream_stats), [Some(STATUS), None]);
-        assert_eq!(of(Outcome::Complete, 200, StreamStats { fault: true, ..stream_stats }), [Some(SAID), None]);
+        assert_eq!(of(Outcome::Complete, 404, stream_stats), [None, None], "the client's fault");
+        assert_eq!(of(Outcome::Complete, 500, stream_stats), [Some(UPSTREAM_STATUS), None]);
+        assert_eq!(
+            of(Outcome::Complete, 200, StreamStats { fault: true, ..stream_stats }),
+            [Some(UPSTREAM_ERROR), None]
+        );
         assert_eq!(of(Outcome::ClientGone, 200, stream_stats), [Some("client_gone"), None]);
         assert_eq!(
             of(Outcome::UpstreamCut, 200, StreamStats { panicked: true, unparsed: 1, ..stream_stats }),
-            [Some("upstream_cut"), Some(PANICKED)]
+            [Some("upstream_cut"), Some(TAP_PANICKED)]
         );
-        assert_eq!(of(Outcome::Complete, 200, StreamStats { unparsed: 3, ..stream_stats }), [None, Some(UNREAD)]);
-        assert_eq!(of(Outcome::Complete, 200, StreamStats { oversized: 1, ..stream_stats }), [None, Some(OVERSIZED)]);
-        let strange = of_stream(Outcome::Complete, 200, &StreamStats { unparsed: 3, ..stream_stats }, false);
-        assert_eq!(strange, [None, None], "what is no chat is not to be read");
+        assert_eq!(
+            of(Outcome::Complete, 200, StreamStats { unparsed: 3, ..stream_stats }),
+            [None, Some(FRAMES_UNREAD)]
+        );
+        assert_eq!(
+            of(Outcome::Complete, 200, StreamStats { oversized: 1, ..stream_stats }),
+            [None, Some(FRAMES_OVERSIZED)]
+        );
+        let unknown = of_stream(Outcome::Complete, 200, &StreamStats { unparsed: 3, ..stream_stats }, false);
+        assert_eq!(unknown, [None, None], "a stream that is not a chat");
     }
 }

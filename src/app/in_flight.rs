@@ -1,5 +1,5 @@
-//! Messages in flight: what is known of each so far, for those who ask before it is stored. Most messages are never asked
-//! for: a record is made when somebody does.
+//! Messages in flight and their records so far, for clients that ask before a record is stored. `relay` announces them,
+//! `api` and `peers` watch them. Most messages are never asked for, so a record is made only when a client asks.
 
 use std::{
     collections::HashMap,
@@ -11,62 +11,63 @@ use tokio::sync::watch;
 
 use crate::citation::Record;
 
-/// Where a message stands.
+/// What watchers of a message see.
 #[derive(Debug, Clone)]
 struct State {
-    /// `None`: nobody has asked yet. Stored already, and not done: a search of our own may still add to it.
+    /// `None` before the first snapshot. A stored record is not `done` if a supplementary search may still add to it.
     record: Option<Arc<Record>>,
-    /// Its stream is over for those who wait: the record is as stored as it will be.
+    /// True once the record will not change: its stream has ended, and the store has committed or refused it.
     done: bool,
 }
 
-/// Who can say what is known of a message now.
+/// Makes a snapshot of a message's record on demand.
 pub trait SnapshotSource: Send + Sync {
-    /// To those who watch.
-    fn tell(&self);
+    /// Sends the current record to the watchers.
+    fn publish_snapshot(&self);
 }
 
-/// Has nothing to say.
-pub struct Nobody;
+/// A source that publishes nothing.
+pub struct NoSource;
 
-impl SnapshotSource for Nobody {
-    fn tell(&self) {}
+impl SnapshotSource for NoSource {
+    fn publish_snapshot(&self) {}
 }
 
-/// Tenant and message id. Bounded by the caps on streams, on searches beside them, and on what other replicas are asked.
+/// Tenant and message id.
 pub type Key = (String, String);
 
 struct Message {
     sender: watch::Sender<State>,
-    /// Relayed by this replica; others are known from hearsay.
-    own: bool,
+    /// True if this replica relays it; false for the mirror of a message on another replica.
+    is_own: bool,
     snapshot_source: Weak<dyn SnapshotSource>,
 }
 
+/// The messages in flight. The caps on streams, on supplementary searches and on peer queries bound their number.
 #[derive(Default, Clone)]
-pub struct Live {
+pub struct LiveMessages {
     messages: Arc<Mutex<HashMap<Key, Message>>>,
 }
 
-impl Live {
-    /// The message, if it is in flight. `patience` is for one that is on its way to the store.
-    pub async fn watch(&self, tenant: &str, id: &str, patience: Duration) -> Option<Watched> {
+impl LiveMessages {
+    /// Watches a message if it is in flight. Waits up to `limit` for the record of one that is on its way to the store.
+    pub async fn watch(&self, tenant: &str, id: &str, limit: Duration) -> Option<Watched> {
         let key = (tenant.to_owned(), id.to_owned());
         let (mut receiver, snapshot_source) = {
             let messages = self.lock();
             let message = messages.get(&key)?;
             (message.sender.subscribe(), message.snapshot_source.upgrade())
         };
-        // Without the lock: whoever tells holds its stream, which may want to announce another message.
+        // Outside the lock: the source locks its stream, which may be announcing another message here.
         if let Some(snapshot_source) = snapshot_source {
-            snapshot_source.tell();
+            snapshot_source.publish_snapshot();
         }
-        let known = receiver.wait_for(|state| state.record.is_some() || state.done);
-        let record = tokio::time::timeout(patience, known).await.ok()?.ok()?.record.clone()?;
+        let first = receiver.wait_for(|state| state.record.is_some() || state.done);
+        let record = tokio::time::timeout(limit, first).await.ok()?.ok()?.record.clone()?;
         Some(Watched { record, receiver })
     }
 
-    /// Announces a message. Of two with one id, the later is found.
+    /// Announces a message that this replica relays. Of two with one id, the later is found.
     pub fn begin(
         &self,
         tenant: &str,
@@ -76,11 +77,11 @@ impl Live {
     ) -> InFlight {
         let key = (tenant.to_owned(), id);
         let (sender, _) = watch::channel(State { record: record.map(Arc::new), done: false });
-        self.lock().insert(key.clone(), Message { sender: sender.clone(), own: true, snapshot_source });
+        self.lock().insert(key.clone(), Message { sender: sender.clone(), is_own: true, snapshot_source });
         InFlight { live: self.clone(), key, sender }
     }
 
-    /// A message that another replica relays, as told by it. `None`: there is one here.
+    /// Adds the mirror of a message that another replica relays. `None` if one with this id is in flight here.
     pub fn mirror(&self, tenant: &str, id: &str, record: Record, done: bool) -> Option<InFlight> {
         let key = (tenant.to_owned(), id.to_owned());
         let (sender, _) = watch::channel(State { record: Some(Arc::new(record)), done });
@@ -90,27 +91,27 @@ impl Live {
         }
         messages.insert(
             key.clone(),
-            Message { sender: sender.clone(), own: false, snapshot_source: Weak::<Nobody>::new() },
+            Message { sender: sender.clone(), is_own: false, snapshot_source: Weak::<NoSource>::new() },
         );
         drop(messages);
         Some(InFlight { live: self.clone(), key, sender })
     }
 
-    /// Does this replica relay it?
+    /// True if this replica relays the message.
     pub fn is_own(&self, key: &Key) -> bool {
-        self.lock().get(key).is_some_and(|message| message.own)
+        self.lock().get(key).is_some_and(|message| message.is_own)
     }
 
-    /// A record was deleted: it is not found here either. One that is not stored yet was not meant.
+    /// Removes a message whose stored record was deleted. One that is not stored yet stays: the delete did not mean it.
     pub fn forget(&self, tenant: &str, id: &str, provider: Option<&str>) {
-        let is_meant = |message: &Message| {
+        let is_deleted = |message: &Message| {
             let state = message.sender.borrow();
-            let fits = |record: &Record| provider.is_none_or(|provider| provider == record.provider);
-            state.record.as_ref().is_some_and(|record| record.stored && fits(record))
+            let has_provider = |record: &Record| provider.is_none_or(|provider| provider == record.provider);
+            state.record.as_ref().is_some_and(|record| record.stored && has_provider(record))
         };
         let key = (tenant.to_owned(), id.to_owned());
         let mut messages = self.lock();
-        if messages.get(&key).is_some_and(is_meant) {
+        if messages.get(&key).is_some_and(is_deleted) {
             messages.remove(&key);
         }
     }
@@ -120,14 +121,14 @@ impl Live {
     }
 }
 
-/// A message that somebody watches.
+/// A watcher of a message in flight.
 pub struct Watched {
     record: Arc<Record>,
     receiver: watch::Receiver<State>,
 }
 
 impl Watched {
-    /// As it is now, and whether that was the last word.
+    /// The current record, and true if it is final.
     pub fn now(&mut self) -> (Arc<Record>, bool) {
         let state = self.receiver.borrow_and_update();
         if let Some(record) = &state.record {
@@ -136,28 +137,31 @@ impl Watched {
         (Arc::clone(&self.record), state.done)
     }
 
-    /// Until there is something new; `false`: there never will be.
+    /// Waits for a change; `false` if no more will come.
     pub async fn changed(&mut self) -> bool {
         self.receiver.changed().await.is_ok()
     }
 
+    /// Waits until the record is final.
     pub async fn done(&mut self) {
         let _ = self.receiver.wait_for(|state| state.done).await;
     }
 }
 
-/// One message in flight; dropped, it is found no more and those who wait are told.
+/// A message in flight. Dropping it notifies the watchers and removes the message.
 pub struct InFlight {
-    live: Live,
+    live: LiveMessages,
     key: Key,
     sender: watch::Sender<State>,
 }
 
 impl InFlight {
+    /// True if a client or another replica watches the message.
     pub fn is_watched(&self) -> bool {
         self.sender.receiver_count() > 0
     }
 
+    /// Sends a new record to the watchers.
     pub fn update(&self, record: Record, done: bool) {
         self.sender.send_replace(State { record: Some(Arc::new(record)), done });
     }

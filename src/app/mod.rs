@@ -1,5 +1,5 @@
-//! What all requests share: the configuration, the store, the upstream client, tenants' limits, messages in flight, and the
-//! counts that bound them. `relay`, `api` and `ops` answer requests with it; it knows none of them.
+//! The state that all requests share: configuration, store, upstream client, rate limits, messages in flight, and the
+//! semaphores that bound them. `relay`, `api` and `ops` use it; it must not import them.
 
 pub mod abandoned;
 pub mod auth;
@@ -30,51 +30,52 @@ use crate::{
     transport::client::Client,
 };
 use abandoned::AbandonedBodies;
-use in_flight::Live;
+use in_flight::LiveMessages;
 use peers::Peers;
 use problem::Problem;
 
-/// Bodies that `/normalize` works through at one time: each takes a processor and some copies of itself.
-pub const NORMALIZING: usize = 4;
-/// Tasks that are read at one time, each with some messages in memory; others wait.
-pub const READING: usize = 8;
-/// Calls of `/search` at one time; further ones are refused, as each may hold an answer of 4 MiB.
-pub const SEARCHING: usize = 32;
-/// Searches beside chats at one time; beyond it requests are not searched for.
-pub const SUPPLEMENTING: usize = 64;
-/// Bytes of request bodies that are copied for their query, all together; beyond it requests are not searched for.
-pub const COPIES: usize = 64 * 1024 * 1024;
+/// Concurrent bodies in `/normalize` and `/render`. Each uses a core and several times its size in memory; others wait.
+pub const NORMALIZE_PERMITS: usize = 4;
+/// Concurrent reads of a task. Each holds some messages in memory; others wait.
+pub const TASK_READ_PERMITS: usize = 8;
+/// Concurrent calls of `/search`. Each may hold a response of 4 MiB; further ones are refused.
+pub const SEARCH_PERMITS: usize = 32;
+/// Concurrent supplementary searches. Further chats get none.
+pub const SUPPLEMENT_PERMITS: usize = 64;
+/// Bytes of all request bodies that are copied to extract a search query. Above it chats get no supplementary search.
+pub const QUERY_COPY_BYTES: usize = 64 * 1024 * 1024;
 
+/// The shared state of the process.
 pub struct App {
     pub config: Config,
     routes: RwLock<Arc<Vec<Route>>>,
     pub store: Arc<dyn Store>,
     pub writer: Writer,
     pub metrics: Metrics,
-    /// `None` unless the environment asks for it.
+    /// Exports traces; `None` unless the `OTEL_*` environment variables enable it.
     pub otel: Option<Arc<Otel>>,
     pub client: Client<Body>,
-    pub live: Live,
+    pub live: LiveMessages,
     pub faults: faults::Faults,
     pub budget: Arc<Budget>,
     pub abandoned: AbandonedBodies,
     rates: rate::Rates,
-    /// Relayed requests that are open.
+    /// Number of open relayed requests.
     pub streams: AtomicUsize,
     pub draining: AtomicBool,
-    /// Cancelled when the streams that are left must end.
+    /// Cancelled when the drain time is over: open streams end.
     pub cut: CancellationToken,
     pub normalizing: Semaphore,
     pub reading: Semaphore,
-    /// In seconds since the epoch.
+    /// Start of the process in seconds since the Unix epoch.
     pub started: i64,
-    /// `None` without a key.
+    /// The search service; `None` if it has no key.
     pub search: Option<Tavily>,
     pub searching: Semaphore,
-    /// Copies of requests whose query is searched for.
+    /// Bounds the copies of request bodies that search queries are extracted from.
     pub copies: Arc<Budget>,
     pub supplementing: Semaphore,
-    /// `None` where nobody shares the store.
+    /// `None` if the store is not shared with other replicas.
     pub peers: Option<Arc<Peers>>,
 }
 
@@ -86,6 +87,7 @@ impl App {
         Ok(Self::with(config, store, client, Otel::from_env()))
     }
 
+    /// Uses the given store and client, and exports no traces.
     pub fn new(config: Config, store: Arc<dyn Store>, client: Client<Body>) -> Arc<Self> {
         Self::with(config, store, client, None)
     }
@@ -95,7 +97,7 @@ impl App {
         let store: Arc<dyn Store> = MeteredStore::new(store, store_metrics.clone());
         let writer = Writer::spawn(Arc::clone(&store), config.records.queue);
         let metrics = Metrics::new(writer.clone(), &store_metrics, config.limits.streams);
-        let live = Live::default();
+        let live = LiveMessages::default();
         let peers = store.bus().map(|bus| Peers::new(bus, live.clone(), writer.clone()));
         Arc::new(Self {
             routes: RwLock::new(Arc::new(config.routes.clone())),
@@ -110,12 +112,12 @@ impl App {
             draining: AtomicBool::new(false),
             cut: CancellationToken::new(),
             started: jiff::Timestamp::now().as_second(),
-            normalizing: Semaphore::new(NORMALIZING),
-            reading: Semaphore::new(READING),
+            normalizing: Semaphore::new(NORMALIZE_PERMITS),
+            reading: Semaphore::new(TASK_READ_PERMITS),
             search: Tavily::new(&config.search, config.timeouts.connect),
-            searching: Semaphore::new(SEARCHING),
-            copies: Budget::new(COPIES),
-            supplementing: Semaphore::new(SUPPLEMENTING),
+            searching: Semaphore::new(SEARCH_PERMITS),
+            copies: Budget::new(QUERY_COPY_BYTES),
+            supplementing: Semaphore::new(SUPPLEMENT_PERMITS),
             store,
             writer,
             metrics,
@@ -124,7 +126,7 @@ impl App {
         })
     }
 
-    /// Requests from now on go by these; streams that are open keep theirs.
+    /// Replaces the routes for new requests; open streams keep theirs.
     pub fn set_routes(&self, routes: Vec<Route>) {
         *self.routes.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(routes);
     }
@@ -137,7 +139,8 @@ impl App {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// The tenant that sends a request, if it may send one more. Without a valid key nobody's allowance is used.
+    /// Returns the tenant of a request and counts the request against its rate limit. Without a valid key no limit counts
+    /// it.
     pub fn tenant_of(&self, headers: &mut HeaderMap) -> Result<String, Problem> {
         let tenant = auth::tenant(self.config.auth, &self.config.tenants, headers)?;
         match self.rates.take(&tenant) {
@@ -150,11 +153,11 @@ impl App {
         }
     }
 
-    /// One search through the search service, with its metrics.
+    /// Runs one search through the search service and counts it in the metrics.
     pub async fn search(&self, service: &Tavily, query: &Query) -> Result<Box<Record>, SearchError> {
         let context = search::context(Arc::clone(&self.config.rules));
-        let answer = service.search(query).await;
-        let found = answer.and_then(|answer| search::record(context, query, answer));
+        let response = service.search(query).await;
+        let found = response.and_then(|response| search::record(context, query, response));
         let result = found.as_ref().map_or_else(SearchError::kind, |_| "ok");
         self.metrics.searches.get_or_create(&ResultLabel { result }).inc();
         if let Err(error) = &found {

@@ -1,11 +1,11 @@
-//! What clients say of the answers they would take, and of those that they have.
+//! Content negotiation for `api` and `ops`: weights in `Accept` headers, and `If-None-Match`.
 
 use http::{HeaderMap, HeaderName, header};
 
-/// The items of a list such as `Accept`, each with its weight in thousandths (RFC 9110 12.4.2). A weight that is none
-/// refuses, as 0 does.
-pub fn weighed(asked: &HeaderMap, name: HeaderName) -> impl Iterator<Item = (&str, u16)> {
-    let lists = asked.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
+/// The items of a list such as `Accept`, each with its weight in thousandths (RFC 9110 section 12.4.2). An invalid
+/// weight counts as 0, which refuses the item.
+pub fn weighed(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = (&str, u16)> {
+    let lists = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
     lists.flat_map(|list| list.split(',')).filter_map(item)
 }
 
@@ -18,10 +18,10 @@ fn item(text: &str) -> Option<(&str, u16)> {
     Some((name, (weight * 1000.0).round() as u16))
 }
 
-/// Does the client have what this entity tag names? RFC 9110 13.1.2: `If-None-Match` compares weakly, and
-/// intermediaries that compress weaken our tags.
-pub fn is_known(asked: &HeaderMap, tag: &str) -> bool {
-    let known = asked.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
-    let mut known = known.flat_map(|known| known.split(',')).map(str::trim);
+/// True if the client has the representation with this entity tag. Compares weakly (RFC 9110 section 13.1.2), because
+/// intermediaries that compress make tags weak.
+pub fn is_known(headers: &HeaderMap, tag: &str) -> bool {
+    let lists = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    let mut known = lists.flat_map(|list| list.split(',')).map(str::trim);
     known.any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag)
 }

@@ -1,5 +1,5 @@
-//! Errors as RFC 9457 problem documents: what is wrong, and how to mend it. The one place where
-//! a fault becomes a status.
+//! Errors as RFC 9457 problem documents: what is wrong, and how to fix it. The only place where an error gets its
+//! status code. Used by `relay`, `api`, `ops` and `server`.
 
 use axum::body::Body;
 use http::{HeaderValue, Response, StatusCode, header};
@@ -7,38 +7,41 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::{citation::reading::SearchReadCursor, config::Rate, mapping::Refusal, pipeline::Outcome, profile::openai};
+use crate::{
+    citation::task_reader::SearchReadCursor, config::Rate, mapping::InvalidRequest, pipeline::Outcome, profile::openai,
+};
 
+/// An error response. [`Problem::response`] renders it.
 #[derive(Debug)]
 pub struct Problem {
     pub status: StatusCode,
-    /// The stable end of `type`.
+    /// Stable last part of the `type` URN.
     kind: &'static str,
     title: &'static str,
     detail: String,
     retry_after: Option<u32>,
-    /// What follows on the connection cannot be trusted.
+    /// Closes the connection, because the rest of its input cannot be trusted.
     closes: bool,
-    /// Where a consumer stands, for one that is elsewhere.
+    /// The consumer's committed cursor, in a cursor conflict.
     current: Option<Value>,
-    /// The key of a request that it is about.
+    /// The request field that is wrong, for OpenAI's `param`.
     param: Option<&'static str>,
 }
 
-/// Goes with an answer that is a problem, for those who note them.
+/// The type of a problem, as a response extension, so that `server` can record faults.
 #[derive(Debug, Clone, Copy)]
 pub struct ProblemType(pub &'static str);
 
 /// RFC 9457
 #[derive(Serialize, ToSchema)]
 #[schema(as = Problem)]
-pub struct Json<'a> {
+pub struct ProblemJson<'a> {
     /// Stable: `urn:citetap:problem:` and a word.
     #[schema(pattern = "^urn:citetap:problem:[a-z-]+$")]
     r#type: String,
     title: &'a str,
     status: u16,
-    /// What is wrong, and how to mend it.
+    #[doc = "What is wrong, and how to mend it."] // word-ok: the text is part of the OpenAPI document
     detail: &'a str,
     /// Where a consumer stands, in a conflict of cursors; null where it has committed nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,8 +78,8 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "no-such-endpoint", "No such endpoint", detail)
     }
 
-    pub fn unknown_model(asked: &str, known: &str) -> Self {
-        let detail = format!("there is no model {asked:?}; models: {known}");
+    pub fn unknown_model(model: &str, known: &str) -> Self {
+        let detail = format!("there is no model {model:?}; models: {known}");
         let problem = Self::new(StatusCode::NOT_FOUND, "model-not-found", "Unknown model", detail);
         Self { param: Some("model"), ..problem }
     }
@@ -92,9 +95,9 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "no-such-endpoint", "No such endpoint", detail)
     }
 
-    pub fn bad_ask(refusal: Refusal) -> Self {
-        let problem = Self::bad_request(refusal.message);
-        Self { param: refusal.param, ..problem }
+    pub fn invalid_chat_request(error: InvalidRequest) -> Self {
+        let problem = Self::bad_request(error.message);
+        Self { param: error.param, ..problem }
     }
 
     pub fn encoded() -> Self {
@@ -116,7 +119,7 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, "bad-id", "Not a message id", detail)
     }
 
-    /// As [`bad_id`](Self::bad_id), of something else.
+    /// As [`bad_id`](Self::bad_id), for the id of a task or consumer.
     pub fn bad_path_id(what: &str) -> Self {
         let detail = format!("a {what} id is 1 to 128 characters of A-Z a-z 0-9 . _ : -");
         Self::new(StatusCode::BAD_REQUEST, "bad-id", "Not an id", detail)
@@ -132,7 +135,7 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "unknown-cursor", "No cursor yet", detail)
     }
 
-    /// Says where the consumer stands: `null` where it has committed nothing.
+    /// Contains the committed cursor, or `null` if the consumer has committed nothing.
     pub fn cursor_conflict(detail: &str, current: Option<&SearchReadCursor>) -> Self {
         let problem = Self::new(StatusCode::CONFLICT, "cursor-conflict", "The cursor is elsewhere", detail);
         Self { current: Some(serde_json::to_value(current).unwrap_or_default()), ..problem }
@@ -197,7 +200,7 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "search-not-configured", "No search configured", detail)
     }
 
-    /// A search that failed, whoever's fault it is.
+    /// A failed search, whether the client, the service or its key caused it.
     pub fn search(status: StatusCode, kind: &'static str, detail: impl Into<String>) -> Self {
         Self::new(status, kind, "Search failed", detail)
     }
@@ -206,6 +209,7 @@ impl Problem {
         Self { retry_after: Some(seconds), ..self }
     }
 
+    /// Closes the connection after the response.
     pub fn closing(self) -> Self {
         Self { closes: true, ..self }
     }
@@ -234,20 +238,20 @@ impl Problem {
         Self::new(StatusCode::GATEWAY_TIMEOUT, "upstream-timeout", "Upstream timed out", detail)
     }
 
-    /// It answered, and nothing in it is an answer.
+    /// The upstream's response does not contain an answer.
     pub fn upstream_answer(host: &str, what: &str) -> Self {
         let detail = format!("upstream {host} answered with {what}");
         Self::new(StatusCode::BAD_GATEWAY, "upstream-answer", "Not an answer", detail)
     }
 
-    /// It began to answer, and did not get to the end.
+    /// The upstream began its answer and did not finish it.
     pub fn upstream_ended(host: &str, outcome: Outcome) -> Self {
         let (status, what) = match outcome {
             Outcome::Shutdown => return Self::draining(),
             Outcome::UpstreamIdle => (StatusCode::GATEWAY_TIMEOUT, "fell silent (timeouts.upstream_idle)"),
             Outcome::TotalTimeout => (StatusCode::GATEWAY_TIMEOUT, "took too long (timeouts.total)"),
             Outcome::UpstreamCut | Outcome::Complete | Outcome::ClientGone => {
-                (StatusCode::BAD_GATEWAY, "broke off in the midst of its answer")
+                (StatusCode::BAD_GATEWAY, "broke off in the middle of its answer")
             }
         };
         Self::new(status, "upstream-ended", "Upstream did not finish", format!("upstream {host} {what}"))
@@ -261,8 +265,9 @@ impl Problem {
         &self.detail
     }
 
+    /// Renders the problem as `application/problem+json`.
     pub fn response(self) -> Response<Body> {
-        let json = Json {
+        let json = ProblemJson {
             r#type: format!("urn:citetap:problem:{}", self.kind),
             title: self.title,
             status: self.status.as_u16(),
@@ -270,10 +275,10 @@ impl Problem {
             current: self.current.as_ref(),
         };
         let json = serde_json::to_vec(&json).unwrap_or_default();
-        self.dressed("application/problem+json", json)
+        self.with_body("application/problem+json", json)
     }
 
-    /// The same to a client that speaks OpenAI's dialect.
+    /// Renders the problem as an OpenAI error.
     pub fn openai(self) -> Response<Body> {
         let code = match self.kind {
             "unauthorized" => "invalid_api_key".to_owned(),
@@ -288,15 +293,15 @@ impl Problem {
         };
         let json = openai::error(kind, self.param, Some(&code), &self.detail);
         let json = serde_json::to_vec(&json).unwrap_or_default();
-        self.dressed("application/json", json)
+        self.with_body("application/json", json)
     }
 
-    fn dressed(self, kind: &'static str, body: Vec<u8>) -> Response<Body> {
+    fn with_body(self, content_type: &'static str, body: Vec<u8>) -> Response<Body> {
         let mut response = Response::new(Body::from(body));
         *response.status_mut() = self.status;
         response.extensions_mut().insert(ProblemType(self.kind));
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(seconds) = self.retry_after {
@@ -312,22 +317,22 @@ impl Problem {
     }
 }
 
-/// What a parser says of a request's body, but for the values that it repeats: an error holds nobody's words.
+/// A parser's error message without the values that it quotes, because an error must not repeat text of users.
 pub fn unquoted(error: &serde_json::Error) -> String {
-    let said = error.to_string();
+    let message = error.to_string();
     for (before, end, instead) in [
         ("invalid type: string ", ", expected ", "invalid type: a string"),
         ("invalid value: string ", ", expected ", "invalid value: a string"),
         ("unknown variant ", ", expected ", "unknown variant"),
     ] {
-        // The value may hold these words as well; the last ones are the parser's.
-        if said.starts_with(before)
-            && let Some(at) = said.rfind(end)
+        // The value may contain `end` too; the last one is the parser's.
+        if message.starts_with(before)
+            && let Some(at) = message.rfind(end)
         {
-            return format!("{instead}{}", &said[at..]);
+            return format!("{instead}{}", &message[at..]);
         }
     }
-    said
+    message
 }
 
 impl axum::response::IntoResponse for Problem {

@@ -1,4 +1,4 @@
-//! How much a tenant may ask. Each has an allowance of its own, so that nobody's haste is felt by another.
+//! Rate limits per tenant. Each tenant has its own token bucket, so that one tenant's load does not limit another.
 
 use std::collections::HashMap;
 
@@ -12,22 +12,22 @@ use governor::{
 use super::{auth::SINGLE_TENANT, problem::Problem};
 use crate::config::{Auth, Config, Rate};
 
-/// The allowances of those who have one.
+/// The rate limiters of tenants that have a limit.
 pub struct Rates<C: Clock = DefaultClock> {
     clock: C,
-    of: HashMap<String, Allowance<C>>,
+    limits: HashMap<String, Limit<C>>,
 }
 
-struct Allowance<C: Clock> {
+struct Limit<C: Clock> {
     rate: Rate,
     limiter: RateLimiter<NotKeyed, InMemoryState, C, NoOpMiddleware<C::Instant>>,
 }
 
 impl Rates {
     pub fn new(config: &Config) -> Self {
-        let everybody = (config.auth == Auth::Open).then_some((SINGLE_TENANT, config.limits.requests));
+        let single = (config.auth == Auth::Open).then_some((SINGLE_TENANT, config.limits.requests));
         let tenants = config.tenants.iter().map(|tenant| (tenant.name.as_str(), tenant.requests));
-        Self::with_clock(tenants.chain(everybody), DefaultClock::default())
+        Self::with_clock(tenants.chain(single), DefaultClock::default())
     }
 }
 
@@ -36,24 +36,24 @@ impl<C: Clock + Clone> Rates<C> {
         let limited = tenants.filter_map(|(name, rate)| {
             let (rate, quota) = rate.and_then(|rate| Some((rate, quota(rate)?)))?;
             let limiter = RateLimiter::direct_with_clock(quota, clock.clone());
-            Some((name.to_owned(), Allowance { rate, limiter }))
+            Some((name.to_owned(), Limit { rate, limiter }))
         });
-        Self { of: limited.collect(), clock }
+        Self { limits: limited.collect(), clock }
     }
 
-    /// One request of this tenant's.
+    /// Counts one request of a tenant. Above the limit the problem names the seconds to wait.
     pub fn take(&self, tenant: &str) -> Result<(), Problem> {
-        let Some(Allowance { rate, limiter }) = self.of.get(tenant) else { return Ok(()) };
+        let Some(Limit { rate, limiter }) = self.limits.get(tenant) else { return Ok(()) };
         limiter.check().map_err(|until| {
             let wait = until.wait_time_from(self.clock.now());
-            // Whole seconds, rounded up: who waits so long is let in.
+            // Whole seconds, rounded up: a client that waits for this long is admitted.
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
             Problem::too_many_requests(*rate, u32::try_from(seconds.max(1)).unwrap_or(u32::MAX))
         })
     }
 }
 
-/// `None` for a pace that no clock can tell; the configuration has none so fast.
+/// `None` if the interval between requests rounds to 0 ns; the configuration refuses such rates.
 fn quota(rate: Rate) -> Option<Quota> {
     Some(Quota::with_period(rate.per / rate.count.get())?.allow_burst(rate.count))
 }
@@ -70,7 +70,7 @@ mod tests {
         Some(Rate { count: NonZeroU32::new(count).unwrap(), per: Duration::from_secs(seconds) })
     }
 
-    /// How long a refused one is to wait.
+    /// Takes one request; returns the seconds to wait if it is refused.
     fn refused(rates: &Rates<FakeRelativeClock>, tenant: &str) -> Option<u64> {
         let response = rates.take(tenant).err()?.response();
         assert_eq!(response.status(), 429);
@@ -78,11 +78,11 @@ mod tests {
     }
 
     #[test]
-    fn all_may_come_at_once_and_come_back_evenly() {
+    fn burst_is_admitted_and_tokens_return_evenly() {
         let clock = FakeRelativeClock::default();
         let rates = Rates::with_clock([("a", rate(600, 60))].into_iter(), clock.clone());
         assert!((0..600).all(|_| refused(&rates, "a").is_none()), "at the limit");
-        assert_eq!(refused(&rates, "a"), Some(1), "over it, and never told to wait no time");
+        assert_eq!(refused(&rates, "a"), Some(1), "over it: the wait is never 0 s");
         clock.advance(Duration::from_millis(99));
         assert_eq!(refused(&rates, "a"), Some(1), "a refusal costs nothing");
         clock.advance(Duration::from_millis(1));
@@ -91,11 +91,11 @@ mod tests {
         clock.advance(Duration::from_secs(10));
         assert_eq!((0..200).filter(|_| refused(&rates, "a").is_none()).count(), 100);
         clock.advance(Duration::from_secs(3600));
-        assert_eq!((0..1200).filter(|_| refused(&rates, "a").is_none()).count(), 600, "and no more than all");
+        assert_eq!((0..1200).filter(|_| refused(&rates, "a").is_none()).count(), 600, "a burst is capped at the limit");
     }
 
     #[test]
-    fn who_waits_as_told_is_let_in() {
+    fn request_after_retry_after_is_admitted() {
         for (count, seconds) in [(1, 1), (40, 60), (7, 60), (1, 3600), (3, 86_400), (1000, 1)] {
             let clock = FakeRelativeClock::default();
             let rates = Rates::with_clock([("a", rate(count, seconds))].into_iter(), clock.clone());
@@ -111,10 +111,10 @@ mod tests {
     }
 
     #[test]
-    fn everybody_has_an_own_allowance_or_none() {
+    fn limits_of_tenants_are_separate() {
         let tenants = [("a", rate(1, 60)), ("b", rate(2, 60)), ("c", None)];
         let rates = Rates::with_clock(tenants.into_iter(), FakeRelativeClock::default());
         let passed = |tenant| (0..9).filter(|_| refused(&rates, tenant).is_none()).count();
-        assert_eq!(["a", "b", "c", "unheard of"].map(passed), [1, 2, 9, 9]);
+        assert_eq!(["a", "b", "c", "unknown"].map(passed), [1, 2, 9, 9]);
     }
 }

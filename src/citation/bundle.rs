@@ -1,4 +1,5 @@
-//! A record as search result bundles: one per search round, in the snake_case of the retrieval protocol.
+//! Converts a record to search result bundles: one per search round, in the snake_case of the retrieval protocol. Called by the
+//! task API and by `task_reader`.
 
 use std::{borrow::Cow, collections::BTreeSet};
 
@@ -13,10 +14,10 @@ use super::{
     url::source_id,
 };
 
-/// Between the queries of one round.
-const JOINT: &str = "; ";
+/// Joins the queries of one round in `query_text`.
+const QUERY_SEPARATOR: &str = "; ";
 
-/// Before the hash in the `source_id` of a result that failed.
+/// Prefix of the `source_id` of a failed result, before the hash.
 pub const FAILED_ID: &str = "failed-";
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -81,7 +82,7 @@ pub struct SearchResultStats {
     pub dedup_count: u32,
 }
 
-/// Words that tell what a query is after, lower-case.
+/// Lower-case words by which the intent of a query is recognized.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Intents {
     pub market: Vec<String>,
@@ -92,10 +93,11 @@ pub struct Intents {
 }
 
 impl Intents {
-    /// The intent with the most words in the query; of several, the more telling one.
+    /// The intent with the most words in the query; of several, the more specific one.
     pub fn of(&self, query: &str) -> &'static str {
         let query = query.to_lowercase();
-        let telling = [
+        // The most specific first.
+        let candidates = [
             ("comparison", &self.comparison),
             ("timeline", &self.timeline),
             ("people", &self.people),
@@ -103,7 +105,7 @@ impl Intents {
             ("tech", &self.tech),
         ];
         let mut best = ("general", 0);
-        for (intent, words) in telling {
+        for (intent, words) in candidates {
             let hits = words.iter().filter(|word| text::has_word(&query, word)).count();
             if hits > best.1 {
                 best = (intent, hits);
@@ -113,7 +115,7 @@ impl Intents {
     }
 }
 
-/// The task that a record belongs to, as an id that can stand in a path.
+/// Id of the task that a record belongs to, usable in a URL path: the client's, else the conversation's, else the message's.
 pub fn task_id(record: &Record) -> Cow<'_, str> {
     match (&record.task_id, &record.conversation_id) {
         (Some(task), _) => Cow::Borrowed(task),
@@ -123,23 +125,25 @@ pub fn task_id(record: &Record) -> Cow<'_, str> {
     }
 }
 
+/// The bundles of a message that is a task of its own.
 pub fn bundles(record: &Record, rules: &Rules) -> Vec<SearchResultBundle> {
     bundles_from(0, record, rules).0
 }
 
-/// The bundles of one message of a task, where the messages before it had so many queries; and how many there are now.
-pub fn bundles_from(before: usize, record: &Record, rules: &Rules) -> (Vec<SearchResultBundle>, usize) {
-    let rounds = rounds(record);
-    // Numbered before the blank ones go, so that a query keeps its id while the record grows.
+/// The bundles of one message of a task, and the number of queries up to its end. `query_offset` is the number of queries in
+/// the messages before it.
+pub fn bundles_from(query_offset: usize, record: &Record, rules: &Rules) -> (Vec<SearchResultBundle>, usize) {
+    let rounds = all_rounds(record);
+    // Empty rounds are numbered too, so that a query keeps its id while the record grows.
     let bundle = |(index, round): (usize, &SearchRound)| {
         let query_text = query_text(record, round);
         let of_round = record.citations.iter().filter(|citation| round_of(citation) == round.round);
-        let found = of_round.map(|citation| item(record, citation, rules));
-        let failed = round.failures.iter().map(|failure| failed(record, round, failure));
+        let found = of_round.map(|citation| citation_item(record, citation, rules));
+        let failed = round.failures.iter().map(|failure| failed_item(record, round, failure));
         let results: Vec<SearchResultItem> = found.chain(failed).collect();
         SearchResultBundle {
             task_id: task_id(record).into_owned(),
-            query_id: format!("q{}", before + index + 1),
+            query_id: format!("q{}", query_offset + index + 1),
             query_intent: rules.intents.of(&query_text).to_owned(),
             query_text,
             provider: round.provider.as_ref().unwrap_or(&record.provider).clone(),
@@ -148,12 +152,12 @@ pub fn bundles_from(before: usize, record: &Record, rules: &Rules) -> (Vec<Searc
             results,
         }
     };
-    let told = rounds.iter().enumerate().filter(|(index, round)| !blank(record, round, &rounds[..*index]));
-    (told.map(bundle).collect(), before + rounds.len())
+    let listed = rounds.iter().enumerate().filter(|(index, round)| !is_empty_round(record, round, &rounds[..*index]));
+    (listed.map(bundle).collect(), query_offset + rounds.len())
 }
 
-/// A block that named neither a result nor a query of its own, such as an earlier one sent again under a new id.
-fn blank(record: &Record, round: &SearchRound, earlier: &[SearchRound]) -> bool {
+/// True for a round without results and without new queries, such as a search block resent under a new id.
+fn is_empty_round(record: &Record, round: &SearchRound, earlier: &[SearchRound]) -> bool {
     let known = |query: &String| earlier.iter().any(|round| round.queries.contains(query));
     let counts = round.failed_count + round.dedup_count;
     counts == 0
@@ -161,12 +165,12 @@ fn blank(record: &Record, round: &SearchRound, earlier: &[SearchRound]) -> bool 
         && record.citations.iter().all(|citation| round_of(citation) != round.round)
 }
 
-/// The record's rounds, and those that only its citations name. What no round counts is the first one's,
-/// as in records that were kept before rounds were.
-fn rounds(record: &Record) -> Vec<SearchRound> {
+/// The record's rounds and those that only its citations refer to. Failures and duplicates that no round counts, as in records
+/// from before rounds existed, are added to the first.
+fn all_rounds(record: &Record) -> Vec<SearchRound> {
     let mut rounds = record.rounds.clone();
-    let named: BTreeSet<u32> = record.citations.iter().map(round_of).collect();
-    for number in named {
+    let numbers: BTreeSet<u32> = record.citations.iter().map(round_of).collect();
+    for number in numbers {
         if rounds.iter().all(|round| round.round != number) {
             rounds.push(SearchRound { round: number, ..SearchRound::default() });
         }
@@ -186,14 +190,14 @@ fn rounds(record: &Record) -> Vec<SearchRound> {
     rounds
 }
 
-/// 0: it came before any round was announced.
+/// Round of the citation; 0 if it came before the first announced round.
 fn round_of(citation: &Citation) -> u32 {
     let round = citation.metadata.get("round").and_then(serde_json::Value::as_u64);
     round.and_then(|round| u32::try_from(round).ok()).unwrap_or_default()
 }
 
 fn query_text(record: &Record, round: &SearchRound) -> String {
-    let joined = |queries: &[String]| (!queries.is_empty()).then(|| queries.join(JOINT));
+    let joined = |queries: &[String]| (!queries.is_empty()).then(|| queries.join(QUERY_SEPARATOR));
     joined(&round.queries)
         .or_else(|| round.summary.clone())
         .or_else(|| joined(&record.queries))
@@ -201,15 +205,15 @@ fn query_text(record: &Record, round: &SearchRound) -> String {
         .unwrap_or_default()
 }
 
-fn item(record: &Record, citation: &Citation, rules: &Rules) -> SearchResultItem {
+fn citation_item(record: &Record, citation: &Citation, rules: &Rules) -> SearchResultItem {
     let scores = citation.scores.unwrap_or_else(|| {
-        // Kept before there were scores: as they would have been then.
-        let then = record.created_at.parse().unwrap_or(Timestamp::UNIX_EPOCH);
-        rules.scores.score(citation, None, then)
+        // A record from before scores existed: score it as of its creation.
+        let created = record.created_at.parse().unwrap_or(Timestamp::UNIX_EPOCH);
+        rules.scores.score(citation, None, created)
     });
     let title = citation.title.as_ref().or(citation.site_name.as_ref()).or(citation.hostname.as_ref());
     let source_id = match citation.status {
-        // Not the source's own: read in another query, it may be fine.
+        // Differs from the source's id, because another query may return the source without failure.
         CitationStatus::Failed => format!("{FAILED_ID}{}", citation.source_id),
         CitationStatus::Ok | CitationStatus::Filtered => citation.source_id.clone(),
     };
@@ -239,8 +243,8 @@ fn item(record: &Record, citation: &Citation, rules: &Rules) -> SearchResultItem
     }
 }
 
-/// There is nothing to show of it but that it was there. Its id is no source's, and the same in every reading.
-fn failed(record: &Record, round: &SearchRound, failure: &SearchFailure) -> SearchResultItem {
+/// The item of a failed result, with empty texts. Its id is stable and differs from every source id.
+fn failed_item(record: &Record, round: &SearchRound, failure: &SearchFailure) -> SearchResultItem {
     let Record { provider, message_id, .. } = record;
     let id = failure.id.as_deref().unwrap_or_default();
     let key = format!("{provider}:{message_id}:{}:{}:{id}", round.round, failure.position);
@@ -264,8 +268,8 @@ fn failed(record: &Record, round: &SearchRound, failure: &SearchFailure) -> Sear
 }
 
 fn stats(round: &SearchRound, results: &[SearchResultItem]) -> SearchResultStats {
-    let count = |wanted: fn(&ItemState) -> bool| {
-        u32::try_from(results.iter().filter(|item| wanted(&item.state)).count()).unwrap_or(u32::MAX)
+    let count = |is_counted: fn(&ItemState) -> bool| {
+        u32::try_from(results.iter().filter(|item| is_counted(&item.state)).count()).unwrap_or(u32::MAX)
     };
     let kept_after_filter = count(|state| *state == ItemState::Ok);
     let filtered_count = count(|state| *state == ItemState::Filtered);

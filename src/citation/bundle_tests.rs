@@ -3,8 +3,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::config::default_rules;
 
-/// A record as it was kept before there were scores and rounds.
-fn old() -> Value {
+/// A record as stored before scores and rounds existed.
+fn old_record() -> Value {
     let citation = |number: u32, round: Option<u32>| {
         json!({
             "number": number, "aliases": [], "url": format!("https://{number}.example.com/"), "title": "标题", "content": "摘要",
@@ -29,12 +29,12 @@ fn record(json: Value) -> Record {
 }
 
 #[test]
-fn a_record_from_before_scores_still_reads_and_has_bundles() {
-    let record = record(old());
+fn record_without_scores_and_rounds_has_bundles() {
+    let record = record(old_record());
     assert_eq!((record.stats.filtered_count, &record.corroboration, record.rounds.len()), (0, &None, 0));
     let bundles = bundles(&record, &default_rules());
     assert_eq!(bundles.iter().map(|bundle| bundle.query_id.as_str()).collect::<Vec<_>>(), ["q1", "q2"]);
-    // What no round counts is the first one's.
+    // Failures and duplicates that no round counts belong to the first.
     let stats = |n: usize| bundles[n].stats;
     assert_eq!((stats(0).total_returned, stats(0).failed_count, stats(0).dedup_count), (4, 1, 2));
     assert_eq!(stats(1).total_returned, 1);
@@ -44,8 +44,8 @@ fn a_record_from_before_scores_still_reads_and_has_bundles() {
 }
 
 #[test]
-fn every_field_of_the_protocol_is_there() {
-    let mut json = old();
+fn bundle_has_every_field_of_the_protocol() {
+    let mut json = old_record();
     json["conversationId"] = "77".into();
     json["rounds"] = json!([
         { "round": 1, "queries": ["甲 对比 乙", "甲 价格"], "summary": "s", "failedCount": 1, "dedupCount": 2 },
@@ -74,17 +74,17 @@ fn every_field_of_the_protocol_is_there() {
         (&bundles[1]["results"][0]["status"], &bundles[1]["stats"]["filtered_count"]),
         (&json!("filtered"), &json!(1))
     );
-    // A block without result and query of its own is none; a search without results is one.
+    // A round without results and new queries has no bundle; a search without results has one.
     assert_eq!((&bundles[2]["query_id"], &bundles[2]["results"]), (&json!("q5"), &json!([])));
     assert_eq!(bundles.as_array().unwrap().len(), 3);
 }
 
 #[test]
-fn a_failure_has_its_code_or_is_no_item() {
+fn failed_item_needs_an_error_code() {
     let failed = ItemState::Failed { error_code: "timeout".to_owned() };
     let json = serde_json::to_value(&failed).unwrap();
     assert_eq!(json, json!({ "status": "failed", "error_code": "timeout" }));
-    let mut item = serde_json::to_value(&bundles(&record(old()), &default_rules())[0].results[0]).unwrap();
+    let mut item = serde_json::to_value(&bundles(&record(old_record()), &default_rules())[0].results[0]).unwrap();
     assert!(item.get("error_code").is_none());
     item["status"] = "failed".into();
     assert!(serde_json::from_value::<SearchResultItem>(item.clone()).is_err());
@@ -94,8 +94,8 @@ fn a_failure_has_its_code_or_is_no_item() {
 }
 
 #[test]
-fn what_failed_is_listed_with_its_code_and_counted_once() {
-    let mut json = old();
+fn failures_are_listed_with_code_and_counted_once() {
+    let mut json = old_record();
     json["rounds"] = json!([
         { "round": 1, "queries": ["甲"], "summary": null, "failedCount": 0, "dedupCount": 2 },
         { "round": 2, "queries": ["乙"], "summary": null, "failedCount": 3, "dedupCount": 0, "failures": [
@@ -117,17 +117,17 @@ fn what_failed_is_listed_with_its_code_and_counted_once() {
     );
     assert!(failed.iter().all(|item| item.source_id.starts_with(FAILED_ID) && item.score_final == 0.0));
     assert_ne!(failed[0].source_id, failed[1].source_id);
-    // One was beyond the cap: counted, not listed.
+    // The third failure was over the cap: counted, not listed.
     let stats = bundles[1].stats;
     assert_eq!((stats.failed_count, stats.kept_after_filter, stats.total_returned), (3, 1, 4));
     let kept = serde_json::to_value(&record).unwrap();
-    assert!(kept["rounds"][0].get("failures").is_none(), "none is not said");
+    assert!(kept["rounds"][0].get("failures").is_none(), "an empty list is omitted");
 }
 
 #[test]
-fn a_task_is_what_the_client_named_else_the_conversation_else_the_message() {
-    let of = |task: Option<&str>, conversation: Option<&str>| {
-        let mut json = old();
+fn task_id_falls_back_to_conversation_then_message() {
+    let id_for = |task: Option<&str>, conversation: Option<&str>| {
+        let mut json = old_record();
         json["taskId"] = task.into();
         json["conversationId"] = conversation.into();
         let record = record(json);
@@ -135,16 +135,16 @@ fn a_task_is_what_the_client_named_else_the_conversation_else_the_message() {
         assert_eq!(bundles(&record, &default_rules())[0].task_id, id);
         id
     };
-    assert_eq!(of(Some("t-1"), Some("77")), "t-1");
-    assert_eq!(of(None, Some("77")), "77");
-    assert_eq!(of(None, None), "m");
-    assert_eq!(of(None, Some("")), "m", "an empty conversation is none");
-    assert_eq!(of(None, Some("会话 7")), format!("x-{}", source_id("会话 7")), "it stands in a path");
+    assert_eq!(id_for(Some("t-1"), Some("77")), "t-1");
+    assert_eq!(id_for(None, Some("77")), "77");
+    assert_eq!(id_for(None, None), "m");
+    assert_eq!(id_for(None, Some("")), "m", "an empty conversation id is ignored");
+    assert_eq!(id_for(None, Some("会话 7")), format!("x-{}", source_id("会话 7")), "the id is used in a path");
 }
 
 #[test]
-fn nothing_searched_is_no_bundle_and_failures_alone_are_one() {
-    let mut json = old();
+fn record_without_search_has_no_bundle() {
+    let mut json = old_record();
     json["citations"] = json!([]);
     let only_failed = bundles(&record(json.clone()), &default_rules());
     assert_eq!((only_failed.len(), only_failed[0].stats.total_returned), (1, 3));
@@ -154,7 +154,7 @@ fn nothing_searched_is_no_bundle_and_failures_alone_are_one() {
 }
 
 #[test]
-fn intents_by_words_in_two_languages() {
+fn intent_is_recognized_in_two_languages() {
     let intents = default_rules().intents.clone();
     for (query, intent) in [
         ("iPhone vs 小米 区别", "comparison"),

@@ -1,4 +1,4 @@
-//! Do several sources say it? One verdict over the sources that a message keeps.
+//! Computes how far the kept sources of a message agree: domains, official statements, sentiment and a confidence.
 
 use std::{collections::HashSet, net::IpAddr};
 
@@ -11,11 +11,12 @@ use super::{
     text::{self, WordLists},
 };
 
-/// An average from which agreement counts as a signal.
-const TRIGGER: f64 = 0.6;
-const MANY_RESULTS: usize = 5;
-/// Characters of a title and of an excerpt that are read for words: what an event shows of an excerpt.
-const EXCERPT: usize = 200;
+/// Average score from which several domains set `triggered`.
+const TRIGGER_AVERAGE: f64 = 0.6;
+/// Sources from which the confidence gets a bonus.
+const MANY_SOURCES: usize = 5;
+/// Characters of a title and of a snippet that are searched for words: as many as an event shows of a snippet.
+const SEARCHED_CHARS: usize = 200;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -44,12 +45,12 @@ pub enum Sentiment {
     Neutral,
 }
 
-/// By what agreement is told.
+/// Settings of the verdict.
 #[derive(Debug, Clone)]
 pub struct Rules {
-    /// So many registrable domains are several sources.
+    /// Registrable domains needed for `multi_source`.
     pub min_domains: usize,
-    /// Official, positive and negative ones.
+    /// Words of official statements, of positive and of negative sentiment.
     pub words: WordLists<3>,
 }
 
@@ -60,7 +61,7 @@ impl PartialEq for Rules {
 }
 
 impl Rules {
-    /// `None` when nothing is kept: there is nothing to agree.
+    /// The verdict on the citations that no filter removed; `None` if there are none.
     pub fn corroborate(&self, citations: &[Citation]) -> Option<Corroboration> {
         let kept: Vec<&Citation> = citations.iter().filter(|citation| citation.status == CitationStatus::Ok).collect();
         if kept.is_empty() {
@@ -70,17 +71,17 @@ impl Rules {
             kept.iter().filter_map(|c| c.hostname.as_deref()).map(registrable_domain).collect();
         let (mut official, mut positive, mut negative) = (false, 0_u32, 0_u32);
         for citation in &kept {
-            let [says_official, says_positive, says_negative] = self.words.matches(&read(citation));
-            official |= says_official;
-            positive += u32::from(says_positive);
-            negative += u32::from(says_negative);
+            let [is_official, is_positive, is_negative] = self.words.matches(&searched_text(citation));
+            official |= is_official;
+            positive += u32::from(is_positive);
+            negative += u32::from(is_negative);
         }
         let scores = kept.iter().map(|citation| citation.scores.map_or(0.0, |scores| scores.overall));
         let average = fraction(scores.sum::<f64>() / kept.len() as f64);
         let multi_source = domains.len() >= self.min_domains;
-        let bonus = |holds: bool, value: f64| if holds { value } else { 0.0 };
+        let bonus = |is_given: bool, value: f64| if is_given { value } else { 0.0 };
         let confidence =
-            average + bonus(multi_source, 0.15) + bonus(official, 0.10) + bonus(kept.len() >= MANY_RESULTS, 0.05);
+            average + bonus(multi_source, 0.15) + bonus(official, 0.10) + bonus(kept.len() >= MANY_SOURCES, 0.05);
         Some(Corroboration {
             source_count: count(kept.len()),
             unique_domains: count(domains.len()),
@@ -93,7 +94,7 @@ impl Rules {
             },
             average_score: average,
             confidence: (fraction(confidence) * 100.0).round() / 100.0,
-            triggered: multi_source && average >= TRIGGER,
+            triggered: multi_source && average >= TRIGGER_AVERAGE,
         })
     }
 }
@@ -102,14 +103,14 @@ fn count(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
-/// Title and excerpt, lower-cased.
-fn read(citation: &Citation) -> String {
+/// The beginnings of title and snippet in lower case.
+fn searched_text(citation: &Citation) -> String {
     let start =
-        |text: &Option<String>| text::lowercase(text::first_chars(text.as_deref().unwrap_or_default(), EXCERPT));
+        |text: &Option<String>| text::lowercase(text::first_chars(text.as_deref().unwrap_or_default(), SEARCHED_CHARS));
     start(&citation.title) + "\n" + &start(&citation.content)
 }
 
-/// The part of a host that somebody registered; the host itself where there is none, as with an address.
+/// The registrable domain of a host by the public suffix list; the host itself if it has none, such as an IP address.
 pub fn registrable_domain(host: &str) -> &str {
     let host = host.trim_end_matches('.');
     let bare = host.trim_start_matches('[').trim_end_matches(']');

@@ -36,7 +36,7 @@ fn source(host: &str, title: &str, overall: f64) -> Citation {
 }
 
 #[test]
-fn the_formula_by_hand() {
+fn confidence_equals_values_computed_by_hand() {
     // Two domains, five sources, one official: 0.56 + 0.15 + 0.10 + 0.05.
     let five = [
         source("cointelegraph.com", "USDC depegs as Circle confirms $3.3B stuck", 0.67),
@@ -58,7 +58,7 @@ fn the_formula_by_hand() {
 }
 
 #[test]
-fn it_triggers_at_an_average_of_six_tenths_and_is_capped() {
+fn trigger_is_at_average_0_6_and_confidence_is_capped() {
     let pair = |score| rules().corroborate(&[source("a.example", "", score), source("b.example", "", score)]).unwrap();
     assert!(pair(0.6).triggered);
     assert!(!pair(0.5999).triggered);
@@ -66,20 +66,20 @@ fn it_triggers_at_an_average_of_six_tenths_and_is_capped() {
 }
 
 #[test]
-fn only_what_is_kept_counts() {
+fn filtered_sources_do_not_count() {
     let mut filtered = source("b.example", "官方声明", 0.9);
     filtered.status = CitationStatus::Filtered;
     assert_eq!(rules().corroborate(&[filtered.clone()]), None);
     assert_eq!(rules().corroborate(&[]), None);
-    let with = rules().corroborate(&[source("a.example", "", 0.5), filtered]).unwrap();
-    assert_eq!((with.source_count, with.unique_domains, with.official_confirmed), (1, 1, false));
-    // A document without a link is a source, and no domain.
-    let own = rules().corroborate(&[source("", "", 0.5), source("", "", 0.5)]).unwrap();
-    assert_eq!((own.source_count, own.unique_domains, own.multi_source), (2, 0, false));
+    let mixed = rules().corroborate(&[source("a.example", "", 0.5), filtered]).unwrap();
+    assert_eq!((mixed.source_count, mixed.unique_domains, mixed.official_confirmed), (1, 1, false));
+    // A document without a link counts as a source, but not as a domain.
+    let documents = rules().corroborate(&[source("", "", 0.5), source("", "", 0.5)]).unwrap();
+    assert_eq!((documents.source_count, documents.unique_domains, documents.multi_source), (2, 0, false));
 }
 
 #[test]
-fn domains_are_those_that_somebody_registered() {
+fn registrable_domain_follows_the_public_suffix_list() {
     for (host, domain) in [
         ("www.example.com", "example.com"),
         ("a.b.example.co.uk", "example.co.uk"),
@@ -96,7 +96,7 @@ fn domains_are_those_that_somebody_registered() {
 }
 
 #[test]
-fn sentiment_is_what_more_sources_say() {
+fn sentiment_is_that_of_most_sources() {
     let of = |titles: &[&str]| {
         let sources: Vec<Citation> = titles.iter().map(|title| source("a.example", title, 0.5)).collect();
         rules().corroborate(&sources).unwrap().sentiment
@@ -108,7 +108,7 @@ fn sentiment_is_what_more_sources_say() {
 }
 
 #[test]
-fn it_is_in_camel_case() {
+fn corroboration_serializes_in_camel_case() {
     let json = serde_json::to_value(rules().corroborate(&[source("a.example", "x", 0.5)])).unwrap();
     let expected = serde_json::json!({
         "sourceCount": 1, "uniqueDomains": 1, "multiSource": false, "officialConfirmed": false,

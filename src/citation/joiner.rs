@@ -1,27 +1,28 @@
-//! Where a hidden character belongs to what is seen: in emoji sequences, and in scripts whose letters join.
+//! Decides which invisible characters affect visible text: in emoji sequences, and in scripts with joining letters. Called by
+//! `text`, which removes all others.
 
 const ZWNJ: char = '\u{200C}';
 const ZWJ: char = '\u{200D}';
 const BLACK_FLAG: char = '\u{1F3F4}';
 
-/// Does the hidden character change how the kept one before it looks, or the one after it? `before` is what was kept.
-pub(super) fn joins(before: Option<char>, hidden: char, after: Option<char>) -> bool {
+/// True if the invisible character changes how its neighbors look. `before` is the last character that was kept.
+pub(super) fn joins(before: Option<char>, invisible: char, after: Option<char>) -> bool {
     let Some(before) = before else { return false };
-    match hidden {
-        // Also at a word's end: a final form in Persian, a chillu in older Malayalam text.
+    match invisible {
+        // Also at the end of a word: it makes a final form in Persian, a chillu in older Malayalam text.
         ZWNJ | ZWJ if has_joining_letters(before) => true,
         ZWJ => is_emoji(before) && after.is_some_and(is_emoji),
-        // UTS 51: a flag of a region that is no country is a black flag and tags.
+        // UTS 51: the flag of a subdivision, such as England, is a black flag followed by tags.
         tag => is_tag(tag) && (before == BLACK_FLAG || is_tag(before)),
     }
 }
 
-/// Also the end of the sequence.
+/// True for a tag character, including the cancel tag that ends a sequence.
 fn is_tag(c: char) -> bool {
     matches!(c, '\u{E0020}'..='\u{E007F}')
 }
 
-/// Blocks of Arabic and its relatives, of the scripts of India and South-East Asia, and of Mongolian.
+/// True in the blocks of Arabic and related scripts, of the scripts of India and South-East Asia, and of Mongolian.
 fn has_joining_letters(c: char) -> bool {
     matches!(c,
         '\u{0600}'..='\u{109F}'
@@ -35,7 +36,7 @@ fn has_joining_letters(c: char) -> bool {
     )
 }
 
-/// Blocks that hold pictographs, their variation selector and skin tones.
+/// True in the blocks of pictographs and skin tones, and for the variation selector.
 fn is_emoji(c: char) -> bool {
     matches!(c,
         '\u{FE0F}'

@@ -1,7 +1,7 @@
-//! Counts and numbers what a message rests on, while it streams.
+//! Collects the sources of one message while it streams. `pipeline` feeds it references, searches and answer text.
 //!
-//! Upstreams send the same references again, grown, under new block ids, and number them from
-//! one in every search. Here each source stands once, under a number that is unique in the record.
+//! Upstreams resend a reference with more fields and under new block ids, and number the results of every search from 1.
+//! The ledger keeps each source once, under a number that is unique in the record.
 
 use std::{
     borrow::Cow,
@@ -17,34 +17,36 @@ use super::{
     record::{Citation, CitationStatus, CitationType, RecordStats, SearchRound},
     rounds::Rounds,
     score,
-    source_index::{Key, Names},
+    source_index::{Key, SourceIndex},
     text,
     url::{self as links, Page},
 };
 use crate::marker::{Mark, Scanner};
 
-/// Citations kept of one message; further ones only set `truncated`.
+/// Citations kept per message; further ones only set `truncated`.
 pub const MAX_CITATIONS: usize = 1000;
+/// Bytes kept of a title, and of any other one-line text.
 pub const MAX_TITLE: usize = 1024;
+/// Bytes kept of a snippet.
 pub const MAX_SNIPPET: usize = 4 * 1024;
-/// Excerpts kept of one source.
+/// Snippets kept per source.
 pub const MAX_SNIPPETS: usize = 32;
-/// Queries kept of one message, each under the cap of titles.
+/// Queries kept per message, each cut to [`MAX_TITLE`].
 pub const MAX_QUERIES: usize = 64;
-/// Search rounds told apart; further ones count as the last.
+/// Search rounds kept per message; further ones are added to the last.
 pub const MAX_ROUNDS: usize = 256;
-/// Failed cards told apart.
+/// Failed results whose keys are kept so that a resend counts once; further ones are not counted.
 const MAX_FAILED: usize = 10_000;
 
-/// A reference as the wire named it.
+/// A reference as the upstream sent it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reference<'a> {
     /// The upstream's own number.
     pub number: Option<u32>,
-    /// Its place in its list, which stands for a number where there is none.
+    /// Position in its list, used as the number if `number` is `None`.
     pub position: Option<u32>,
     pub rank: Option<u32>,
-    /// The upstream's own relevance, from 0 to 1.
+    /// The upstream's relevance score, from 0 to 1.
     pub score: Option<f64>,
     pub url: Option<&'a str>,
     pub title: Option<&'a str>,
@@ -52,23 +54,24 @@ pub struct Reference<'a> {
     pub site_name: Option<&'a str>,
     pub icon_url: Option<&'a str>,
     pub published: Option<Published<'a>>,
-    /// Tells documents apart that have no URL.
+    /// Identifies a document that has no URL.
     pub doc_id: Option<Cow<'a, str>>,
     pub kind: CitationType,
-    /// The upstream says that its answer uses this, be it by the place where it does.
+    /// True if the upstream says that its answer uses this source, for example by giving the position in the text.
     pub cited: bool,
-    /// Under names other than those that the ledger itself gives, `round` and `upstreamIndex`.
+    /// Extra fields for `Citation::metadata`. The ledger writes `round` and `upstreamIndex` itself: do not use these names.
     pub metadata: Vec<(&'static str, Value)>,
 }
 
-/// A time as the wire has it.
+/// A publication time as the upstream sent it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Published<'a> {
     Text(&'a str),
-    /// Seconds, or milliseconds where that is the only sensible reading.
+    /// Seconds since the Unix epoch, or milliseconds if the value is too large for seconds.
     Epoch(i64),
 }
 
+/// The sources of one message, with their numbers and search rounds.
 #[derive(Debug, Default)]
 pub struct Ledger {
     link_base: Option<Url>,
@@ -77,38 +80,40 @@ pub struct Ledger {
     queries: Vec<String>,
     rounds: Rounds,
     entries: Vec<Entry>,
-    /// URLs and document ids to entries.
-    names: Names,
-    /// Numbers and aliases to entries.
+    /// Finds an entry by URL or document id.
+    source_index: SourceIndex,
+    /// Numbers and aliases to indices of `entries`.
     by_number: HashMap<u32, u32>,
-    highest: u32,
+    highest_number: u32,
+    /// Keys of the failed results.
     failed: HashSet<String>,
     duplicates: u32,
     truncated: bool,
     markers: Scanner,
-    /// Numbers in a whole answer that came at once.
+    /// Marker numbers in the full texts of [`Ledger::add_full_text`].
     answer_markers: BTreeSet<u32>,
     revision: u64,
 }
 
-/// What a reference is known by.
+/// Keys under which a reference is looked up.
 #[derive(Clone, Copy)]
-struct Known {
+struct ReferenceKeys {
     url: Option<Key>,
     doc: Option<Key>,
 }
 
 impl Ledger {
+    /// Creates an empty ledger. `link_base` resolves relative URLs; without it they are dropped.
     pub fn new(link_base: Option<Url>) -> Self {
         Self { link_base, ..Self::default() }
     }
 
-    /// Goes into the source ids of documents without a URL.
+    /// Sets the provider name, which is part of the source ids of documents without a URL.
     pub fn set_provider(&mut self, provider: &'static str) {
         self.provider = provider;
     }
 
-    /// How many sources there are.
+    /// Number of sources.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -117,33 +122,33 @@ impl Ledger {
         self.entries.is_empty()
     }
 
-    /// Changes whenever what the record would say of its sources changes.
+    /// Increases whenever a change to the sources would change the record.
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// A piece of the answer.
-    pub fn add_text(&mut self, piece: &str) {
-        self.markers.feed(piece);
+    /// Scans the next delta of the answer for markers.
+    pub fn add_text(&mut self, delta: &str) {
+        self.markers.feed(delta);
     }
 
-    /// Where the answer's markers stand, and how long it is, in code points.
+    /// Positions of the answer's markers, and the answer's length, in code points.
     pub fn marks(&self) -> (impl Iterator<Item = Mark>, u64) {
         self.markers.marks()
     }
 
-    /// The whole answer once more: it may hold markers that the pieces did not.
-    pub fn add_full_text(&mut self, whole: &str) {
+    /// Scans the full answer, which some upstreams repeat at the end and which may contain markers that the deltas lacked.
+    pub fn add_full_text(&mut self, answer: &str) {
         let mut scanner = Scanner::default();
-        scanner.feed(whole);
+        scanner.feed(answer);
         self.answer_markers.extend(scanner.numbers());
     }
 
-    /// A search block: new, or one that grew.
+    /// Adds a search round, or updates the one with this key. References that follow belong to it.
     pub fn add_round(&mut self, key: &str, summary: Option<&str>, queries: &[Cow<'_, str>]) {
         let queries: Vec<String> = queries.iter().map(|query| text::single_line(query, MAX_TITLE)).collect();
         let queries: Vec<String> = queries.into_iter().filter(|query| !query.is_empty()).collect();
-        self.rounds.enter(&bounded(key), summary, &queries);
+        self.rounds.enter(&bounded_key(key), summary, &queries);
         if let Some(summary) = summary {
             self.summary = Some(text::single_line(summary, MAX_TITLE));
         }
@@ -155,107 +160,113 @@ impl Ledger {
         }
     }
 
-    /// A card that names no source. Sent again, it counts once.
+    /// Counts a search result that could not be read as a source. A resend with the same id, or at the same position of the
+    /// round if it has none, is ignored.
     pub fn add_failure(&mut self, id: Option<&str>, position: u32, code: &str) {
-        let key = id.map_or_else(|| format!("{}/{position}", self.rounds.number()), |id| bounded(id).into_owned());
+        let key = id
+            .map_or_else(|| format!("{}/{position}", self.rounds.current_number()), |id| bounded_key(id).into_owned());
         if self.failed.len() < MAX_FAILED && self.failed.insert(key) {
-            self.rounds.failed(id, position, code);
+            self.rounds.add_failure(id, position, code);
             self.revision += 1;
         }
     }
 
+    /// Adds a source, or merges the reference into the source with the same URL or document id.
     pub fn add_reference(&mut self, reference: &Reference<'_>) {
         let page = reference.url.and_then(|raw| links::page(raw, self.link_base.as_ref()));
-        let known = Known {
+        let keys = ReferenceKeys {
             url: match (&page, reference.url) {
-                (Some(page), _) => Some(self.names.url(page.canonical.of(&page.url))),
-                (None, Some(raw)) => Some(self.names.url(raw.trim())),
+                (Some(page), _) => Some(self.source_index.url_key(page.canonical.of(&page.url))),
+                (None, Some(raw)) => Some(self.source_index.url_key(raw.trim())),
                 (None, None) => None,
             },
-            doc: reference.doc_id.as_deref().map(|doc| self.names.doc(doc)),
+            doc: reference.doc_id.as_deref().map(|doc| self.source_index.doc_key(doc)),
         };
-        match self.find(known) {
-            Some(index) => self.again(index, reference, page, known),
-            None => self.first(reference, page, known),
+        match self.find(keys) {
+            Some(index) => self.merge(index, reference, page, keys),
+            None => self.insert(reference, page, keys),
         }
     }
 
-    fn find(&self, known: Known) -> Option<usize> {
-        let by_url = known.url.and_then(|url| self.names.get(url));
+    fn find(&self, keys: ReferenceKeys) -> Option<usize> {
+        let by_url = keys.url.and_then(|url| self.source_index.get(url));
         by_url.or_else(|| {
-            let index = self.names.get(known.doc?)?;
+            let index = self.source_index.get(keys.doc?)?;
             let entry = self.entries.get(index)?;
-            // Two URLs are two sources, whatever the document id says.
-            (known.url.is_none() || entry.url.is_none()).then_some(index)
+            // Two URLs are two sources, even under one document id.
+            (keys.url.is_none() || entry.url.is_none()).then_some(index)
         })
     }
 
-    fn first(&mut self, reference: &Reference<'_>, page: Option<Page<'_>>, known: Known) {
+    fn insert(&mut self, reference: &Reference<'_>, page: Option<Page<'_>>, keys: ReferenceKeys) {
         if self.entries.len() >= MAX_CITATIONS {
             self.truncated = true;
             return;
         }
         let index = self.entries.len();
         let wanted = reference.number.or(reference.position);
-        let number = wanted.filter(|n| self.vacate(*n, reference.number.is_some())).unwrap_or(self.highest + 1);
+        let number =
+            wanted.filter(|n| self.make_free(*n, reference.number.is_some())).unwrap_or(self.highest_number + 1);
         let arrival = u32::try_from(index).unwrap_or_default() + 1;
         let mut entry = Entry::new(number, reference, reference.rank.unwrap_or(arrival));
         if page.is_none() {
             let name = reference.doc_id.as_deref().or(reference.url).or(reference.title);
-            entry.own_name = Some(bounded(name.unwrap_or_default()).into());
+            entry.id_name = Some(bounded_key(name.unwrap_or_default()).into());
         }
         entry.upstream_index = wanted.filter(|wanted| *wanted != number);
-        entry.round = self.rounds.number();
-        self.highest = self.highest.max(number);
-        self.holds(number, index);
-        self.truncated |= entry.fill(reference, page).cut;
+        entry.round = self.rounds.current_number();
+        self.highest_number = self.highest_number.max(number);
+        self.assign(number, index);
+        self.truncated |= entry.merge(reference, page).truncated;
         push_tight(&mut self.entries, entry, 4);
-        self.note(known, index);
+        self.add_keys(keys, index);
         self.revision += 1;
     }
 
-    /// Is `number` free for a newcomer? One that the upstream gave beats one that we gave: its holder moves.
-    fn vacate(&mut self, number: u32, authoritative: bool) -> bool {
+    /// Returns true if `number` is free. A number from the upstream (`authoritative`) has precedence over one that the ledger
+    /// assigned: the entry that has it is renumbered.
+    fn make_free(&mut self, number: u32, authoritative: bool) -> bool {
         let Some(&holder) = self.by_number.get(&number) else { return true };
-        let next = self.highest + 1;
+        let next = self.highest_number + 1;
         match self.entries.get_mut(holder as usize) {
             Some(entry) if authoritative && entry.provisional && entry.number == number => {
                 entry.number = next;
                 self.by_number.insert(next, holder);
-                self.highest = next;
+                self.highest_number = next;
                 true
             }
             _ => false,
         }
     }
 
-    fn again(&mut self, index: usize, reference: &Reference<'_>, page: Option<Page<'_>>, known: Known) {
-        self.note(known, index);
+    fn merge(&mut self, index: usize, reference: &Reference<'_>, page: Option<Page<'_>>, keys: ReferenceKeys) {
+        self.add_keys(keys, index);
         let Some(entry) = self.entries.get_mut(index) else { return };
-        let filled = entry.fill(reference, page);
-        self.truncated |= filled.cut;
-        let wanted = reference.number.or(reference.position).filter(|n| !entry.was_sent_as(*n));
-        if filled.changed || wanted.is_some() {
+        let merged = entry.merge(reference, page);
+        self.truncated |= merged.truncated;
+        let wanted = reference.number.or(reference.position).filter(|n| !entry.has_sent_number(*n));
+        if merged.changed || wanted.is_some() {
             self.revision += 1;
         }
         let Some(wanted) = wanted else {
-            // The upstream's own number may be the one that we gave already.
+            // The upstream's number may equal the assigned one.
             if reference.number.is_some() {
                 entry.provisional = false;
             }
             return;
         };
-        entry.sent_as(wanted);
+        entry.add_sent_number(wanted);
         if entry.provisional && reference.number.is_some() {
             self.renumber(index, wanted);
         } else {
             self.duplicates += 1;
-            self.rounds.duplicate();
-            self.alias(index, wanted, reference.number.is_some());
+            self.rounds.add_duplicate();
+            self.add_alias(index, wanted, reference.number.is_some());
         }
     }
 
-    /// Gives an entry that we had numbered the upstream's number; who held it gets the old one.
+    /// Gives a provisional entry the upstream's number. A provisional entry that has this number gets the old one in exchange;
+    /// if the number cannot be moved, it becomes `upstream_index`.
     fn renumber(&mut self, index: usize, number: u32) {
         let holder = self.by_number.get(&number).map(|holder| *holder as usize);
         let movable = holder
@@ -272,45 +283,45 @@ impl Ledger {
         }
         let old = std::mem::replace(&mut entry.number, number);
         self.by_number.remove(&old);
-        self.holds(number, index);
-        self.highest = self.highest.max(number);
+        self.assign(number, index);
+        self.highest_number = self.highest_number.max(number);
         if let Some(holder) = holder
             && let Some(other) = self.entries.get_mut(holder)
         {
             other.number = old;
-            self.holds(old, holder);
+            self.assign(old, holder);
         }
     }
 
-    /// A further number of a known source, unless it is another one's already.
-    fn alias(&mut self, index: usize, number: u32, authoritative: bool) {
-        if !self.vacate(number, authoritative) {
+    /// Adds a further number of a source, unless another source has it.
+    fn add_alias(&mut self, index: usize, number: u32, authoritative: bool) {
+        if !self.make_free(number, authoritative) {
             return;
         }
         if let Some(entry) = self.entries.get_mut(index) {
-            entry.alias(number);
-            self.holds(number, index);
-            self.highest = self.highest.max(number);
+            entry.add_alias(number);
+            self.assign(number, index);
+            self.highest_number = self.highest_number.max(number);
         }
     }
 
-    fn holds(&mut self, number: u32, index: usize) {
+    fn assign(&mut self, number: u32, index: usize) {
         self.by_number.insert(number, u32::try_from(index).unwrap_or(u32::MAX));
     }
 
-    fn note(&mut self, known: Known, index: usize) {
-        for key in [known.url, known.doc].into_iter().flatten() {
-            self.names.note(key, index);
+    fn add_keys(&mut self, keys: ReferenceKeys, index: usize) {
+        for key in [keys.url, keys.doc].into_iter().flatten() {
+            self.source_index.insert(key, index);
         }
     }
 
-    /// The source that a marker's number means, if no filter removes it.
+    /// The source with this number or alias; `None` if there is none or a filter removes it.
     pub fn kept_entry(&self, number: u32, rules: &score::Rules, now: Timestamp) -> Option<&Entry> {
         let entry = self.entries.get(*self.by_number.get(&number)? as usize)?;
         (!rules.has_filters() || entry.passes(rules, now)).then_some(entry)
     }
 
-    /// How many sources are not filtered.
+    /// Number of sources that no filter removes.
     pub fn kept_count(&self, rules: &score::Rules, now: Timestamp) -> usize {
         if !rules.has_filters() {
             return self.entries.len();
@@ -318,15 +329,15 @@ impl Ledger {
         self.entries.iter().filter(|entry| entry.passes(rules, now)).count()
     }
 
-    /// What the record says of its sources, by number, as they are at `now`.
+    /// The ledger's part of the record, sorted by number and scored as of `now`.
     pub fn snapshot(&self, rules: &score::Rules, now: Timestamp) -> LedgerSnapshot {
         let marked: BTreeSet<u32> = self.markers.numbers().chain(self.answer_markers.iter().copied()).collect();
-        let judged = |entry: &Entry| {
+        let scored = |entry: &Entry| {
             let mut citation = entry.citation(self.provider);
-            rules.judge(&mut citation, entry.score, now);
+            rules.score_and_filter(&mut citation, entry.score, now);
             citation
         };
-        let mut citations: Vec<Citation> = self.entries.iter().map(judged).collect();
+        let mut citations: Vec<Citation> = self.entries.iter().map(scored).collect();
         citations.sort_by_key(|citation| citation.number);
         for citation in &mut citations {
             citation.cited |= marked.contains(&citation.number) || citation.aliases.iter().any(|n| marked.contains(n));
@@ -355,9 +366,9 @@ impl Ledger {
     }
 }
 
-/// What tells sources apart is kept for as long as the message streams: a long one as its hash.
-fn bounded(name: &str) -> Cow<'_, str> {
-    if name.len() <= MAX_TITLE { Cow::Borrowed(name) } else { Cow::Owned(links::source_id(name)) }
+/// The key itself, or its hash if it is longer than [`MAX_TITLE`]: keys stay in memory until the stream ends.
+fn bounded_key(key: &str) -> Cow<'_, str> {
+    if key.len() <= MAX_TITLE { Cow::Borrowed(key) } else { Cow::Owned(links::source_id(key)) }
 }
 
 /// The ledger's part of a record.

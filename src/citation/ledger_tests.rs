@@ -6,7 +6,7 @@ use std::{
 use super::*;
 use crate::citation::{record::SearchFailure, rounds::MAX_FAILURES};
 
-/// No table, no filter.
+/// Rules without domains and filters.
 fn rules() -> score::Rules {
     score::Rules {
         weights: score::Weights::new(0.6, 0.2, 0.2).unwrap(),
@@ -28,7 +28,7 @@ fn card(number: u32, url: &'static str) -> Reference<'static> {
     Reference { number: Some(number), position: Some(number), ..doc(url) }
 }
 
-/// A reference without a number or a place.
+/// A reference without number and position.
 fn doc(url: &'static str) -> Reference<'static> {
     Reference {
         number: None,
@@ -54,7 +54,7 @@ fn numbers(ledger: &Ledger) -> Vec<(u32, Vec<u32>, String)> {
     citations.into_iter().map(|c| (c.number, c.aliases, c.hostname.unwrap_or_default())).collect()
 }
 
-fn of(references: &[Reference<'_>]) -> Ledger {
+fn ledger_of(references: &[Reference<'_>]) -> Ledger {
     let mut ledger = Ledger::new(None);
     for reference in references {
         ledger.add_reference(reference);
@@ -63,37 +63,41 @@ fn of(references: &[Reference<'_>]) -> Ledger {
 }
 
 #[test]
-fn the_upstreams_numbers_keep_their_gaps() {
-    let ledger = of(&[card(7, "https://b.example.com"), card(2, "https://a.example.com")]);
+fn upstream_numbers_keep_their_gaps() {
+    let ledger = ledger_of(&[card(7, "https://b.example.com"), card(2, "https://a.example.com")]);
     assert_eq!(numbers(&ledger), [(2, vec![], "a.example.com".into()), (7, vec![], "b.example.com".into())]);
 }
 
 #[test]
-fn a_second_number_of_a_page_is_an_alias_and_the_same_again_is_nothing() {
-    let mut again = card(5, "https://a.example.com/?utm_source=x");
-    again.snippet = Some("more");
+fn second_number_is_an_alias_and_a_resend_changes_nothing() {
+    let mut second = card(5, "https://a.example.com/?utm_source=x");
+    second.snippet = Some("more");
     let first = Reference { snippet: Some("first"), ..card(1, "https://a.example.com/") };
-    let ledger = of(&[first.clone(), again.clone(), first, again]);
+    let ledger = ledger_of(&[first.clone(), second.clone(), first, second]);
     assert_eq!(numbers(&ledger), [(1, vec![5], "a.example.com".into())]);
-    let view = ledger.unfiltered_snapshot();
-    assert_eq!((view.stats.total_returned, view.stats.dedup_count), (2, 1));
-    assert_eq!(view.citations[0].snippets, ["first", "more"]);
-    assert_eq!(view.citations[0].content.as_deref(), Some("first"));
+    let snapshot = ledger.unfiltered_snapshot();
+    assert_eq!((snapshot.stats.total_returned, snapshot.stats.dedup_count), (2, 1));
+    assert_eq!(snapshot.citations[0].snippets, ["first", "more"]);
+    assert_eq!(snapshot.citations[0].content.as_deref(), Some("first"));
 }
 
 #[test]
-fn a_number_that_is_taken_gives_way_to_the_next_free_one() {
-    let ledger =
-        of(&[card(1, "https://a.example.com"), card(2, "https://b.example.com"), card(1, "https://c.example.com")]);
-    let view = ledger.unfiltered_snapshot();
+fn taken_number_is_replaced_by_the_next_free_one() {
+    let ledger = ledger_of(&[
+        card(1, "https://a.example.com"),
+        card(2, "https://b.example.com"),
+        card(1, "https://c.example.com"),
+    ]);
+    let snapshot = ledger.unfiltered_snapshot();
     assert_eq!(numbers(&ledger)[2], (3, vec![], "c.example.com".into()));
-    assert_eq!(view.citations[2].metadata["upstreamIndex"], 1);
+    assert_eq!(snapshot.citations[2].metadata["upstreamIndex"], 1);
 }
 
 #[test]
-fn the_upstreams_number_beats_the_place() {
-    // Chunks come in the order of the search, documents in the order of the answer.
-    let mut ledger = of(&[doc("https://a.example.com"), doc("https://b.example.com"), doc("https://c.example.com")]);
+fn upstream_number_replaces_the_number_by_position() {
+    // Some upstreams send search chunks without numbers first, and the documents with the answer's numbers later.
+    let mut ledger =
+        ledger_of(&[doc("https://a.example.com"), doc("https://b.example.com"), doc("https://c.example.com")]);
     ledger.add_reference(&card(1, "https://c.example.com"));
     ledger.add_reference(&card(2, "https://a.example.com"));
     let hosts: Vec<String> = numbers(&ledger).into_iter().map(|(n, _, host)| format!("{n}{host}")).collect();
@@ -102,25 +106,25 @@ fn the_upstreams_number_beats_the_place() {
 }
 
 #[test]
-fn documents_without_a_url_are_told_apart_by_their_id() {
+fn documents_without_url_are_identified_by_doc_id() {
     let of_doc = |id: &'static str| Reference { url: None, doc_id: Some(id.into()), ..doc("") };
-    let ledger = of(&[of_doc("t1"), of_doc("t2"), of_doc("t1")]);
+    let ledger = ledger_of(&[of_doc("t1"), of_doc("t2"), of_doc("t1")]);
     assert_eq!(ledger.len(), 2);
     // The same document with its URL later is the same source.
-    let mut ledger = of(&[of_doc("t1")]);
+    let mut ledger = ledger_of(&[of_doc("t1")]);
     ledger.add_reference(&Reference { doc_id: Some("t1".into()), ..doc("https://a.example.com") });
     assert_eq!(numbers(&ledger), [(1, vec![], "a.example.com".into())]);
 }
 
 #[test]
-fn a_bad_scheme_costs_the_link_not_the_source() {
-    let view = of(&[card(1, "javascript:alert(1)")]).unfiltered_snapshot();
-    assert_eq!(view.citations[0].url, None);
-    assert_eq!(view.citations[0].metadata["droppedUrl"], "javascript:alert(1)");
+fn reference_with_bad_scheme_loses_its_link_only() {
+    let snapshot = ledger_of(&[card(1, "javascript:alert(1)")]).unfiltered_snapshot();
+    assert_eq!(snapshot.citations[0].url, None);
+    assert_eq!(snapshot.citations[0].metadata["droppedUrl"], "javascript:alert(1)");
 }
 
 #[test]
-fn the_list_is_capped_at_the_limit_and_over_it() {
+fn citation_list_is_capped_at_the_limit() {
     let urls: Vec<String> = (0..=MAX_CITATIONS).map(|n| format!("https://a.example.com/{n}")).collect();
     let mut ledger = Ledger::new(None);
     let add = |ledger: &mut Ledger, n: usize| {
@@ -136,80 +140,84 @@ fn the_list_is_capped_at_the_limit_and_over_it() {
 }
 
 #[test]
-fn fields_are_capped_at_the_limit_and_over_it() {
+fn fields_are_capped_at_the_limit() {
     for (len, cut) in [(MAX_TITLE, false), (MAX_TITLE + 1, true)] {
         let title = "x".repeat(len);
-        let view = of(&[Reference { title: Some(&title), ..card(1, "https://a.example.com") }]).unfiltered_snapshot();
-        assert_eq!(view.truncated, cut);
-        assert_eq!(view.citations[0].title.as_ref().map(String::len), Some(MAX_TITLE));
+        let snapshot =
+            ledger_of(&[Reference { title: Some(&title), ..card(1, "https://a.example.com") }]).unfiltered_snapshot();
+        assert_eq!(snapshot.truncated, cut);
+        assert_eq!(snapshot.citations[0].title.as_ref().map(String::len), Some(MAX_TITLE));
     }
     for (len, cut) in [(MAX_SNIPPET, false), (MAX_SNIPPET + 1, true)] {
         let snippet = "x".repeat(len);
-        let view =
-            of(&[Reference { snippet: Some(&snippet), ..card(1, "https://a.example.com") }]).unfiltered_snapshot();
-        assert_eq!(view.truncated, cut);
+        let snapshot = ledger_of(&[Reference { snippet: Some(&snippet), ..card(1, "https://a.example.com") }])
+            .unfiltered_snapshot();
+        assert_eq!(snapshot.truncated, cut);
     }
 }
 
 #[test]
-fn markers_in_the_text_make_sources_cited_also_by_an_alias() {
-    let mut ledger =
-        of(&[card(1, "https://a.example.com"), card(2, "https://b.example.com"), card(5, "https://a.example.com")]);
+fn marker_of_a_number_or_alias_makes_a_source_cited() {
+    let mut ledger = ledger_of(&[
+        card(1, "https://a.example.com"),
+        card(2, "https://b.example.com"),
+        card(5, "https://a.example.com"),
+    ]);
     ledger.add_text("火灾[");
     ledger.add_text("5]。另见[9]");
-    let view = ledger.unfiltered_snapshot();
-    assert_eq!(view.citations.iter().map(|c| c.cited).collect::<Vec<_>>(), [true, false]);
-    assert_eq!((view.stats.cited_count, view.stats.dangling_markers), (1, vec![9]));
+    let snapshot = ledger.unfiltered_snapshot();
+    assert_eq!(snapshot.citations.iter().map(|c| c.cited).collect::<Vec<_>>(), [true, false]);
+    assert_eq!((snapshot.stats.cited_count, snapshot.stats.dangling_markers), (1, vec![9]));
     ledger.add_full_text("whole [2]");
     assert_eq!(ledger.unfiltered_snapshot().stats.cited_count, 2);
 }
 
 #[test]
-fn failed_cards_count_once_however_often_they_are_sent() {
+fn resent_failure_counts_once() {
     let mut ledger = Ledger::new(None);
     for round in ["b1", "b1", "b2"] {
         ledger.add_round(round, None, &[]);
         ledger.add_failure(Some("card-6"), 6, "missing_title_and_url");
     }
-    let view = ledger.unfiltered_snapshot();
-    assert_eq!(view.stats.failed_count, 1);
+    let snapshot = ledger.unfiltered_snapshot();
+    assert_eq!(snapshot.stats.failed_count, 1);
     let failure =
         SearchFailure { position: 6, id: Some("card-6".to_owned()), error_code: "missing_title_and_url".to_owned() };
-    assert_eq!(view.rounds.iter().map(|round| round.failures.clone()).collect::<Vec<_>>(), [vec![failure], vec![]]);
+    assert_eq!(snapshot.rounds.iter().map(|round| round.failures.clone()).collect::<Vec<_>>(), [vec![failure], vec![]]);
 }
 
 #[test]
-fn failures_are_kept_up_to_the_cap_and_counted_over_it() {
+fn failures_over_the_cap_are_only_counted() {
     let mut ledger = Ledger::new(None);
     for (count, kept) in [(MAX_FAILURES, MAX_FAILURES), (MAX_FAILURES + 1, MAX_FAILURES)] {
         for position in 1..=count {
             ledger.add_round(&(position % 2).to_string(), None, &[]);
             ledger.add_failure(Some(&format!("card-{position}")), 1, "not_an_object");
         }
-        let view = ledger.unfiltered_snapshot();
-        assert_eq!(view.stats.failed_count as usize, count);
-        assert_eq!(view.rounds.iter().map(|round| round.failures.len()).sum::<usize>(), kept);
+        let snapshot = ledger.unfiltered_snapshot();
+        assert_eq!(snapshot.stats.failed_count as usize, count);
+        assert_eq!(snapshot.rounds.iter().map(|round| round.failures.len()).sum::<usize>(), kept);
     }
 }
 
 #[test]
-fn times_are_kept_as_written_or_made_from_seconds() {
-    let time = |published| {
-        of(&[Reference { published: Some(published), ..card(1, "https://a.example.com") }]).unfiltered_snapshot()
+fn published_text_is_kept_and_epoch_is_converted() {
+    let snapshot_with = |published| {
+        ledger_of(&[Reference { published: Some(published), ..card(1, "https://a.example.com") }]).unfiltered_snapshot()
     };
-    let kept = time(Published::Text("2025-10-29T07:50:20+08:00"));
-    assert_eq!(kept.citations[0].published_at.as_deref(), Some("2025-10-29T07:50:20+08:00"));
-    let made = time(Published::Epoch(1_761_267_312));
-    assert_eq!(made.citations[0].published_at.as_deref(), Some("2025-10-24T00:55:12Z"));
-    let free = time(Published::Text("昨天"));
+    let text = snapshot_with(Published::Text("2025-10-29T07:50:20+08:00"));
+    assert_eq!(text.citations[0].published_at.as_deref(), Some("2025-10-29T07:50:20+08:00"));
+    let epoch = snapshot_with(Published::Epoch(1_761_267_312));
+    assert_eq!(epoch.citations[0].published_at.as_deref(), Some("2025-10-24T00:55:12Z"));
+    let free_text = snapshot_with(Published::Text("昨天"));
     assert_eq!(
-        (free.citations[0].published_at.as_deref(), &free.citations[0].metadata["publishedText"]),
+        (free_text.citations[0].published_at.as_deref(), &free_text.citations[0].metadata["publishedText"]),
         (None, &"昨天".into())
     );
 }
 
 #[test]
-fn ten_thousand_references_cost_little() {
+fn ten_thousand_references_keep_the_first_thousand() {
     let urls: Vec<String> = (0..10_000).map(|n| format!("https://a.example.com/{n}")).collect();
     let mut ledger = Ledger::new(None);
     for url in &urls {
@@ -219,28 +227,28 @@ fn ten_thousand_references_cost_little() {
 }
 
 #[test]
-fn what_the_upstream_says_is_cited_needs_no_marker_and_stays_so() {
+fn source_cited_by_upstream_needs_no_marker() {
     let cited = |n, url| Reference { cited: true, ..card(n, url) };
-    let mut ledger = of(&[cited(1, "https://a.example.com"), card(2, "https://b.example.com")]);
-    let view = ledger.unfiltered_snapshot();
-    assert_eq!(view.citations.iter().map(|c| c.cited).collect::<Vec<_>>(), [true, false]);
-    assert_eq!(view.stats.cited_count, 1);
+    let mut ledger = ledger_of(&[cited(1, "https://a.example.com"), card(2, "https://b.example.com")]);
+    let snapshot = ledger.unfiltered_snapshot();
+    assert_eq!(snapshot.citations.iter().map(|c| c.cited).collect::<Vec<_>>(), [true, false]);
+    assert_eq!(snapshot.stats.cited_count, 1);
     let before = ledger.revision();
     ledger.add_reference(&card(1, "https://a.example.com"));
-    assert_eq!(ledger.revision(), before, "sent again without its place, it is cited all the same");
+    assert_eq!(ledger.revision(), before, "a resend without `cited` changes nothing");
     ledger.add_reference(&cited(2, "https://b.example.com"));
-    assert!(ledger.revision() > before, "what is known to be cited later changes the record");
+    assert!(ledger.revision() > before, "a source that is cited later changes the record");
     assert_eq!(ledger.unfiltered_snapshot().stats.cited_count, 2);
 }
 
-/// `auto` knows the provider by the frame that has the first references: their ids were made without its name.
+/// The provider `auto` detects the upstream in the frame with the first references, so the name is set after them.
 #[test]
-fn the_id_of_a_document_has_the_provider_whenever_that_is_known() {
-    let handbook = Reference { url: None, doc_id: Some("d1".into()), ..doc("") };
+fn document_id_includes_a_provider_set_later() {
+    let document = Reference { url: None, doc_id: Some("d1".into()), ..doc("") };
     let (mut early, mut late) = (Ledger::new(None), Ledger::new(None));
     early.set_provider("p");
-    early.add_reference(&handbook);
-    late.add_reference(&handbook);
+    early.add_reference(&document);
+    late.add_reference(&document);
     late.set_provider("p");
     let id = |ledger: &Ledger| ledger.unfiltered_snapshot().citations.remove(0).source_id;
     assert_eq!(id(&early), links::source_id("p:d1"));

@@ -1,5 +1,5 @@
-//! Citations: their shape, their URLs, the ledger that numbers them, and what is made of a list of them: scores, a
-//! verdict on how far they agree, bundles for an evidence pipeline and their read order, and the formats that they leave in.
+//! Citations: the record, URLs, and the ledger that deduplicates and numbers sources while a message streams. From a list of
+//! citations it computes scores, corroboration, search result bundles with their read order, and exports. Performs no I/O.
 
 pub mod bundle;
 pub mod corroborate;
@@ -16,12 +16,10 @@ pub mod task_reader;
 pub mod text;
 pub mod url;
 
-pub use task_reader as reading;
-
 pub use ledger::Ledger;
 pub use record::{Citation, Record};
 
-/// What an operator decides about sources.
+/// The operator's settings for sources.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rules {
     pub scores: score::Rules,

@@ -1,4 +1,4 @@
-//! The record: one shape for the event on the wire, the store and the API.
+//! The citation record: one JSON shape for the event in the stream, the store and the API.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -6,13 +6,13 @@ use utoipa::ToSchema;
 
 use super::{corroborate::Corroboration, score::Scores, text, url::source_id};
 
-/// Ids that stand in paths as they are: `[A-Za-z0-9._:-]{1,128}`.
+/// True for an id that needs no escaping in a URL path: `[A-Za-z0-9._:-]{1,128}`.
 pub fn is_plain_id(id: &str) -> bool {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b':' | b'-');
-    (1..=128).contains(&id.len()) && id.bytes().all(plain)
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b':' | b'-');
+    (1..=128).contains(&id.len()) && id.bytes().all(is_plain)
 }
 
-/// An id that is not plain becomes `x-` and a hash; the original comes with it.
+/// The id for URL paths. An id that is not plain becomes `x-` and a hash, returned with the cleaned original.
 pub fn path_id(id: &str) -> (String, Option<String>) {
     if is_plain_id(id) {
         return (id.to_owned(), None);

@@ -1,4 +1,4 @@
-//! The searches of a message: what each asked for, and what of its results was unusable or known.
+//! The search rounds of one message in the ledger: queries, failed results and duplicates of each.
 
 use super::{
     ledger::{MAX_ROUNDS, MAX_TITLE},
@@ -7,57 +7,60 @@ use super::{
     text,
 };
 
-/// Queries kept over all rounds, where a query that is asked again counts again.
+/// Queries kept over all rounds; the same query in two rounds counts twice.
 pub const MAX_ROUND_QUERIES: usize = 256;
 /// Failures kept over all rounds; further ones are only counted.
 pub const MAX_FAILURES: usize = 1000;
-/// Of the upstream's id of what failed.
+/// Bytes kept of the upstream's id of a failed result.
 const MAX_FAILURE_ID: usize = 128;
 
+/// Search rounds in the order in which the upstream announced them.
 #[derive(Debug, Default)]
 pub(super) struct Rounds {
-    /// What came before any search was announced.
-    before: SearchRound,
-    /// By the upstream's key of the search block.
-    named: Vec<(String, SearchRound)>,
+    /// Round 0: results that came before the first announced search.
+    unannounced: SearchRound,
+    /// Rounds with the upstream's key of their search block.
+    announced: Vec<(String, SearchRound)>,
+    /// Number of the round that results belong to; 0 before the first announced one.
     current: usize,
-    queries: usize,
-    failures: usize,
+    query_count: usize,
+    failure_count: usize,
 }
 
 impl Rounds {
-    /// A search block: new, or one that grew.
+    /// Makes the round with this key current. Creates it if it is new; else adds the queries that it lacks.
     pub fn enter(&mut self, key: &str, summary: Option<&str>, queries: &[String]) {
-        let known = self.named.iter().position(|(name, _)| name == key);
+        let known = self.announced.iter().position(|(known, _)| known == key);
         let index = known.unwrap_or_else(|| {
-            if self.named.len() < MAX_ROUNDS {
-                let round = u32::try_from(self.named.len()).unwrap_or_default() + 1;
-                push_tight(&mut self.named, (key.to_owned(), SearchRound { round, ..SearchRound::default() }), 1);
+            if self.announced.len() < MAX_ROUNDS {
+                let round = u32::try_from(self.announced.len()).unwrap_or_default() + 1;
+                push_tight(&mut self.announced, (key.to_owned(), SearchRound { round, ..SearchRound::default() }), 1);
             }
-            self.named.len().saturating_sub(1)
+            self.announced.len().saturating_sub(1)
         });
         self.current = index + 1;
-        let Some((_, round)) = self.named.get_mut(index) else { return };
+        let Some((_, round)) = self.announced.get_mut(index) else { return };
         if let Some(summary) = summary {
             round.summary = Some(text::single_line(summary, MAX_TITLE));
         }
         for query in queries {
-            if self.queries < MAX_ROUND_QUERIES && !round.queries.contains(query) {
+            if self.query_count < MAX_ROUND_QUERIES && !round.queries.contains(query) {
                 push_tight(&mut round.queries, query.clone(), 1);
-                self.queries += 1;
+                self.query_count += 1;
             }
         }
     }
 
-    /// From 1; 0 before any search.
-    pub fn number(&self) -> u32 {
+    /// Number of the current round, from 1; 0 before the first announced one.
+    pub fn current_number(&self) -> u32 {
         u32::try_from(self.current).unwrap_or_default()
     }
 
-    pub fn failed(&mut self, id: Option<&str>, position: u32, code: &str) {
-        let keep = self.failures < MAX_FAILURES;
-        self.failures += usize::from(keep);
-        let round = self.current();
+    /// Counts a failed result in the current round, and keeps its details up to [`MAX_FAILURES`].
+    pub fn add_failure(&mut self, id: Option<&str>, position: u32, code: &str) {
+        let keep = self.failure_count < MAX_FAILURES;
+        self.failure_count += usize::from(keep);
+        let round = self.current_round();
         round.failed_count += 1;
         if keep {
             let id = id.map(|id| text::single_line(id, MAX_FAILURE_ID));
@@ -65,21 +68,21 @@ impl Rounds {
         }
     }
 
-    pub fn duplicate(&mut self) {
-        self.current().dedup_count += 1;
+    pub fn add_duplicate(&mut self) {
+        self.current_round().dedup_count += 1;
     }
 
-    /// In order. What came before them counts as one only where there is something of it.
-    pub fn list(&self, sources_before: bool) -> Vec<SearchRound> {
-        let before = sources_before || self.before != SearchRound::default();
-        let named = self.named.iter().map(|(_, round)| round);
-        before.then_some(&self.before).into_iter().chain(named).cloned().collect()
+    /// All rounds in order. Round 0 is listed only if it has sources or counts.
+    pub fn list(&self, has_unannounced_sources: bool) -> Vec<SearchRound> {
+        let has_unannounced = has_unannounced_sources || self.unannounced != SearchRound::default();
+        let announced = self.announced.iter().map(|(_, round)| round);
+        has_unannounced.then_some(&self.unannounced).into_iter().chain(announced).cloned().collect()
     }
 
-    fn current(&mut self) -> &mut SearchRound {
-        match self.current.checked_sub(1).and_then(|index| self.named.get_mut(index)) {
+    fn current_round(&mut self) -> &mut SearchRound {
+        match self.current.checked_sub(1).and_then(|index| self.announced.get_mut(index)) {
             Some((_, round)) => round,
-            None => &mut self.before,
+            None => &mut self.unannounced,
         }
     }
 }

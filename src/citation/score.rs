@@ -1,4 +1,4 @@
-//! How far to trust a source, as numbers from 0 to 1, and which sources an operator does not want.
+//! Scores sources from 0 to 1 and decides which the operator's rules filter out. Called by the ledger and by `bundle`.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use super::record::{Citation, CitationStatus, CitationType};
 
-/// What is said of a source of which nothing is known: neither fresh nor old, neither good nor bad.
+/// Freshness without a date and authority without an entry: neither good nor bad.
 pub const UNKNOWN: f64 = 0.5;
 
 /// Each from 0 to 1, in four decimals, so that a record is the same wherever it is computed.
@@ -29,21 +29,23 @@ pub struct Scores {
     pub overall: f64,
 }
 
-/// By what sources are scored and filtered. Domains are lower-case ASCII and cover what is below them.
+/// Settings for scoring and filtering. Domains are lower-case ASCII and cover their subdomains.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rules {
     pub weights: Weights,
+    /// Age at which freshness is 0.5.
     pub half_life: Duration,
-    /// Sources whose final score is below it are filtered.
+    /// Sources with a lower final score are filtered.
     pub minimum: f64,
-    /// Unless empty, sources elsewhere are filtered.
+    /// Unless empty, sources of all other domains are filtered.
     pub allow: HashSet<String>,
-    /// Sources here are filtered, also where `allow` has them.
+    /// Sources of these domains are filtered, even if `allow` lists them.
     pub deny: HashSet<String>,
+    /// Authority by domain, from 0 to 1.
     pub authority: HashMap<String, f64>,
 }
 
-/// Shares of the final score; they sum to 1.
+/// Weights of the final score. They sum to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Weights {
     relevance: f64,
@@ -51,24 +53,24 @@ pub struct Weights {
     authority: f64,
 }
 
-/// Why a source is filtered; `metadata.filteredBy` of the citation.
+/// The rule that filtered a source, written to `metadata.filteredBy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum FilterReason {
     Deny,
     Allow,
     Minimum,
 }
 
-/// What a source is judged by.
+/// The fields of a source that scores and filters depend on.
 #[derive(Debug, Clone, Copy)]
-pub struct Facts<'a> {
+pub struct ScoreInput<'a> {
     pub rank: u32,
     pub published_at: Option<&'a str>,
     pub hostname: Option<&'a str>,
     pub kind: CitationType,
 }
 
-impl<'a> From<&'a Citation> for Facts<'a> {
+impl<'a> From<&'a Citation> for ScoreInput<'a> {
     fn from(citation: &'a Citation) -> Self {
         Self {
             rank: citation.rank,
@@ -82,7 +84,7 @@ impl<'a> From<&'a Citation> for Facts<'a> {
 impl Weights {
     pub const ALL_RELEVANCE: Self = Self { relevance: 1.0, freshness: 0.0, authority: 0.0 };
 
-    /// `None` unless each is from 0 to 1 and they sum to 1 (within what decimal fractions lose in binary).
+    /// `None` unless each weight is from 0 to 1 and they sum to 1 within 1e-9, the tolerance for binary rounding.
     pub fn new(relevance: f64, freshness: f64, authority: f64) -> Option<Self> {
         let valid = [relevance, freshness, authority].iter().all(|weight| (0.0..=1.0).contains(weight));
         let sum = relevance + freshness + authority;
@@ -90,7 +92,7 @@ impl Weights {
     }
 }
 
-impl Refusal {
+impl FilterReason {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Deny => "deny",
@@ -101,76 +103,80 @@ impl Refusal {
 }
 
 impl Rules {
-    /// `relevance` is the upstream's own, where it says one.
-    pub fn score<'a>(&self, of: impl Into<Facts<'a>>, relevance: Option<f64>, now: Timestamp) -> Scores {
-        let of = of.into();
-        let relevance = relevance.filter(|score| score.is_finite()).map_or_else(|| by_rank(of.rank), fraction);
-        let freshness = of.published_at.and_then(instant).map_or(UNKNOWN, |at| self.fresh(at, now));
-        let authority = of.hostname.map_or(UNKNOWN, |host| self.authority_of(host));
+    /// Scores a source as of `now`. `relevance` is the upstream's score; without it, the rank decides.
+    pub fn score<'a>(&self, source: impl Into<ScoreInput<'a>>, relevance: Option<f64>, now: Timestamp) -> Scores {
+        let source = source.into();
+        let relevance =
+            relevance.filter(|score| score.is_finite()).map_or_else(|| relevance_of_rank(source.rank), fraction);
+        let freshness = source.published_at.and_then(parse_time).map_or(UNKNOWN, |time| self.freshness(time, now));
+        let authority = source.hostname.map_or(UNKNOWN, |host| self.authority_of(host));
         let weights = &self.weights;
         let overall = weights.relevance * relevance + weights.freshness * freshness + weights.authority * authority;
         Scores { relevance, freshness, authority, overall: fraction(overall) }
     }
 
-    /// Scores a citation and marks it where it is filtered.
-    pub fn judge(&self, citation: &mut Citation, relevance: Option<f64>, now: Timestamp) {
+    /// Sets the citation's scores, and its status and reason if a rule filters it.
+    pub fn score_and_filter(&self, citation: &mut Citation, relevance: Option<f64>, now: Timestamp) {
         let scores = self.score(&*citation, relevance, now);
         citation.scores = Some(scores);
-        if let Some(refusal) = self.refuses(&*citation, &scores) {
+        if let Some(reason) = self.filter_reason(&*citation, &scores) {
             citation.status = CitationStatus::Filtered;
-            citation.metadata.insert("filteredBy".to_owned(), refusal.as_str().into());
+            citation.metadata.insert("filteredBy".to_owned(), reason.as_str().into());
         }
     }
 
-    pub fn refuses<'a>(&self, source: impl Into<Facts<'a>>, scores: &Scores) -> Option<Refusal> {
-        let Facts { hostname: host, kind, .. } = source.into();
-        let listed = |list: &HashSet<String>| host.is_some_and(|host| suffixes(host).any(|part| list.contains(part)));
-        // The upstream's own documents have no domain that a list could name.
-        let placed = host.is_some() || kind == CitationType::Websearch;
+    /// The rule that filters the source, if any does.
+    pub fn filter_reason<'a>(&self, source: impl Into<ScoreInput<'a>>, scores: &Scores) -> Option<FilterReason> {
+        let ScoreInput { hostname: host, kind, .. } = source.into();
+        let listed =
+            |list: &HashSet<String>| host.is_some_and(|host| domain_suffixes(host).any(|domain| list.contains(domain)));
+        // Documents of the upstream itself have no domain, so an allow list does not apply to them.
+        let is_on_web = host.is_some() || kind == CitationType::Websearch;
         if listed(&self.deny) {
-            Some(Refusal::Deny)
-        } else if !self.allow.is_empty() && placed && !listed(&self.allow) {
-            Some(Refusal::Allow)
+            Some(FilterReason::Deny)
+        } else if !self.allow.is_empty() && is_on_web && !listed(&self.allow) {
+            Some(FilterReason::Allow)
         } else {
-            (scores.overall < self.minimum).then_some(Refusal::Minimum)
+            (scores.overall < self.minimum).then_some(FilterReason::Minimum)
         }
     }
 
-    /// Could anything be filtered at all?
+    /// True if any rule can filter a source.
     pub fn has_filters(&self) -> bool {
         self.minimum > 0.0 || !self.allow.is_empty() || !self.deny.is_empty()
     }
 
-    /// The longest suffix that the table has, at the boundary of a label.
+    /// Authority of the longest domain in the table that is the host or a parent domain of it.
     fn authority_of(&self, host: &str) -> f64 {
-        suffixes(host).find_map(|part| self.authority.get(part)).map_or(UNKNOWN, |value| fraction(*value))
+        domain_suffixes(host).find_map(|domain| self.authority.get(domain)).map_or(UNKNOWN, |value| fraction(*value))
     }
 
-    fn fresh(&self, published: Timestamp, now: Timestamp) -> f64 {
-        // A time to come is an embargo or a wrong clock: as fresh as can be, not more.
+    fn freshness(&self, published: Timestamp, now: Timestamp) -> f64 {
+        // A future time is an embargo or a wrong clock: it counts as now.
         let age = now.duration_since(published).as_secs_f64().max(0.0);
         fraction((-age / self.half_life.as_secs_f64()).exp2())
     }
 }
 
-/// `a.b.c`, `b.c`, `c`.
-fn suffixes(host: &str) -> impl Iterator<Item = &str> {
+/// The host and its parent domains, longest first: `a.b.c`, `b.c`, `c`.
+fn domain_suffixes(host: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(host.trim_end_matches('.')), |rest| rest.split_once('.').map(|(_, parent)| parent))
 }
 
-fn by_rank(rank: u32) -> f64 {
+/// Relevance of a source without a score from the upstream: 1/log2(rank + 1).
+fn relevance_of_rank(rank: u32) -> f64 {
     fraction(1.0 / (f64::from(rank.max(1)) + 1.0).log2())
 }
 
-/// Without an offset it is read as UTC: half a day is nothing beside a half-life.
-fn instant(published: &str) -> Option<Timestamp> {
+/// Parses a publication time. A time without an offset is read as UTC: an error of hours is negligible against the half-life.
+fn parse_time(published: &str) -> Option<Timestamp> {
     published.parse::<Timestamp>().ok().or_else(|| {
         let local = published.parse::<jiff::civil::DateTime>().ok()?;
         Some(local.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp())
     })
 }
 
-/// Within 0 and 1, to four decimals. What is not a number is 0.
+/// Clamps to 0..=1 and rounds to four decimals. NaN becomes 0.
 pub(super) fn fraction(value: f64) -> f64 {
     if value.is_nan() { 0.0 } else { (value.clamp(0.0, 1.0) * 10_000.0).round() / 10_000.0 }
 }

@@ -1,47 +1,47 @@
-//! Which source a URL or a document id means, without keeping either.
+//! Finds the ledger entry of a URL or document id. It stores hashes, not texts, to keep the memory per stream small.
 
 use std::{
     collections::HashMap,
     hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState},
 };
 
+/// Map from keys of URLs and document ids to ledger entries.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct SourceIndex {
     seed: RandomState,
-    /// Keys to entries.
-    entries: HashMap<Key, u32, BuildHasherDefault<Ready>>,
+    entries: HashMap<Key, u32, BuildHasherDefault<IdentityHasher>>,
 }
 
-/// 128 bits of a name's keyed hash. Nobody knows the seed, so two names share a key by chance alone, which does not
-/// happen: a million of them would with a probability of 2^-89.
+/// A keyed 128-bit hash of a URL or document id. The seed is random and secret, so collisions happen only by chance: among a
+/// million keys with a probability of 2^-89.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Key(u64, u64);
 
-impl Names {
-    /// Of a canonical URL, or the text of one that is no link.
-    pub fn url(&self, name: &str) -> Key {
-        self.key(name, b'u')
+impl SourceIndex {
+    /// Key of a canonical URL, or of the text of an invalid one.
+    pub fn url_key(&self, url: &str) -> Key {
+        self.key(url, b'u')
     }
 
-    pub fn doc(&self, name: &str) -> Key {
-        self.key(name, b'd')
+    pub fn doc_key(&self, id: &str) -> Key {
+        self.key(id, b'd')
     }
 
     pub fn get(&self, key: Key) -> Option<usize> {
         self.entries.get(&key).map(|entry| *entry as usize)
     }
 
-    /// Whoever has a name first keeps it.
-    pub fn note(&mut self, key: Key, entry: usize) {
+    /// Maps the key to the entry, unless it has one.
+    pub fn insert(&mut self, key: Key, entry: usize) {
         self.entries.entry(key).or_insert(u32::try_from(entry).unwrap_or(u32::MAX));
     }
 
-    fn key(&self, name: &str, kind: u8) -> Key {
+    fn key(&self, text: &str, kind: u8) -> Key {
         let mut hasher = self.seed.build_hasher();
-        hasher.write(name.as_bytes());
+        hasher.write(text.as_bytes());
         hasher.write_u8(kind);
         let first = hasher.finish();
-        // One more byte and another finish, as SipHash itself makes 128 bits.
+        // SipHash extends its output to 128 bits in the same way: one more byte, then a second finish.
         hasher.write_u8(0xFF);
         Key(first, hasher.finish())
     }
@@ -53,11 +53,11 @@ impl Hash for Key {
     }
 }
 
-/// A key is a hash already.
+/// Passes the key through, which is a hash already.
 #[derive(Debug, Default)]
-struct Ready(u64);
+struct IdentityHasher(u64);
 
-impl Hasher for Ready {
+impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -76,11 +76,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_its_first_holders_and_a_url_is_no_document() {
-        let mut names = Names::default();
-        let (url, doc) = (names.url("a"), names.doc("a"));
-        names.note(url, 1);
-        names.note(url, 2);
-        assert_eq!((names.get(url), names.get(doc), names.get(names.url("b"))), (Some(1), None, None));
+    fn first_entry_keeps_its_key_and_kinds_differ() {
+        let mut index = SourceIndex::default();
+        let (url, doc) = (index.url_key("a"), index.doc_key("a"));
+        index.insert(url, 1);
+        index.insert(url, 2);
+        assert_eq!((index.get(url), index.get(doc), index.get(index.url_key("b"))), (Some(1), None, None));
     }
 }

@@ -1,5 +1,5 @@
-//! Sources of a search of our own beside those that the upstream named. They join a record as supplemental, numbered
-//! after the upstream's own: the model has not seen them, so they are never its citations.
+//! Merges the results of citetap's own search into a record, for `pipeline`. They are marked as supplemental and numbered after
+//! the upstream's sources. The model has not seen them, so they are never cited.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -10,32 +10,31 @@ use super::{
     url::{self as links, source_id},
 };
 
-/// Sources that join one record; further ones only set `truncated`. The service gives no more when it is asked as we do.
+/// Supplemental sources per record; further ones only set `truncated`. Equals the upper limit of `search.max_results`.
 pub const MAX_JOINED: usize = 20;
-/// What stands for the query of a supplemental round: the query is the user's own text, and no record holds that.
+/// Replaces the query of a supplemental round, because the query is the user's text, which no record may contain.
 const SUMMARY: &str = "supplemental search";
 
-/// What became of a message's search.
+/// Outcome of the supplemental search of one message.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum SearchOutcome {
-    /// Nothing was searched.
+    /// No search was made.
     #[default]
     None,
-    /// It is still on its way.
+    /// The search service has not responded yet.
     Pending,
     Failed,
-    /// The search's own record.
+    /// The record of the search results.
     Found(Arc<Record>),
 }
 
-/// Adds what was found to a record that holds the upstream's own sources, and says so in its stats. Nothing of the
-/// search's query is taken over.
-pub fn merge(record: &mut Record, supply: &SearchOutcome, rules: &corroborate::Rules) {
-    record.stats.supplement = match supply {
+/// Adds the search results to a record with the upstream's sources, and sets `stats.supplement`. The query is not copied.
+pub fn merge(record: &mut Record, outcome: &SearchOutcome, rules: &corroborate::Rules) {
+    record.stats.supplement = match outcome {
         SearchOutcome::None => None,
         SearchOutcome::Pending => Some(SupplementStatus::Pending),
         SearchOutcome::Failed => Some(SupplementStatus::Failed),
-        SearchOutcome::Found(found) if add(record, found) => {
+        SearchOutcome::Found(found) if join(record, found) => {
             record.corroboration = rules.corroborate(&record.citations);
             Some(SupplementStatus::Joined)
         }
@@ -43,9 +42,9 @@ pub fn merge(record: &mut Record, supply: &SearchOutcome, rules: &corroborate::R
     };
 }
 
-/// Says whether a source joined.
-fn add(record: &mut Record, found: &Record) -> bool {
-    // A document that got its URL later kept its first id, so both count.
+/// Appends the sources that the record lacks, as a round of their own. Returns true if it appended any.
+fn join(record: &mut Record, found: &Record) -> bool {
+    // A document whose URL came later keeps the id without URL, so compare with both ids.
     let canonical = |citation: &Citation| Some(source_id(&links::link(citation.url.as_deref()?, None)?.canonical));
     let known: HashSet<String> = record
         .citations
@@ -74,7 +73,7 @@ fn add(record: &mut Record, found: &Record) -> bool {
             record.truncated = true;
             break;
         }
-        // A number that the text names is not given away: the model did not mean this source.
+        // Skip numbers that the answer's text names: the model meant another source.
         number += 1;
         while record.stats.dangling_markers.contains(&number) {
             number += 1;

@@ -31,11 +31,11 @@ fn reference(number: Option<u32>, url: &str) -> Reference<'_> {
     }
 }
 
-/// The record of a ledger that was told so.
-fn record(provider: &str, tell: impl FnOnce(&mut Ledger)) -> Record {
+/// The record of a ledger after `fill`.
+fn record(provider: &str, fill: impl FnOnce(&mut Ledger)) -> Record {
     let mut ledger = Ledger::new(None);
-    tell(&mut ledger);
-    let view = ledger.snapshot(&default_rules().scores, jiff::Timestamp::UNIX_EPOCH);
+    fill(&mut ledger);
+    let snapshot = ledger.snapshot(&default_rules().scores, jiff::Timestamp::UNIX_EPOCH);
     let bare: Record = serde_json::from_value(json!({
         "type": "citations", "version": 1, "messageId": "m", "conversationId": null, "provider": provider, "route": "r",
         "source": "default", "model": null, "complete": true, "stored": true, "truncated": false, "nonce": "n",
@@ -43,17 +43,17 @@ fn record(provider: &str, tell: impl FnOnce(&mut Ledger)) -> Record {
     }))
     .unwrap();
     Record {
-        summary: view.summary,
-        queries: view.queries,
-        rounds: view.rounds,
-        citations: view.citations,
-        stats: view.stats,
-        truncated: view.truncated,
+        summary: snapshot.summary,
+        queries: snapshot.queries,
+        rounds: snapshot.rounds,
+        citations: snapshot.citations,
+        stats: snapshot.stats,
+        truncated: snapshot.truncated,
         ..bare
     }
 }
 
-/// What a search found, under the query `user text`.
+/// The record of a search for `user text` that found these URLs.
 fn found(urls: &[&str]) -> Arc<Record> {
     Arc::new(record("tavily", |ledger| {
         ledger.add_round("results", None, &[Cow::Borrowed("user text")]);
@@ -73,7 +73,7 @@ fn numbers(record: &Record) -> Vec<(u32, CitationOrigin)> {
 }
 
 #[test]
-fn they_come_after_the_upstreams_own_and_are_never_cited() {
+fn joined_sources_follow_upstream_ones_and_are_uncited() {
     let own = record("doubao", |ledger| {
         ledger.add_reference(&reference(Some(2), "https://a.example.com/"));
         ledger.add_text("甲[2]乙[3]丙[1]");
@@ -82,7 +82,7 @@ fn they_come_after_the_upstreams_own_and_are_never_cited() {
     assert_eq!(
         numbers(&record),
         [(2, CitationOrigin::Upstream), (4, CitationOrigin::Supplemental), (5, CitationOrigin::Supplemental)],
-        "3 is in the text, and the model meant another source"
+        "3 is in the text, where the model meant another source"
     );
     assert!(record.citations.iter().all(|citation| citation.cited == (citation.origin == CitationOrigin::Upstream)));
     assert_eq!((record.stats.cited_count, &record.stats.dangling_markers), (1, &vec![1, 3]));
@@ -91,9 +91,9 @@ fn they_come_after_the_upstreams_own_and_are_never_cited() {
 }
 
 #[test]
-fn a_page_that_the_upstream_names_stays_the_upstreams() {
+fn source_that_upstream_named_is_not_joined() {
     let own = record("doubao", |ledger| {
-        // A document whose URL came later keeps its first id.
+        // A document whose URL comes later keeps its first id.
         let document = Reference { url: None, doc_id: Some("d".into()), ..reference(Some(1), "") };
         ledger.add_reference(&document);
         ledger.add_reference(&Reference { doc_id: Some("d".into()), ..reference(Some(1), "https://a.example.com/1") });
@@ -113,7 +113,7 @@ fn a_page_that_the_upstream_names_stays_the_upstreams() {
 }
 
 #[test]
-fn they_are_a_round_of_their_own_without_the_query() {
+fn joined_sources_form_a_round_without_the_query() {
     let own = record("doubao", |ledger| {
         ledger.add_round("b", Some("搜索"), &[Cow::Borrowed("甲")]);
         ledger.add_reference(&reference(Some(1), "https://a.example.com/"));
@@ -129,24 +129,24 @@ fn they_are_a_round_of_their_own_without_the_query() {
 }
 
 #[test]
-fn nothing_found_and_nothing_searched_leave_the_record_as_it_is() {
+fn outcome_without_sources_changes_only_the_status() {
     let own = record("doubao", |ledger| ledger.add_text("没有"));
-    for (supply, said) in [
+    for (outcome, status) in [
         (SearchOutcome::None, None),
         (SearchOutcome::Pending, Some(SupplementStatus::Pending)),
         (SearchOutcome::Failed, Some(SupplementStatus::Failed)),
         (SearchOutcome::Found(found(&[])), Some(SupplementStatus::Empty)),
     ] {
         let mut record = own.clone();
-        merge(&mut record, &supply, &default_rules().corroboration);
-        assert_eq!(record.stats.supplement, said);
+        merge(&mut record, &outcome, &default_rules().corroboration);
+        assert_eq!(record.stats.supplement, status);
         record.stats.supplement = None;
         assert_eq!(record, own);
     }
 }
 
 #[test]
-fn the_lists_are_capped_at_the_limits_and_over_them() {
+fn joined_sources_are_capped_at_the_limit() {
     let urls: Vec<String> = (0..=MAX_CITATIONS).map(|n| format!("https://h{n}.example.com/")).collect();
     let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
     let empty = || record("doubao", |_| ());

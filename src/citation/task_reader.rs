@@ -1,8 +1,8 @@
-//! A task's results in the read order of the retrieval protocol, and the cursor of whoever reads them.
+//! Pages through a task's results in the read order of the retrieval protocol, for the task API.
 //!
-//! A place in that order is not enough to go on from: a message that began earlier may end later, references may come
-//! after the finish, and then something new stands before the place. So a reader is told what it has been given, and
-//! what it commits is remembered source by source: a page is whatever is left, in order.
+//! A position in that order is no sufficient cursor: a message that began earlier may end later and references may come
+//! after the finish, so new items can appear before the position. Therefore a commit stores the id of every consumed source,
+//! and a page holds the first items that are not consumed.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use super::{
     bundle::{FAILED_ID, ItemState, SearchResultItem, bundles_from},
 };
 
-/// Failed items on a page; it ends at so many.
+/// Failed items per page; the page ends when one more would follow.
 pub const MAX_FAILED: usize = 1000;
 
 /// How far a consumer has read, as the protocol has it.
@@ -40,37 +40,39 @@ pub struct TaskItem {
     pub item: SearchResultItem,
 }
 
-/// One page.
+/// One page of a task.
 #[derive(Debug, Default)]
 pub struct TaskPage {
     pub items: Vec<TaskItem>,
     pub failed: Vec<TaskItem>,
-    /// The ids of both, in read order.
+    /// Source ids of `items` and `failed` in read order.
     pub order: Vec<String>,
-    /// There is something left.
+    /// True if items are left after this page.
     pub more: bool,
 }
 
-/// Reads a task message by message, oldest first, until a page is full.
+/// Fills one page with the items of a task. Feed it the messages, oldest first, until the page is full.
 pub struct TaskReader<'a> {
     rules: &'a Rules,
     consumed: &'a HashSet<String>,
     limit: usize,
-    queries: usize,
-    taken: HashSet<String>,
+    /// Queries of the messages so far.
+    query_count: usize,
+    /// Source ids on the page.
+    on_page: HashSet<String>,
     page: TaskPage,
 }
 
 impl<'a> TaskReader<'a> {
-    /// `consumed`: what is not given again.
+    /// `consumed` holds the source ids to skip, `limit` is the maximum of items on the page.
     pub fn new(rules: &'a Rules, consumed: &'a HashSet<String>, limit: usize) -> Self {
-        Self { rules, consumed, limit, queries: 0, taken: HashSet::new(), page: TaskPage::default() }
+        Self { rules, consumed, limit, query_count: 0, on_page: HashSet::new(), page: TaskPage::default() }
     }
 
-    /// Takes what the message adds; false when the page has no room for it.
+    /// Adds the message's items that are not consumed. Returns false if the page is full.
     pub fn message(&mut self, record: &Record) -> bool {
-        let (bundles, queries) = bundles_from(self.queries, record, self.rules);
-        self.queries = queries;
+        let (bundles, query_count) = bundles_from(self.query_count, record, self.rules);
+        self.query_count = query_count;
         for bundle in bundles {
             let mut results = bundle.results;
             results.sort_by(|a, b| {
@@ -81,9 +83,9 @@ impl<'a> TaskReader<'a> {
                     .then_with(|| a.source_id.cmp(&b.source_id))
             });
             for item in results {
-                // What is filtered is none of the task's evidence; the bundles have it.
-                let known = self.consumed.contains(&item.source_id) || self.taken.contains(&item.source_id);
-                if item.state != ItemState::Filtered && !known && !self.take(&bundle.query_id, record, item) {
+                // Filtered items are listed in the bundles only.
+                let is_known = self.consumed.contains(&item.source_id) || self.on_page.contains(&item.source_id);
+                if item.state != ItemState::Filtered && !is_known && !self.push(&bundle.query_id, record, item) {
                     self.page.more = true;
                     return false;
                 }
@@ -92,7 +94,8 @@ impl<'a> TaskReader<'a> {
         true
     }
 
-    fn take(&mut self, query_id: &str, record: &Record, item: SearchResultItem) -> bool {
+    /// Returns false if the page is full.
+    fn push(&mut self, query_id: &str, record: &Record, item: SearchResultItem) -> bool {
         let (list, cap) = match item.state {
             ItemState::Failed { .. } => (&mut self.page.failed, MAX_FAILED),
             ItemState::Ok | ItemState::Filtered => (&mut self.page.items, self.limit),
@@ -100,13 +103,13 @@ impl<'a> TaskReader<'a> {
         if list.len() >= cap {
             return false;
         }
-        self.taken.insert(item.source_id.clone());
+        self.on_page.insert(item.source_id.clone());
         self.page.order.push(item.source_id.clone());
         list.push(TaskItem { query_id: query_id.to_owned(), message_id: record.message_id.clone(), item });
         true
     }
 
-    /// The ids on the page so far, in read order.
+    /// Source ids on the page so far, in read order.
     pub fn order(&self) -> &[String] {
         &self.page.order
     }
@@ -116,20 +119,20 @@ impl<'a> TaskReader<'a> {
     }
 }
 
-/// What is consumed when `last` was: everything up to it, and the failed ones that follow, as they only have to be
-/// passed. `None`: it is not in there.
+/// The ids that a commit of `last` covers: all up to it, and the failed ones that follow directly, which a consumer need not
+/// confirm. `None` if `last` is not in `order`.
 pub fn covered<'a>(order: &'a [String], last: &str) -> Option<&'a [String]> {
-    let at = order.iter().position(|id| id == last)? + 1;
-    let failed = order.iter().skip(at).take_while(|id| is_failed_source_id(id)).count();
-    order.get(..at + failed)
+    let end = order.iter().position(|id| id == last)? + 1;
+    let failed = order.iter().skip(end).take_while(|id| is_failed_source_id(id)).count();
+    order.get(..end + failed)
 }
 
-/// Of an item that failed: passed, not consumed.
+/// True for the id of a failed item. Commits cover failed items without counting them.
 pub fn is_failed_source_id(source_id: &str) -> bool {
     source_id.starts_with(FAILED_ID)
 }
 
-/// 32 hexadecimal digits, or those of a failed item.
+/// True for 32 lower-case hexadecimal digits, alone or after the prefix of failed items.
 pub fn is_source_id(id: &str) -> bool {
     let hash = id.strip_prefix(FAILED_ID).unwrap_or(id);
     hash.len() == 32 && hash.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))

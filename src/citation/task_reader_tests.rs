@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{citation::url::source_id, config::default_rules};
 
-/// A message: per round, its sources by name with their scores and states.
+/// A message; per round a list of sources as (name, score, status).
 fn message(id: &str, rounds: &[&[(&str, f64, &str)]]) -> Record {
     let mut citations = Vec::new();
     for (round, sources) in (1..).zip(rounds) {
@@ -30,8 +30,8 @@ fn message(id: &str, rounds: &[&[(&str, f64, &str)]]) -> Record {
     serde_json::from_value(record).unwrap()
 }
 
-/// Adds a card that failed to a round, from 1.
-fn failing(mut record: Record, round: usize, position: u32) -> Record {
+/// Adds a failed result to the round with this number.
+fn with_failure(mut record: Record, round: usize, position: u32) -> Record {
     let round = &mut record.rounds[round - 1];
     round.failed_count += 1;
     round.failures.push(serde_json::from_value(json!({ "position": position, "errorCode": "not_an_object" })).unwrap());
@@ -50,13 +50,13 @@ fn read(messages: &[Record], consumed: &[&str], limit: usize) -> TaskPage {
     reader.finish()
 }
 
-/// `q1 a` and so on.
-fn shown(items: &[TaskItem]) -> Vec<String> {
+/// Query ids and titles, such as `q1 a`.
+fn query_and_title(items: &[TaskItem]) -> Vec<String> {
     items.iter().map(|item| format!("{} {}", item.query_id, item.item.title)).collect()
 }
 
 #[test]
-fn queries_ascend_as_numbers_and_scores_descend_in_each() {
+fn page_is_ordered_by_query_number_then_score() {
     let mut messages: Vec<Record> = Vec::new();
     for n in 0..4 {
         let (low, high, top) = (format!("low{n}"), format!("high{n}"), format!("top{n}"));
@@ -71,55 +71,63 @@ fn queries_ascend_as_numbers_and_scores_descend_in_each() {
             [format!("q{} high{n}", q + 1), format!("q{} low{n}", q + 1), format!("q{} top{n}", q + 2)]
         })
         .collect();
-    assert_eq!(shown(&page.items), expected, "q2 comes before q10, and numbering goes on over messages");
+    assert_eq!(
+        query_and_title(&page.items),
+        expected,
+        "q2 comes before q10, and the numbering continues over messages"
+    );
     assert_eq!(page.items[2].message_id, "m0");
     assert!(!page.more);
 }
 
 #[test]
-fn of_equal_scores_the_rank_decides_and_then_the_id() {
+fn equal_scores_are_ordered_by_rank_then_id() {
     let mut one = message("m", &[&[("x", 0.5, "ok"), ("y", 0.5, "ok"), ("z", 0.5, "ok")]]);
-    assert_eq!(shown(&read(&[one.clone()], &[], 9).items), ["q1 x", "q1 y", "q1 z"]);
+    assert_eq!(query_and_title(&read(&[one.clone()], &[], 9).items), ["q1 x", "q1 y", "q1 z"]);
     for citation in &mut one.citations {
         citation.rank = 1;
     }
-    let forth = shown(&read(&[one.clone()], &[], 9).items);
+    let forward = query_and_title(&read(&[one.clone()], &[], 9).items);
     one.citations.reverse();
-    assert_eq!(shown(&read(&[one], &[], 9).items), forth, "whatever the order in the record");
+    assert_eq!(query_and_title(&read(&[one], &[], 9).items), forward, "independent of the order in the record");
 }
 
 #[test]
-fn a_source_is_read_once_where_it_stands_first() {
+fn repeated_source_is_read_once_at_its_first_position() {
     let messages = [
         message("m1", &[&[("a", 0.1, "ok"), ("b", 0.9, "ok")], &[("c", 0.5, "ok")]]),
         message("m2", &[&[("c", 1.0, "ok"), ("a", 0.9, "ok"), ("d", 0.2, "ok")]]),
     ];
-    assert_eq!(shown(&read(&messages, &[], 9).items), ["q1 b", "q1 a", "q2 c", "q3 d"]);
-    assert_eq!(shown(&read(&messages, &["b", "c"], 9).items), ["q1 a", "q3 d"], "and never when it was consumed");
+    assert_eq!(query_and_title(&read(&messages, &[], 9).items), ["q1 b", "q1 a", "q2 c", "q3 d"]);
+    assert_eq!(
+        query_and_title(&read(&messages, &["b", "c"], 9).items),
+        ["q1 a", "q3 d"],
+        "and not at all once it is consumed"
+    );
 }
 
 #[test]
-fn what_is_filtered_is_no_evidence_and_hides_none() {
+fn filtered_item_is_skipped_and_hides_no_later_one() {
     let messages =
         [message("m1", &[&[("a", 0.9, "filtered"), ("b", 0.5, "ok")]]), message("m2", &[&[("a", 0.9, "ok")]])];
-    assert_eq!(shown(&read(&messages, &[], 9).items), ["q1 b", "q2 a"]);
+    assert_eq!(query_and_title(&read(&messages, &[], 9).items), ["q1 b", "q2 a"]);
 }
 
 #[test]
-fn what_failed_stands_apart_and_is_passed_with_what_is_before_it() {
+fn failed_items_are_listed_apart_and_committed_along() {
     let messages = [
-        failing(failing(message("m1", &[&[("a", 0.0, "ok")]]), 1, 2), 1, 3),
-        failing(message("m2", &[&[("b", 0.5, "ok")]]), 1, 2),
+        with_failure(with_failure(message("m1", &[&[("a", 0.0, "ok")]]), 1, 2), 1, 3),
+        with_failure(message("m2", &[&[("b", 0.5, "ok")]]), 1, 2),
     ];
     let page = read(&messages, &[], 1);
-    assert_eq!((shown(&page.items), page.failed.len(), page.more), (vec!["q1 a".to_owned()], 2, true));
+    assert_eq!((query_and_title(&page.items), page.failed.len(), page.more), (vec!["q1 a".to_owned()], 2, true));
     assert_eq!(
         page.failed.iter().map(|item| (item.query_id.as_str(), item.item.rank)).collect::<Vec<_>>(),
         [("q1", 2), ("q1", 3)]
     );
     assert_eq!(serde_json::to_value(&page.failed[0]).unwrap()["error_code"], "not_an_object");
     assert_eq!(page.order.len(), 3);
-    assert_eq!(page.order[0], source_id("a"), "also of equal scores the one that did not fail comes first");
+    assert_eq!(page.order[0], source_id("a"), "at equal scores the item that did not fail comes first");
     assert_eq!(covered(&page.order, &source_id("a")), Some(&page.order[..]));
     assert_eq!(covered(&page.order, &source_id("b")), None);
 
@@ -130,11 +138,11 @@ fn what_failed_stands_apart_and_is_passed_with_what_is_before_it() {
     let rules = default_rules();
     let mut reader = TaskReader::new(&rules, &consumed, 9);
     assert!(messages.iter().all(|message| reader.message(message)));
-    assert_eq!(reader.finish().order, [""; 0], "nor are they told again");
+    assert_eq!(reader.finish().order, [""; 0], "consumed items are not listed again");
 }
 
 #[test]
-fn a_page_ends_at_its_limit_and_at_the_cap_of_failed_ones() {
+fn page_ends_at_its_limit_and_at_the_cap_of_failures() {
     let messages = [message("m", &[&[("a", 0.9, "ok"), ("b", 0.5, "ok")]])];
     assert!(!read(&messages, &[], 2).more, "at the limit");
     let page = read(&messages, &[], 1);
@@ -142,19 +150,19 @@ fn a_page_ends_at_its_limit_and_at_the_cap_of_failed_ones() {
 
     let mut bad = message("bad", &[&[]]);
     for position in 1..=MAX_FAILED {
-        bad = failing(bad, 1, u32::try_from(position).unwrap());
+        bad = with_failure(bad, 1, u32::try_from(position).unwrap());
     }
     let good = message("good", &[&[("c", 0.1, "ok")]]);
     let page = read(&[bad.clone(), good.clone()], &[], 9);
     assert_eq!((page.items.len(), page.failed.len(), page.more), (1, MAX_FAILED, false), "at the cap");
-    let page = read(&[failing(bad, 1, 5000), good], &[], 9);
+    let page = read(&[with_failure(bad, 1, 5000), good], &[], 9);
     assert_eq!((page.items.len(), page.failed.len(), page.more), (0, MAX_FAILED, true), "over it");
 }
 
 #[test]
-fn ids_that_are_none() {
+fn is_source_id_refuses_other_texts() {
     let hash = source_id("a");
-    for (id, is) in [
+    for (id, is_valid) in [
         (hash.as_str(), true),
         (&format!("failed-{hash}"), true),
         (&hash[1..], false),
@@ -164,12 +172,12 @@ fn ids_that_are_none() {
         ("failed-", false),
         ("'; DROP TABLE record; --........", false),
     ] {
-        assert_eq!(is_source_id(id), is, "{id}");
+        assert_eq!(is_source_id(id), is_valid, "{id}");
     }
 }
 
 #[test]
-fn a_cursor_has_the_fields_of_the_protocol() {
+fn cursor_has_the_fields_of_the_protocol() {
     let json = json!({ "task_id": "77", "last_query_id": "q2", "last_source_id": "s", "consumed_count": 3,
                        "updated_at": "2026-01-13T09:18:07.000Z" });
     let cursor: SearchReadCursor = serde_json::from_value(json.clone()).unwrap();

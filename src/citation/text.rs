@@ -1,4 +1,5 @@
-//! Strangers' text made safe to keep: no controls, no bidi tricks, nothing hidden, no more than a cap.
+//! Cleans untrusted text: removes control, bidi and invisible characters and cuts it to a cap. Also searches text for words.
+//! Called wherever text of an upstream is stored or shown.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -16,13 +17,13 @@ pub fn clean_line(raw: &str, cap: usize) -> (Cow<'_, str>, bool) {
     clean(raw, cap, false)
 }
 
-/// As [`clean_line`] for an excerpt, which keeps its line feeds.
+/// As [`clean_line`], but keeps line feeds, for snippets.
 pub fn clean_lines(raw: &str, cap: usize) -> (Cow<'_, str>, bool) {
     clean(raw, cap, true)
 }
 
 fn clean(raw: &str, cap: usize, keep_newlines: bool) -> (Cow<'_, str>, bool) {
-    // Cleaning shortens, so a little more than the cap is enough to read.
+    // Bounds the work: text beyond twice the cap is never read, and counts as cut.
     let readable = first_bytes(raw, cap.saturating_mul(2));
     let unread = readable.len() < raw.len();
     let trimmed = readable.trim();
@@ -34,7 +35,7 @@ fn clean(raw: &str, cap: usize, keep_newlines: bool) -> (Cow<'_, str>, bool) {
     while let Some(c) = chars.next() {
         match c {
             '\n' if keep_newlines => out.push(c),
-            // PostgreSQL refuses NUL in text; the rest would move a reader's cursor.
+            // PostgreSQL refuses NUL in text. Other controls become spaces below: they could move a terminal's cursor.
             '\0' => {}
             c if is_bidi(c) => {}
             c if is_invisible(c) => {
@@ -46,7 +47,7 @@ fn clean(raw: &str, cap: usize, keep_newlines: bool) -> (Cow<'_, str>, bool) {
             c => out.push(c),
         }
     }
-    // What was taken away may have stood before a blank.
+    // A removed character may have stood before or after white space.
     let blanks = out.len() - out.trim_start().len();
     out.drain(..blanks);
     out.truncate(out.trim_end().len());
@@ -56,15 +57,15 @@ fn clean(raw: &str, cap: usize, keep_newlines: bool) -> (Cow<'_, str>, bool) {
     (Cow::Owned(out), cut)
 }
 
-/// Is there nothing that cleaning would change? Most text is clean, and that is seen sixteen bytes at a time.
+/// True if cleaning would change nothing. Most text is clean, so it is tested 16 bytes at a time.
 fn is_clean(text: &[u8], keep_newlines: bool) -> bool {
     const STEP: usize = 16;
     let (chunks, rest) = text.as_chunks::<STEP>();
     let mut from = 0;
     for chunk in chunks {
-        // No branches, so that it becomes a few instructions for all of them.
-        let odd = chunk.iter().fold(0, |odd, b| odd | u8::from(may_change(*b)));
-        if odd != 0 && !is_clean_from(text, from, from + STEP, keep_newlines) {
+        // Free of branches so that the compiler vectorizes it.
+        let suspect = chunk.iter().fold(0, |suspect, b| suspect | u8::from(may_change(*b)));
+        if suspect != 0 && !is_clean_from(text, from, from + STEP, keep_newlines) {
             return false;
         }
         from += STEP;
@@ -72,38 +73,38 @@ fn is_clean(text: &[u8], keep_newlines: bool) -> bool {
     !rest.iter().any(|b| may_change(*b)) || is_clean_from(text, from, text.len(), keep_newlines)
 }
 
-/// May a control, a bidi mark or a hidden character begin with this byte?
+/// True if a control, bidi or invisible character can begin with this byte.
 fn may_change(b: u8) -> bool {
     (b < 0x20) | (b == 0x7F) | (b == 0xC2) | (b == 0xD8) | (b == 0xE2) | (b == 0xEF) | (b == 0xF3)
 }
 
-/// Looks at the characters that begin in between.
+/// True if no character that begins in `from..to` would be changed.
 fn is_clean_from(text: &[u8], from: usize, to: usize, keep_newlines: bool) -> bool {
     !(from..to).any(|at| match text.get(at..).unwrap_or_default() {
         [b'\n', ..] => !keep_newlines,
-        // C0 and delete, C1.
+        // C0 controls and DEL; C1 controls.
         [0..0x20 | 0x7F, ..] | [0xC2, 0x80..=0x9F, ..] => true,
-        // As in `is_bidi`.
+        // The characters of `is_bidi`.
         [0xD8, 0x9C, ..] | [0xE2, 0x80, 0x8E | 0x8F | 0xAA..=0xAE, ..] | [0xE2, 0x81, 0xA6..=0xA9, ..] => true,
-        // As in `hides`.
+        // The characters of `is_invisible`.
         [0xC2, 0xAD, ..] | [0xE2, 0x80, 0x8B..=0x8D, ..] | [0xE2, 0x81, 0xA0..=0xA4, ..] => true,
         [0xEF, 0xBB, 0xBF, ..] | [0xF3, 0xA0, 0x80 | 0x81, ..] => true,
         _ => false,
     })
 }
 
-/// Characters that reorder what stands around them.
+/// True for characters that change the direction of the text around them.
 pub fn is_bidi(c: char) -> bool {
     matches!(c, '\u{061C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Characters without a width of their own: soft hyphen, zero-width space, joiners, word joiner, invisible operators, byte
-/// order mark, and tags, which can spell a text that only machines read.
+/// True for characters without width: soft hyphen, zero-width space, joiners, word joiner, invisible operators, byte order
+/// mark, and tags, which can spell a text that only machines read.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{00AD}' | '\u{200B}'..='\u{200D}' | '\u{2060}'..='\u{2064}' | '\u{FEFF}' | '\u{E0000}'..='\u{E007F}')
 }
 
-/// Nothing that hides, or reorders what stands around it.
+/// True unless the character is a control, bidi or invisible character.
 pub fn is_visible(c: char) -> bool {
     !c.is_control() && !is_bidi(c) && !is_invisible(c)
 }
@@ -118,13 +119,13 @@ pub fn first_chars(text: &str, count: usize) -> &str {
     text.char_indices().nth(count).and_then(|(at, _)| text.get(..at)).unwrap_or(text)
 }
 
-/// Does `word` occur in `text`? Both are lower-case. Letters of a spaced script make whole words only: `official`
-/// is not in `unofficial`, while `官方声明` is wherever its characters are.
+/// True if `word` occurs in `text`. Both are lower-case. Only whole words match: `official` is not in `unofficial`. CJK text
+/// has no word boundaries, so `官方声明` matches wherever it occurs.
 pub fn has_word(text: &str, word: &str) -> bool {
     let mut from = 0;
-    // One may begin within another.
+    // Occurrences may overlap.
     while let Some(at) = text.get(from..).and_then(|rest| rest.find(word)).map(|at| from + at) {
-        if is_word(text, at..at + word.len()) {
+        if is_whole_word(text, at..at + word.len()) {
             return true;
         }
         from = at + word.chars().next().map_or(text.len(), char::len_utf8);
@@ -132,21 +133,22 @@ pub fn has_word(text: &str, word: &str) -> bool {
     false
 }
 
-/// Is what stands there a word, and no part of one?
-fn is_word(text: &str, place: Range<usize>) -> bool {
-    let joins = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() && c < '\u{2E80}');
+/// True if the range is not part of a longer word.
+fn is_whole_word(text: &str, range: Range<usize>) -> bool {
+    // CJK characters begin at U+2E80.
+    let is_word_char = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() && c < '\u{2E80}');
     let [before, word, after] =
-        [0..place.start, place.clone(), place.end..text.len()].map(|part| text.get(part).unwrap_or_default());
-    let inside = (joins(word.chars().next()) && joins(before.chars().next_back()))
-        || (joins(word.chars().next_back()) && joins(after.chars().next()));
-    !inside
+        [0..range.start, range.clone(), range.end..text.len()].map(|part| text.get(part).unwrap_or_default());
+    let is_part = (is_word_char(word.chars().next()) && is_word_char(before.chars().next_back()))
+        || (is_word_char(word.chars().next_back()) && is_word_char(after.chars().next()));
+    !is_part
 }
 
-/// Lists of words that are looked for in one pass, as [`has_word`] does it for one. All are lower-case.
+/// Lists of lower-case words, searched in one pass with the rules of [`has_word`].
 #[derive(Debug, Clone)]
 pub struct WordLists<const N: usize> {
     lists: [Vec<String>; N],
-    /// `None`: they are too many for that.
+    /// `None` if the automaton would be too large; then the words are searched one by one.
     automaton: Option<AhoCorasick>,
 }
 
@@ -160,32 +162,33 @@ impl<const N: usize> WordLists<N> {
         &self.lists
     }
 
-    /// Which of the lists have a word in the text?
+    /// For each list, true if one of its words occurs in the text.
     pub fn matches(&self, text: &str) -> [bool; N] {
         let Some(automaton) = &self.automaton else {
             return self.lists.each_ref().map(|list| list.iter().any(|word| has_word(text, word)));
         };
         let mut found = [false; N];
-        for place in automaton.find_overlapping_iter(text) {
-            let mut number = place.pattern().as_usize();
-            let of = self.lists.iter().position(|list| {
-                let here = number < list.len();
-                number = number.saturating_sub(list.len());
-                here
+        for hit in automaton.find_overlapping_iter(text) {
+            // Patterns are numbered through all lists.
+            let mut index = hit.pattern().as_usize();
+            let list = self.lists.iter().position(|list| {
+                let is_here = index < list.len();
+                index = index.saturating_sub(list.len());
+                is_here
             });
-            if let Some(found) = of.and_then(|of| found.get_mut(of)) {
-                *found = *found || is_word(text, place.range());
+            if let Some(found) = list.and_then(|list| found.get_mut(list)) {
+                *found = *found || is_whole_word(text, hit.range());
             }
         }
         found
     }
 }
 
-/// As `str::to_lowercase`, and sooner where only ASCII has upper case, as in Chinese.
+/// As `str::to_lowercase`, but faster for text in which only ASCII letters have upper case, such as Chinese.
 pub fn lowercase(text: &str) -> String {
-    // Punctuation; kana, Han and their like; full-width signs.
-    let has_none = |c| matches!(c, '\0'..='\x7F' | '\u{2010}'..='\u{205E}' | '\u{2E80}'..='\u{A63F}' | '\u{FF01}'..='\u{FF20}' | '\u{FF3B}'..='\u{FF65}');
-    if text.chars().all(has_none) { text.to_ascii_lowercase() } else { text.to_lowercase() }
+    // ASCII; punctuation; CJK scripts; full-width punctuation.
+    let only_ascii_has_case = |c| matches!(c, '\0'..='\x7F' | '\u{2010}'..='\u{205E}' | '\u{2E80}'..='\u{A63F}' | '\u{FF01}'..='\u{FF20}' | '\u{FF3B}'..='\u{FF65}');
+    if text.chars().all(only_ascii_has_case) { text.to_ascii_lowercase() } else { text.to_lowercase() }
 }
 
 #[cfg(test)]
@@ -195,13 +198,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cap_cuts_between_characters() {
+    fn clean_line_over_cap_is_cut_between_characters() {
         assert_eq!(clean_line("常州市", 9), ("常州市".into(), false));
         assert_eq!(clean_line("常州市", 8), ("常州".into(), true));
     }
 
     #[test]
-    fn latin_words_are_whole_and_chinese_ones_are_anywhere() {
+    fn has_word_matches_whole_words_and_any_chinese() {
         assert!(has_word("the official word", "official"));
         assert!(!has_word("an unofficial officially", "official"));
         assert!(has_word("公司发布官方声明称", "官方声明"));
@@ -212,9 +215,8 @@ mod tests {
     }
 
     proptest! {
-        /// Also where one is part of another, and in the midst of others.
         #[test]
-        fn words_are_found_together_as_they_are_one_by_one(
+        fn word_lists_with_and_without_automaton_agree(
             lists in proptest::array::uniform3(vec("[ab官]{1,3}", 0..4)),
             text in "[ab 官方]{0,24}",
         ) {
@@ -225,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn lower_case_is_what_it_is_elsewhere() {
+    fn lowercase_equals_str_to_lowercase() {
         for c in '\0'..=char::MAX {
             for text in [format!("{c}"), format!("A{c}中B"), format!("ΑΣ{c}")] {
                 assert_eq!(lowercase(&text), text.to_lowercase());
@@ -235,26 +237,27 @@ mod tests {
     }
 
     #[test]
-    fn what_is_clean_is_seen_by_its_bytes_as_by_its_characters() {
+    fn is_clean_agrees_with_the_character_tests() {
         for c in ('\0'..='\u{FFFF}').chain('\u{E0000}'..='\u{E01FF}') {
             for before in [0, 1, 14, 15, 16] {
                 let text = format!("{}{c}a", "x".repeat(before));
                 for keep_newlines in [false, true] {
-                    let changes = (c.is_control() && !(c == '\n' && keep_newlines)) || is_bidi(c) || is_invisible(c);
-                    assert_eq!(is_clean(text.as_bytes(), keep_newlines), !changes, "{c:?} after {before}");
+                    let would_change =
+                        (c.is_control() && !(c == '\n' && keep_newlines)) || is_bidi(c) || is_invisible(c);
+                    assert_eq!(is_clean(text.as_bytes(), keep_newlines), !would_change, "{c:?} after {before}");
                 }
             }
         }
     }
 
     #[test]
-    fn controls_and_bidi_marks_go() {
+    fn clean_line_removes_controls_and_bidi_marks() {
         assert_eq!(single_line(" a\0b\r\nc\u{202E}d ", 64), "ab  cd");
         assert_eq!(clean_lines("a\nb", 64).0, "a\nb");
     }
 
     #[test]
-    fn hidden_characters_go() {
+    fn clean_line_removes_invisible_characters() {
         for (raw, clean) in [
             ("\u{FEFF}Ti\u{200B}tle\u{2060}", "Title"),
             ("Dampf\u{AD}schiff", "Dampfschiff"),
@@ -263,7 +266,7 @@ mod tests {
             ("\u{200B} \u{FEFF}", ""),
             ("\u{200B} a \u{200D}", "a"),
             ("a\u{E0001}\u{E0068}\u{E0069}\u{E007F}b", "ab"),
-            // Emoji beside letters, or alone, join nothing.
+            // A joiner between an emoji and a letter, or after a last emoji, is removed.
             ("a\u{200D}👩", "a👩"),
             ("👩\u{200D}a 👩\u{200D}", "👩a 👩"),
             ("👩\u{200D}\u{200D}💻", "👩\u{200D}💻"),
@@ -275,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn joiners_of_emoji_and_scripts_stay() {
+    fn clean_line_keeps_joiners_of_emoji_and_scripts() {
         for text in [
             "👩\u{200D}💻 👩🏽\u{200D}🚀 👨\u{200D}👩\u{200D}👧\u{200D}👦",
             "🏳\u{FE0F}\u{200D}🌈 ❤\u{FE0F}\u{200D}🔥 🐈\u{200D}⬛ 🏃🏽\u{200D}♀\u{FE0F}\u{200D}➡\u{FE0F}",
@@ -290,11 +293,11 @@ mod tests {
         ] {
             assert_eq!(single_line(text, 256), text);
         }
-        assert_eq!(single_line("می\u{200C}\u{200C}\u{200D}خ", 64), "می\u{200C}خ", "one joins");
+        assert_eq!(single_line("می\u{200C}\u{200C}\u{200D}خ", 64), "می\u{200C}خ", "only the first joiner is kept");
     }
 
     #[test]
-    fn cap_of_hidden_characters_is_told_as_a_cut() {
+    fn clean_line_with_unread_text_reports_a_cut() {
         assert_eq!(clean_line(&("\u{200B}".repeat(2) + "abcd"), 4), ("ab".into(), true));
         assert_eq!(clean_line("\u{200B}abcd", 4), ("abcd".into(), false));
     }

@@ -1,18 +1,16 @@
-//! URLs that strangers name: which become links, and which two are the same page.
-
-mod plain;
+//! URLs from upstreams: which become links, and which two identify the same page. Called by the ledger. It fetches nothing.
 
 use std::borrow::Cow;
 
 use sha2::{Digest, Sha256};
-use url::Url;
+use url::{Position, Url};
 
 use super::text;
 
-/// A longer URL is not kept: cut, it would be another one.
+/// Longer URLs are dropped, because a cut URL leads elsewhere.
 pub const MAX_URL: usize = 8 * 1024;
 
-/// Query parameters that tell who clicked, not what is shown.
+/// Query parameters that identify the click, not the page.
 const TRACKING: &[&str] = &[
     "gclid", "dclid", "gbraid", "wbraid", "fbclid", "msclkid", "yclid", "igshid", "mc_cid", "mc_eid", "_hsenc",
     "_hsmi", "spm", "scm", "ref_src",
@@ -22,23 +20,23 @@ const TRACKING: &[&str] = &[
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
     pub url: String,
-    /// ASCII, as parsed: what a browser would go to.
+    /// ASCII, as parsed: the host that a browser connects to.
     pub hostname: String,
     /// Equal for two spellings of one page.
     pub canonical: String,
 }
 
-/// A link as it is kept: what can be read out of its URL is not stored beside it.
+/// A link in compact form: the canonical URL is mostly a prefix of the URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Page<'a> {
     pub url: Cow<'a, str>,
     pub canonical: Canonical,
 }
 
-/// Equal for two spellings of one page, beside the URL that it was made of.
+/// A canonical URL, stored relative to the URL that it was derived from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Canonical {
-    /// So many bytes of the URL.
+    /// The first bytes of the URL, this many.
     Start(u32),
     Other(Box<str>),
 }
@@ -59,42 +57,22 @@ impl Canonical {
     }
 }
 
-/// Reads a URL as a browser would, so that `java\tscript:` and the like are seen for what they
-/// are. `None`: not http(s), relative without a base, leaving the base's host, or over the cap.
+/// Parses a URL as a browser does, so that `java\tscript:` and the like are recognised. `None`: not http(s), relative
+/// without a base, on another host than the base, or over [`MAX_URL`].
 pub fn link(raw: &str, base: Option<&Url>) -> Option<Link> {
     let Page { url, canonical } = page(raw, base)?;
     let canonical = canonical.of(&url).to_owned();
     Some(Link { url: url.into_owned(), hostname: host_of(&canonical).to_owned(), canonical })
 }
 
-/// As [`link`].
+/// As [`link`], in the form in which the ledger keeps it.
 pub(super) fn page<'a>(raw: &'a str, base: Option<&Url>) -> Option<Page<'a>> {
     if raw.len() > MAX_URL {
         return None;
     }
-    if let Some(host_end) = plain::host_end(raw) {
-        return Some(Page { url: Cow::Borrowed(raw), canonical: plain::canonical(raw, host_end) });
-    }
-    if let Some((url, host_end)) = base.and_then(|base| plain::below(base, raw)) {
-        let canonical = plain::canonical(&url, host_end);
-        return (url.len() <= MAX_URL).then_some(Page { url: Cow::Owned(url), canonical });
-    }
-    parsed(raw, base)
-}
-
-/// As [`link`], for a URL of which only the link is of interest.
-pub(super) fn address(raw: &str) -> Option<Cow<'_, str>> {
-    let is_plain = raw.len() <= MAX_URL && plain::host_end(raw).is_some();
-    if is_plain { Some(Cow::Borrowed(raw)) } else { parsed(raw, None).map(|page| page.url) }
-}
-
-fn parsed<'a>(raw: &'a str, base: Option<&Url>) -> Option<Page<'a>> {
-    if raw.len() > MAX_URL {
-        return None;
-    }
-    let (mut url, whole) = match Url::parse(raw) {
+    let (mut url, is_absolute) = match Url::parse(raw) {
         Ok(url) => (url, true),
-        // `//evil` and `\\evil` are relative too, but they name a host of their own.
+        // `//evil` and `\\evil` are relative too, but name a host of their own.
         Err(url::ParseError::RelativeUrlWithoutBase) => {
             (base?.join(raw).ok().filter(|url| url.host() == base.and_then(Url::host))?, false)
         }
@@ -110,12 +88,12 @@ fn parsed<'a>(raw: &'a str, base: Option<&Url>) -> Option<Page<'a>> {
         let _ = url.set_password(None);
     }
     let canonical = canonical(&url);
-    // As it was sent where that is plain, else as parsed.
-    let as_sent = !has_credentials
-        && whole
+    // The spelling of the upstream is kept if a browser reads it the same way wherever it stands.
+    let is_kept = !has_credentials
+        && is_absolute
         && is_absolute_http(raw)
         && raw.chars().all(|c| !c.is_whitespace() && text::is_visible(c));
-    let url = if as_sent { Cow::Borrowed(raw) } else { Cow::Owned(url.into()) };
+    let url = if is_kept { Cow::Borrowed(raw) } else { Cow::Owned(url.into()) };
     (url.len() <= MAX_URL).then(|| Page { canonical: Canonical::new(canonical, &url), url })
 }
 
@@ -130,7 +108,7 @@ pub(super) fn host_of(canonical: &str) -> &str {
     end.and_then(|end| rest.get(..end)).unwrap_or(rest)
 }
 
-/// Is it a link to the same host wherever it stands? In a page of the same scheme `https:a` and `https:/a` are relative.
+/// True if every page resolves it to the same host. In a page of the same scheme, `https:a` and `https:/a` are relative.
 pub fn is_absolute_http(raw: &str) -> bool {
     let host = raw
         .split_once("://")
@@ -138,29 +116,23 @@ pub fn is_absolute_http(raw: &str) -> bool {
     host.is_some_and(|(_, host)| !host.starts_with(['/', '\\']))
 }
 
-/// Scheme and host lower-cased and the default port dropped (the parser does both), fragment,
-/// tracking parameters and a trailing slash dropped.
+/// The URL without fragment, tracking parameters and trailing slash. The parser has lower-cased scheme and host and dropped
+/// a default port.
 fn canonical(url: &Url) -> String {
-    let mut url = url.clone();
-    url.set_fragment(None);
-    if let Some(query) = url.query() {
-        let kept: Vec<&str> = query.split('&').filter(|pair| is_telling(pair)).collect();
-        let kept = (!kept.is_empty()).then(|| kept.join("&"));
-        url.set_query(kept.as_deref());
+    let path = url.path().trim_end_matches('/');
+    let mut canonical = url[..Position::BeforePath].to_owned();
+    canonical.push_str(path);
+    let mut separator = if path.is_empty() { "/?" } else { "?" };
+    for pair in url.query().unwrap_or_default().split('&').filter(|pair| identifies_page(pair)) {
+        canonical.push_str(separator);
+        canonical.push_str(pair);
+        separator = "&";
     }
-    let path = url.path().trim_end_matches('/').to_owned();
-    url.set_path(&path);
-    let bare = url.query().is_none();
-    let text: String = url.into();
-    // A path of "/" cannot be emptied in an http URL. A slash at the end of a query is a part of it.
-    match text.strip_suffix('/').filter(|_| bare) {
-        Some(bare) => bare.to_owned(),
-        None => text,
-    }
+    canonical
 }
 
-/// Is it a part of a query that tells pages apart?
-fn is_telling(pair: &str) -> bool {
+/// True for a query parameter that selects a page, false for a tracking parameter and for an empty one.
+fn identifies_page(pair: &str) -> bool {
     let key = pair.split_once('=').map_or(pair, |(key, _)| key);
     let is_utm = || key.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("utm_"));
     !pair.is_empty() && !is_utm() && !TRACKING.iter().any(|tracking| key.eq_ignore_ascii_case(tracking))
@@ -243,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_page_would_take_for_a_relative_link_is_kept_as_parsed() {
+    fn scheme_relative_spellings_are_kept_as_parsed() {
         for raw in [
             "https:a.example.com/x",
             "https:/a.example.com/x",
@@ -256,10 +228,49 @@ mod tests {
     }
 
     #[test]
-    fn the_length_cap_holds_at_it_and_over_it() {
+    fn link_at_the_length_cap_is_kept_and_over_it_dropped() {
         let of = |len: usize| format!("https://a.example.com/{}", "x".repeat(len - 22));
         assert!(link(&of(MAX_URL), None).is_some());
         assert!(link(&of(MAX_URL + 1), None).is_none());
+    }
+
+    /// The canonical URL is the one that the parser writes after the parts are removed, for every combination of parts.
+    #[test]
+    fn canonical_equals_the_edited_url() {
+        let hosts = ["a.example.com", "localhost", "A.com", "1.2", "xn--a", "u@a.b", "a:80", "a:81", "[::1]"];
+        let paths =
+            ["", "/", "/a", "/a/", "/a//", "//", "/.", "/.//a", "/a/..", "/%2e", "/%E4%B8%AD", "/a'b", "/a:b@c;d=1"];
+        let queries =
+            ["", "?", "?a=1", "?a=1&utm_source=x", "?GCLID=1&a", "?a&&b", "?a=1&spm&b=/", "?a='", "?utm_x#?", "#a?b"];
+        for (host, path) in hosts.iter().flat_map(|host| paths.map(|path| (host, path))) {
+            for raw in queries.map(|query| format!("https://{host}{path}{query}")) {
+                let expected = Url::parse(&raw).ok().map(|mut url| {
+                    let _ = url.set_username("");
+                    url.set_fragment(None);
+                    let pairs: Vec<&str> =
+                        url.query().unwrap_or_default().split('&').filter(|pair| identifies_page(pair)).collect();
+                    let query = (!pairs.is_empty()).then(|| pairs.join("&"));
+                    url.set_query(query.as_deref());
+                    let path = url.path().trim_end_matches('/').to_owned();
+                    url.set_path(&path);
+                    let text = String::from(url);
+                    if query.is_some() { text } else { text.strip_suffix('/').unwrap_or(&text).to_owned() }
+                });
+                assert_eq!(canonical_of(&raw), expected, "{raw}");
+            }
+        }
+    }
+
+    #[test]
+    fn hostname_is_the_host_of_the_canonical_url() {
+        for (raw, host) in [
+            ("https://a.example.com", "a.example.com"),
+            ("http://u:p@A.example.com:8080?x", "a.example.com"),
+            ("https://[::1]:81/x", "[::1]"),
+            ("https://1.2/x", "1.0.0.2"),
+        ] {
+            assert_eq!(link(raw, None).map(|link| link.hostname).as_deref(), Some(host), "{raw}");
+        }
     }
 
     #[test]

@@ -52,7 +52,7 @@ fn take_socket(sockets: &mut ListenFd, at: usize, config: &Config) -> Result<Soc
     if let Ok(Some(listener)) = sockets.take_unix_listener(at) {
         is_listening(&listener).then_some(()).ok_or_else(|| invalid(NOT_LISTENING))?;
         listener.set_nonblocking(true)?;
-        // Whoever created the socket file removes it.
+        // The process that created the socket file removes it.
         return Ok(Socket::Unix(UnixListener::from_std(listener)?, None));
     }
     Err(invalid("is neither a TCP nor a Unix stream socket (ListenStream=)"))

@@ -98,10 +98,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         captured = captured.only(entry).map_err(|which| failure(args, &format!("--entry is {which}")))?;
     }
     let list = captured.is_har() && args.entry.is_none() && !args.diff;
-    let passed = reading(args).read(captured).map_err(|seen| no_message(args, &format!(" in {seen}")))?;
+    let outputs = capture_reader(args).read(captured).map_err(|seen| no_message(args, &format!(" in {seen}")))?;
     let default = if io::stdout().is_terminal() { Output::Table } else { Output::Json };
     let output = args.output.unwrap_or(default);
-    let found = HarRecords::of(&passed);
+    let found = HarRecords::of(&outputs);
     match output {
         Output::Json | Output::Table if list && found.records.is_empty() => Err(no_message(args, "")),
         Output::Json if list => {
@@ -112,16 +112,16 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             let tables: Vec<String> = found.records.iter().map(|record| format_table(record)).collect();
             print(tables.join("\n").as_bytes())
         }
-        output => print_stream(args, output, single_stream(args, &passed)?),
+        output => print_stream(args, output, single_stream(args, &outputs)?),
     }
 }
 
-fn print_stream(args: &Args, output: Output, passed: &OfflineOutput) -> Result<(), Failure> {
+fn print_stream(args: &Args, output: Output, stream: &OfflineOutput) -> Result<(), Failure> {
     if args.diff {
-        return print(diff(passed).as_bytes());
+        return print(diff(stream).as_bytes());
     }
-    match (output, &passed.record) {
-        (Output::Sse, _) => print(&passed.out()),
+    match (output, &stream.record) {
+        (Output::Sse, _) => print(&stream.out()),
         (_, None) => Err(no_message(args, "")),
         (Output::Table, Some(record)) => print(format_table(record).as_bytes()),
         (_, Some(record)) => print(export::render(record, output.format(), &args.export).as_bytes()),
@@ -129,10 +129,10 @@ fn print_stream(args: &Args, output: Output, passed: &OfflineOutput) -> Result<(
 }
 
 /// Selects the stream for outputs that cover one stream: the only one, or the only one with a message.
-fn single_stream<'a>(args: &Args, passed: &'a [OfflineOutput]) -> Result<&'a OfflineOutput, Failure> {
+fn single_stream<'a>(args: &Args, streams: &'a [OfflineOutput]) -> Result<&'a OfflineOutput, Failure> {
     let with_message: Vec<(usize, &OfflineOutput)> =
-        (1..).zip(passed).filter(|(_, passed)| passed.record.is_some()).collect();
-    match (passed, with_message.as_slice()) {
+        (1..).zip(streams).filter(|(_, stream)| stream.record.is_some()).collect();
+    match (streams, with_message.as_slice()) {
         ([only], _) => Ok(only),
         (_, [(_, only)]) => Ok(only),
         (_, []) => Err(no_message(args, "")),
@@ -179,7 +179,7 @@ fn read(path: &Path) -> Result<CaptureFile, Failure> {
     replay::read(&bytes).map_err(|error| named(error.to_string()))
 }
 
-fn reading(args: &Args) -> CaptureReader {
+fn capture_reader(args: &Args) -> CaptureReader {
     CaptureReader {
         route: "replay",
         // clap has validated all names.
@@ -248,10 +248,10 @@ fn format_table(record: &Record) -> String {
 }
 
 /// Lists the frames that citetap adds, each with its byte offset in the upstream's stream.
-fn diff(passed: &OfflineOutput) -> String {
+fn diff(stream: &OfflineOutput) -> String {
     let (mut at, mut added, mut out) = (0, 0, String::new());
-    for (ours, piece) in &passed.pieces {
-        if !ours {
+    for (injected, piece) in &stream.pieces {
+        if !injected {
             at += piece.len();
             continue;
         }
@@ -261,7 +261,7 @@ fn diff(passed: &OfflineOutput) -> String {
             out += &format!("+{line}\n");
         }
     }
-    let events = passed.injected().len();
+    let events = stream.injected().len();
     let s = if events == 1 { "" } else { "s" };
     out + &format!("{at} bytes relayed as they came, {added} bytes added in {events} event{s}\n")
 }

@@ -7,7 +7,7 @@ use super::{
     suggest,
     value::Entry,
 };
-use crate::mapping::{Mapping, Template, TemplateError, To, template::Slot};
+use crate::mapping::{Mapping, Template, TemplateError, UpstreamFormat, template::Slot};
 
 pub(super) const MODELS: &str = "openai.models";
 pub(super) const REQUEST: &str = "openai.request";
@@ -44,7 +44,7 @@ pub(super) fn resolve(reader: &mut Reader<'_>, table: &Location) -> Option<Mappi
     let format = match reader.keys.contains_key(REQUEST) {
         false => Some(RequestFormat::OpenAi),
         true => reader.optional(REQUEST, |entry| {
-            check::keyword(entry, To::NAMES, |text| match text {
+            check::keyword(entry, UpstreamFormat::NAMES, |text| match text {
                 "openai" => Some(RequestFormat::OpenAi),
                 "lexiang" => Some(RequestFormat::Lexiang),
                 "template" => Some(RequestFormat::Template),
@@ -62,12 +62,12 @@ pub(super) fn resolve(reader: &mut Reader<'_>, table: &Location) -> Option<Mappi
         reader.refuse(key, &location, why);
     };
     let (to, default_path) = match format? {
-        RequestFormat::OpenAi => (To::OpenAi, Some(OPENAI_PATH)),
+        RequestFormat::OpenAi => (UpstreamFormat::OpenAi, Some(OPENAI_PATH)),
         RequestFormat::Lexiang => {
             if upstream_model.is_some() {
                 refuse(reader, UPSTREAM_MODEL, "Lexiang is not told of models; remove it");
             }
-            (To::Lexiang, Some(LEXIANG_PATH))
+            (UpstreamFormat::Lexiang, Some(LEXIANG_PATH))
         }
         RequestFormat::Template => {
             for (key, why) in [
@@ -78,10 +78,10 @@ pub(super) fn resolve(reader: &mut Reader<'_>, table: &Location) -> Option<Mappi
                     refuse(reader, key, why);
                 }
             }
-            (To::Template(template?), None)
+            (UpstreamFormat::Template(template?), None)
         }
     };
-    if !matches!(to, To::Template(_)) && reader.keys.contains_key(TEMPLATE) {
+    if !matches!(to, UpstreamFormat::Template(_)) && reader.keys.contains_key(TEMPLATE) {
         refuse(reader, TEMPLATE, "has no effect unless request = \"template\"");
     }
     let path = if reader.keys.contains_key(PATH) { path } else { default_path.map(str::to_owned) };
@@ -135,12 +135,12 @@ fn template(entry: &Entry, reader: &mut Reader<'_>) -> Option<Template> {
                 Some(meant) => format!("{{{{{name}}}}} is not a placeholder; did you mean {{{{{meant}}}}}?"),
                 None => format!("{{{{{name}}}}} is not a placeholder; there are {}", slots()),
             },
-            TemplateError::Open => "has {{ without }}".to_owned(),
-            TemplateError::InName => "has a placeholder in the name of a member; they stand in values".to_owned(),
+            TemplateError::Unclosed => "has {{ without }}".to_owned(),
+            TemplateError::InKey => "has a placeholder in the name of a member; they stand in values".to_owned(),
             TemplateError::NotText(name) => {
                 format!("{{{{{name}}}}} is not a text: it stands alone, as \"{{{{{name}}}}}\"")
             }
-            TemplateError::AsksNothing => "has neither {{messages}} nor {{query}}: nothing would be asked".to_owned(),
+            TemplateError::NoQuery => "has neither {{messages}} nor {{query}}: nothing would be asked".to_owned(),
         },
     };
     reader.refuse(TEMPLATE, &entry.location, &why);

@@ -43,7 +43,7 @@ use self::{
     search::{Depth, Topic},
 };
 pub use crate::mapping::Mapping;
-use crate::mapping::To;
+use crate::mapping::UpstreamFormat;
 pub use crate::marker::Style;
 pub use crate::pipeline::{inject::Inject, supplement::Supplement};
 pub use crate::profile::{Form, OutputFormat, Profile};
@@ -238,7 +238,8 @@ impl Route {
     /// True if requests reach the upstream or the search service with a credential that the client does not have: a
     /// header, a value of the template, the search key.
     pub fn adds_credentials(&self) -> bool {
-        let has_template = self.mapping.as_ref().is_some_and(|mapping| matches!(mapping.to, To::Template(_)));
+        let has_template =
+            self.mapping.as_ref().is_some_and(|mapping| matches!(mapping.to, UpstreamFormat::Template(_)));
         !self.request_headers.set.is_empty() || has_template || self.supplement.when != Supplement::Off
     }
 }

@@ -15,7 +15,7 @@ use super::{
     url_check,
     value::{Entry, Value},
 };
-use crate::{mapping::To, provider::REGISTRY};
+use crate::{mapping::UpstreamFormat, provider::REGISTRY};
 
 pub(super) const KEYS: &[&str] = &[
     "name",
@@ -152,13 +152,9 @@ pub(super) fn resolve(
             }
         }
         // Lexiang answers in one dialect only.
-        let is_lexiang = mapping.as_ref().is_some_and(|mapping| matches!(mapping.to, To::Lexiang));
+        let is_lexiang = mapping.as_ref().is_some_and(|mapping| matches!(mapping.to, UpstreamFormat::Lexiang));
         let provider = provider.map(|named| {
-            if is_lexiang && named == Provider::AUTO {
-                Provider::Of(&crate::provider::tencent::PROVIDER)
-            } else {
-                named
-            }
+            if is_lexiang && named == Provider::AUTO { crate::provider::tencent::PROVIDER } else { named }
         });
         let words = (tap, profile, markers, inject, relay_cors, emit_empty);
         if let (

@@ -1,32 +1,32 @@
-//! Tencent Lexiang's `ai/qa`: one question, and a session in which it remembers the ones before.
+//! Builds the body of Tencent Lexiang's `ai/qa`: one query. The upstream keeps earlier ones in a session.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::{Ask, Beside, Refusal};
+use super::{ChatRequest, InvalidRequest, RequestContext};
 
-/// Parameters of the interface's own, which a client may send beside OpenAI's.
-const OWN: &[&str] =
+/// Lexiang's own parameters, copied if a client sends them.
+const LEXIANG_KEYS: &[&str] =
     &["anonymous_staff_id", "skip_faq", "new_session", "qa_mode", "max_chars", "targets", "language", "research"];
 
-/// It is always asked to stream: only then is a long answer seen to be alive, and ended when nobody wants it.
-/// Without a session it is told to begin a new one, as it would go on with the user's last one otherwise.
-pub fn body(ask: &Ask<'_>, beside: Beside<'_>) -> Result<Vec<u8>, Refusal> {
+/// Builds the body. Always requests a stream, so that timeouts see a long answer's progress and a client that disconnects
+/// ends it. Without a session, requests a new one, because Lexiang otherwise continues the user's last session.
+pub fn body(request: &ChatRequest<'_>, context: RequestContext<'_>) -> Result<Vec<u8>, InvalidRequest> {
     let mut members: BTreeMap<&str, Box<RawValue>> = BTreeMap::new();
-    put(&mut members, "query", &ask.query()?);
+    put(&mut members, "query", &request.query()?);
     put(&mut members, "stream", &true);
-    match beside.session.map(str::to_owned).or_else(|| ask.session()) {
+    match context.session.map(str::to_owned).or_else(|| request.session()) {
         Some(session) => put(&mut members, "session_id", &session),
         None => put(&mut members, "new_session", &true),
     }
-    for key in OWN {
-        if let Some(value) = ask.get(key) {
+    for key in LEXIANG_KEYS {
+        if let Some(value) = request.get(key) {
             members.insert(key, value.to_owned());
         }
     }
-    // String keys and raw values: this cannot fail.
+    // Cannot fail: all keys are strings and all values are raw JSON.
     Ok(serde_json::to_vec(&members).unwrap_or_default())
 }
 

@@ -1,62 +1,72 @@
-//! An OpenAI chat request as another upstream wants it: a function of bytes and values.
+//! Maps an OpenAI chat request to the request of another upstream. `config` builds the [`Mapping`]s, `api::facade` applies
+//! them. Does no I/O.
 
-mod ask;
 mod lexiang;
+mod request;
 pub mod template;
 
 use std::borrow::Cow;
 
-pub use ask::{Ask, Refusal};
+pub use request::{ChatRequest, InvalidRequest};
 pub use template::{Template, TemplateError};
 
 use crate::provider::{json_path::Step, splice};
 
-/// Which models a route answers for, and how its upstream is asked.
+/// The models of a route, and the format of its upstream's requests.
 #[derive(Debug, Clone)]
 pub struct Mapping {
+    /// Model names that clients use for this route.
     pub models: Vec<String>,
-    pub to: To,
+    pub to: UpstreamFormat,
     /// Path and query below the route's upstream.
     pub path: String,
-    /// What the upstream calls the model; `None`: as the client does.
+    /// The upstream's name of the model. `None`: the client's name.
     pub upstream_model: Option<String>,
 }
 
-/// Whose request it becomes.
+/// Request format of an upstream.
 #[derive(Debug, Clone)]
-pub enum To {
-    /// Any upstream that takes OpenAI's: the body as it came, but for the model's name.
+pub enum UpstreamFormat {
+    /// OpenAI's: the client's body, with only the model's name replaced.
     OpenAi,
     /// Tencent Lexiang's `ai/qa`.
     Lexiang,
+    /// A JSON document with placeholders, from the configuration.
     Template(Template),
 }
 
-impl To {
+impl UpstreamFormat {
+    /// Names in the configuration.
     pub const NAMES: &[&str] = &["openai", "lexiang", "template"];
 }
 
-/// What is known of a request beside its body.
+/// Values of a request that are not in its body.
 #[derive(Debug, Clone, Copy)]
-pub struct Beside<'a> {
-    /// The conversation that a header names.
+pub struct RequestContext<'a> {
+    /// The conversation's id from a header. Overrides the body's.
     pub session: Option<&'a str>,
-    /// Our id of the request.
-    pub request: &'a str,
+    /// citetap's id of the request.
+    pub request_id: &'a str,
 }
 
 impl Mapping {
-    /// The body for the upstream; borrowed where it is the client's own.
-    pub fn body<'b>(&self, ask: &Ask<'b>, beside: Beside<'_>) -> Result<Cow<'b, [u8]>, Refusal> {
+    /// Builds the upstream's body. Borrowed if it is the client's body unchanged.
+    pub fn body<'b>(
+        &self,
+        request: &ChatRequest<'b>,
+        context: RequestContext<'_>,
+    ) -> Result<Cow<'b, [u8]>, InvalidRequest> {
         match (&self.to, &self.upstream_model) {
-            (To::OpenAi, None) => Ok(Cow::Borrowed(ask.json().as_bytes())),
-            (To::OpenAi, Some(name)) => {
-                let renamed = splice::replace(ask.json(), [(&[Step::Key("model")][..], name.as_str())]);
-                renamed.map(|json| Cow::Owned(json.into_bytes())).ok_or_else(|| Refusal::of("model", "is not a text"))
+            (UpstreamFormat::OpenAi, None) => Ok(Cow::Borrowed(request.json().as_bytes())),
+            (UpstreamFormat::OpenAi, Some(name)) => {
+                let renamed = splice::replace(request.json(), [(&[Step::Key("model")][..], name.as_str())]);
+                renamed
+                    .map(|json| Cow::Owned(json.into_bytes()))
+                    .ok_or_else(|| InvalidRequest::new("model", "is not a text"))
             }
-            (To::Lexiang, _) => lexiang::body(ask, beside).map(Cow::Owned),
-            (To::Template(template), name) => {
-                template.fill(ask, name.as_deref().unwrap_or(&ask.model), beside).map(Cow::Owned)
+            (UpstreamFormat::Lexiang, _) => lexiang::body(request, context).map(Cow::Owned),
+            (UpstreamFormat::Template(template), name) => {
+                template.fill(request, name.as_deref().unwrap_or(&request.model), context).map(Cow::Owned)
             }
         }
     }

@@ -1,35 +1,37 @@
-//! A JSON document with placeholders. It is filled as a tree, not as a text: whatever a user says stays one value.
+//! A JSON document with placeholders for a request's values. Placeholders are filled in the parsed tree and not in text, so
+//! a client's text cannot change the structure of the document.
 
 use std::{fmt, sync::Arc};
 
 use serde::{Serialize, Serializer, ser::SerializeMap, ser::SerializeSeq};
 use serde_json::{Value, value::RawValue};
 
-use super::{Ask, Beside, Refusal};
+use super::{ChatRequest, InvalidRequest, RequestContext};
 
-/// What can stand between `{{` and `}}`.
+/// A placeholder: the name between `{{` and `}}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slot {
-    /// The messages as they came: a list.
+    /// The client's messages, unchanged: a list.
     Messages,
-    /// What the user said last.
+    /// The text of the last user message.
     Query,
-    /// What the system was told to be.
+    /// The texts of the system messages.
     System,
     Model,
     User,
-    /// The conversation that the client names.
+    /// The conversation's id.
     Session,
-    /// Does the client want a stream? `true` or `false`.
+    /// `true` if the client requests a stream, else `false`.
     Stream,
-    /// Our id of the request.
+    /// citetap's id of the request.
     Request,
 }
 
 impl Slot {
+    /// All names, for error texts.
     pub const NAMES: &[&str] = &["messages", "query", "system", "model", "user", "session", "stream", "request"];
 
-    fn named(name: &str) -> Option<Self> {
+    fn parse(name: &str) -> Option<Self> {
         Some(match name {
             "messages" => Self::Messages,
             "query" => Self::Query,
@@ -44,22 +46,24 @@ impl Slot {
     }
 }
 
+/// Why a template is invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TemplateError {
-    /// Where, and what serde says.
+    /// The parser's message, with its position.
     NotJson(String),
+    /// A placeholder with an unknown name.
     Unknown(String),
-    /// `{{` without its end.
-    Open,
-    /// A placeholder in the name of a member.
-    InName,
-    /// A list or a truth value in the midst of a text.
+    /// `{{` without `}}`.
+    Unclosed,
+    /// A placeholder in the key of a member.
+    InKey,
+    /// A placeholder for a list or a boolean inside a longer text.
     NotText(String),
-    /// Nothing of the question is in it.
-    AsksNothing,
+    /// No placeholder for the messages or the query.
+    NoQuery,
 }
 
-/// Cheap to clone. It may hold credentials, so it is never shown.
+/// A parsed template, cheap to clone. May contain credentials, so `Debug` prints none of it.
 #[derive(Clone)]
 pub struct Template(Arc<Node>);
 
@@ -69,14 +73,19 @@ impl fmt::Debug for Template {
     }
 }
 
+/// A value of a template.
 enum Node {
+    /// A value without placeholders.
     Fixed(Value),
+    /// A placeholder that is the complete value.
     Slot(Slot),
+    /// A text with placeholders in it.
     Text(Vec<Piece>),
     List(Vec<Node>),
     Map(Vec<(String, Node)>),
 }
 
+/// A part of a text.
 enum Piece {
     Fixed(String),
     Slot(Slot),
@@ -85,39 +94,45 @@ enum Piece {
 impl Template {
     pub fn parse(text: &str) -> Result<Self, TemplateError> {
         let json: Value = serde_json::from_str(text).map_err(|error| TemplateError::NotJson(error.to_string()))?;
-        let root = Node::of(json)?;
+        let root = Node::parse(json)?;
         if !root.has(Slot::Messages) && !root.has(Slot::Query) {
-            return Err(TemplateError::AsksNothing);
+            return Err(TemplateError::NoQuery);
         }
         Ok(Self(Arc::new(root)))
     }
 
-    pub(super) fn fill(&self, ask: &Ask<'_>, model: &str, beside: Beside<'_>) -> Result<Vec<u8>, Refusal> {
+    /// Serializes the template with the values of a request.
+    pub(super) fn fill(
+        &self,
+        request: &ChatRequest<'_>,
+        model: &str,
+        context: RequestContext<'_>,
+    ) -> Result<Vec<u8>, InvalidRequest> {
         let has = |slot| self.0.has(slot);
         let values = Values {
-            messages: ask.get("messages"),
-            query: if has(Slot::Query) { Some(ask.query()?) } else { None },
-            system: if has(Slot::System) { ask.system()? } else { None },
+            messages: request.get("messages"),
+            query: if has(Slot::Query) { Some(request.query()?) } else { None },
+            system: if has(Slot::System) { request.system()? } else { None },
             model,
-            user: ask.user(),
-            session: beside.session.map(str::to_owned).or_else(|| ask.session()),
-            stream: ask.stream,
-            request: beside.request,
+            user: request.user(),
+            session: context.session.map(str::to_owned).or_else(|| request.session()),
+            stream: request.stream,
+            request_id: context.request_id,
         };
-        // String keys and plain values: this cannot fail.
+        // Cannot fail: all keys are strings.
         Ok(serde_json::to_vec(&Filled { node: &self.0, values: &values }).unwrap_or_default())
     }
 }
 
 impl Node {
-    fn of(json: Value) -> Result<Self, TemplateError> {
+    fn parse(json: Value) -> Result<Self, TemplateError> {
         Ok(match json {
-            Value::String(text) => Self::text(&text)?,
-            Value::Array(items) => Self::List(items.into_iter().map(Self::of).collect::<Result<_, _>>()?),
+            Value::String(text) => Self::parse_text(&text)?,
+            Value::Array(items) => Self::List(items.into_iter().map(Self::parse).collect::<Result<_, _>>()?),
             Value::Object(members) => {
                 let member = |(name, value): (String, Value)| match name.contains("{{") {
-                    true => Err(TemplateError::InName),
-                    false => Ok((name, Self::of(value)?)),
+                    true => Err(TemplateError::InKey),
+                    false => Ok((name, Self::parse(value)?)),
                 };
                 Self::Map(members.into_iter().map(member).collect::<Result<_, _>>()?)
             }
@@ -125,12 +140,12 @@ impl Node {
         })
     }
 
-    fn text(text: &str) -> Result<Self, TemplateError> {
+    fn parse_text(text: &str) -> Result<Self, TemplateError> {
         let mut pieces = Vec::new();
         let mut rest = text;
         while let Some((before, after)) = rest.split_once("{{") {
-            let (name, after) = after.split_once("}}").ok_or(TemplateError::Open)?;
-            let slot = Slot::named(name.trim()).ok_or_else(|| TemplateError::Unknown(name.trim().to_owned()))?;
+            let (name, after) = after.split_once("}}").ok_or(TemplateError::Unclosed)?;
+            let slot = Slot::parse(name.trim()).ok_or_else(|| TemplateError::Unknown(name.trim().to_owned()))?;
             if !before.is_empty() {
                 pieces.push(Piece::Fixed(before.to_owned()));
             }
@@ -167,6 +182,7 @@ impl Node {
     }
 }
 
+/// The values of one request.
 struct Values<'a> {
     messages: Option<&'a RawValue>,
     query: Option<String>,
@@ -175,11 +191,11 @@ struct Values<'a> {
     user: Option<String>,
     session: Option<String>,
     stream: bool,
-    request: &'a str,
+    request_id: &'a str,
 }
 
 impl Values<'_> {
-    /// As a text; `None` where there is none.
+    /// The value of a slot that is a text. `None`: the request has none.
     fn text(&self, slot: Slot) -> Option<&str> {
         match slot {
             Slot::Query => self.query.as_deref(),
@@ -187,19 +203,20 @@ impl Values<'_> {
             Slot::Model => Some(self.model),
             Slot::User => self.user.as_deref(),
             Slot::Session => self.session.as_deref(),
-            Slot::Request => Some(self.request),
+            Slot::Request => Some(self.request_id),
             Slot::Messages | Slot::Stream => None,
         }
     }
 }
 
+/// A node with its values, for serialization.
 struct Filled<'a> {
     node: &'a Node,
     values: &'a Values<'a>,
 }
 
 impl Filled<'_> {
-    /// A placeholder that nothing fills: it is left out, as upstreams take `null` for a value.
+    /// True for a placeholder without a value. It is omitted, because upstreams treat `null` as a value.
     fn is_absent(&self) -> bool {
         match self.node {
             Node::Slot(Slot::Stream) => false,

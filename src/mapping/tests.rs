@@ -2,9 +2,9 @@ use serde_json::{Value, json};
 
 use super::*;
 
-const BESIDE: Beside<'_> = Beside { session: None, request: "r-1" };
+const CONTEXT: RequestContext<'_> = RequestContext { session: None, request_id: "r-1" };
 
-fn mapping(to: To, upstream_model: Option<&str>) -> Mapping {
+fn mapping(to: UpstreamFormat, upstream_model: Option<&str>) -> Mapping {
     Mapping {
         models: vec!["m".to_owned()],
         to,
@@ -14,44 +14,45 @@ fn mapping(to: To, upstream_model: Option<&str>) -> Mapping {
 }
 
 fn template(text: &str) -> Result<Mapping, TemplateError> {
-    Template::parse(text).map(|template| mapping(To::Template(template), None))
+    Template::parse(text).map(|template| mapping(UpstreamFormat::Template(template), None))
 }
 
-fn sent(mapping: &Mapping, body: &str, beside: Beside<'_>) -> Result<Value, Refusal> {
-    let ask = Ask::read(body.as_bytes())?;
-    let body = mapping.body(&ask, beside)?;
+/// The upstream's body for a client's `body`.
+fn mapped(mapping: &Mapping, body: &str, context: RequestContext<'_>) -> Result<Value, InvalidRequest> {
+    let request = ChatRequest::read(body.as_bytes())?;
+    let body = mapping.body(&request, context)?;
     Ok(serde_json::from_slice(&body).unwrap_or_default())
 }
 
-fn refused(body: &str) -> (Option<&'static str>, String) {
-    match Ask::read(body.as_bytes()) {
-        Err(refusal) => (refusal.param, refusal.message),
-        Ok(ask) => (None, format!("{ask:?}")),
+fn read_error(body: &str) -> (Option<&'static str>, String) {
+    match ChatRequest::read(body.as_bytes()) {
+        Err(error) => (error.param, error.message),
+        Ok(request) => (None, format!("{request:?}")),
     }
 }
 
-/// Whatever could end a string, a line, or a document.
+/// Text that could end a string, a line or a document if it was not escaped.
 const HOSTILE: &str =
     "\"},{\"x\":\"\\\u{0}\n\r\t\u{2028}\u{2029}{{system}}{{messages}}\u{202e}</script>'\\u0022 中文 😀";
 
 #[test]
-fn what_a_user_says_stays_one_value() {
+fn template_hostile_text_stays_one_value() {
     let text = r#"{"q":"{{query}}","in":"Q: {{query}}; {{ user }} ({{session}})","system":"{{system}}","n":[1,"{{query}}"],
                    "messages":"{{messages}}","model":"{{model}}","stream":"{{stream}}","id":"{{request}}","t":0.5}"#;
     let body = json!({"model": HOSTILE, "user": HOSTILE, "metadata": {"session_id": HOSTILE}, "stream": true, "messages": [
         {"role": "system", "content": HOSTILE}, {"role": "user", "content": HOSTILE}]});
     for body in [body.to_string(), format!("{body:#}"), ascii(&body.to_string())] {
-        let sent = sent(&template(text).unwrap(), &body, BESIDE).unwrap();
+        let upstream = mapped(&template(text).unwrap(), &body, CONTEXT).unwrap();
         let expected: Value = serde_json::from_str(&body).unwrap();
         assert_eq!(
-            sent,
+            upstream,
             json!({"q": HOSTILE, "in": format!("Q: {HOSTILE}; {HOSTILE} ({HOSTILE})"), "system": HOSTILE, "n": [1, HOSTILE],
                    "messages": expected["messages"], "model": HOSTILE, "stream": true, "id": "r-1", "t": 0.5})
         );
     }
 }
 
-/// Every character beyond ASCII escaped.
+/// Escapes every character outside ASCII.
 fn ascii(json: &str) -> String {
     let mut out = String::new();
     for c in json.chars() {
@@ -65,23 +66,24 @@ fn ascii(json: &str) -> String {
 }
 
 #[test]
-fn what_nobody_said_is_left_out() {
+fn template_absent_values_are_omitted() {
     let text = r#"{"q":"{{query}}","user":"{{user}}","s":"{{session}}","y":"{{system}}","l":["{{user}}",{"u":"{{user}}"}],
                    "in":"<{{user}}>","stream":"{{stream}}"}"#;
-    let sent = sent(&template(text).unwrap(), r#"{"model":"m","messages":[{"role":"user","content":"x"}]}"#, BESIDE);
-    assert_eq!(sent.unwrap(), json!({"q":"x","l":[{}],"in":"<>","stream":false}));
+    let upstream =
+        mapped(&template(text).unwrap(), r#"{"model":"m","messages":[{"role":"user","content":"x"}]}"#, CONTEXT);
+    assert_eq!(upstream.unwrap(), json!({"q":"x","l":[{}],"in":"<>","stream":false}));
 }
 
 #[test]
-fn templates_are_checked_when_they_are_read() {
-    let wrong = |text: &str| template(text).map(|_| ()).unwrap_err();
-    assert!(matches!(wrong(r#"{"q":"{{query}}""#), TemplateError::NotJson(_)));
-    assert_eq!(wrong(r#"{"q":"{{quary}}"}"#), TemplateError::Unknown("quary".to_owned()));
-    assert_eq!(wrong(r#"["{{query}"]"#), TemplateError::Open);
-    assert_eq!(wrong(r#"{"{{query}}":"{{query}}"}"#), TemplateError::InName);
-    assert_eq!(wrong(r#"{"q":"say {{messages}}"}"#), TemplateError::NotText("messages".to_owned()));
-    assert_eq!(wrong(r#"{"q":"{{query}} {{stream}}"}"#), TemplateError::NotText("stream".to_owned()));
-    assert_eq!(wrong(r#"{"q":"{{user}}"}"#), TemplateError::AsksNothing);
+fn template_parse_reports_each_error() {
+    let error = |text: &str| template(text).map(|_| ()).unwrap_err();
+    assert!(matches!(error(r#"{"q":"{{query}}""#), TemplateError::NotJson(_)));
+    assert_eq!(error(r#"{"q":"{{quary}}"}"#), TemplateError::Unknown("quary".to_owned()));
+    assert_eq!(error(r#"["{{query}"]"#), TemplateError::Unclosed);
+    assert_eq!(error(r#"{"{{query}}":"{{query}}"}"#), TemplateError::InKey);
+    assert_eq!(error(r#"{"q":"say {{messages}}"}"#), TemplateError::NotText("messages".to_owned()));
+    assert_eq!(error(r#"{"q":"{{query}} {{stream}}"}"#), TemplateError::NotText("stream".to_owned()));
+    assert_eq!(error(r#"{"q":"{{user}}"}"#), TemplateError::NoQuery);
     for name in template::Slot::NAMES {
         assert!(template(&format!(r#"["{{{{query}}}}","{{{{{name}}}}}"]"#)).is_ok(), "{name}");
     }
@@ -89,22 +91,23 @@ fn templates_are_checked_when_they_are_read() {
 }
 
 #[test]
-fn lexiang_gets_the_last_question_and_its_session() {
-    let sent = |body: Value, session| {
-        sent(&mapping(To::Lexiang, None), &body.to_string(), Beside { session, ..BESIDE }).unwrap()
+fn lexiang_body_has_last_query_and_session() {
+    let mapped = |body: Value, session| {
+        mapped(&mapping(UpstreamFormat::Lexiang, None), &body.to_string(), RequestContext { session, ..CONTEXT })
+            .unwrap()
     };
-    let turns = json!([{"role": "user", "content": "一"}, {"role": "assistant", "content": "答"},
+    let messages = json!([{"role": "user", "content": "一"}, {"role": "assistant", "content": "答"},
                        {"role": "user", "content": [{"type": "text", "text": "二"}, {"type": "image_url", "image_url": {}},
                                                     {"type": "text", "text": "三"}]},
                        {"role": "tool", "content": "x"}]);
     assert_eq!(
-        sent(json!({"model": "m", "messages": turns, "temperature": 0.3, "tools": []}), None),
+        mapped(json!({"model": "m", "messages": messages, "temperature": 0.3, "tools": []}), None),
         json!({"query": "二\n三", "stream": true, "new_session": true})
     );
-    let own = json!({"model": "m", "stream": false, "messages": turns, "qa_mode": "reasoning", "max_chars": 200,
+    let own = json!({"model": "m", "stream": false, "messages": messages, "qa_mode": "reasoning", "max_chars": 200,
                      "targets": [{"type": "team", "id": "t"}], "session_id": "body"});
     assert_eq!(
-        sent(own, Some("header")),
+        mapped(own, Some("header")),
         json!({"query": "二\n三", "stream": true, "session_id": "header", "qa_mode": "reasoning", "max_chars": 200,
                "targets": [{"type": "team", "id": "t"}]})
     );
@@ -116,34 +119,34 @@ fn lexiang_gets_the_last_question_and_its_session() {
         ("metadata", json!({"session_id": "s"})),
         ("metadata", json!({"conversation_id": "s"})),
     ] {
-        let mut body = json!({"model": "m", "messages": turns});
+        let mut body = json!({"model": "m", "messages": messages});
         body[key] = value;
-        assert_eq!(sent(body, None)["session_id"], "s", "{key}");
+        assert_eq!(mapped(body, None)["session_id"], "s", "{key}");
     }
 }
 
 #[test]
-fn an_openai_upstream_gets_the_body_as_it_came_but_for_the_model() {
+fn openai_body_is_unchanged_except_the_model() {
     let body = "{ \"temperature\":0.70, \"model\" : \"m\",\"messages\":[{\"role\":\"user\",\"content\":\"\\u4f60\"}],\"x\":1e2 }";
-    let ask = Ask::read(body.as_bytes()).unwrap();
-    assert_eq!(mapping(To::OpenAi, None).body(&ask, BESIDE).unwrap(), Cow::Borrowed(body.as_bytes()));
-    let renamed = mapping(To::OpenAi, Some("ep-\"1\"")).body(&ask, BESIDE).unwrap();
+    let request = ChatRequest::read(body.as_bytes()).unwrap();
+    assert_eq!(mapping(UpstreamFormat::OpenAi, None).body(&request, CONTEXT).unwrap(), Cow::Borrowed(body.as_bytes()));
+    let renamed = mapping(UpstreamFormat::OpenAi, Some("ep-\"1\"")).body(&request, CONTEXT).unwrap();
     assert_eq!(String::from_utf8(renamed.into_owned()).unwrap(), body.replace("\"m\"", "\"ep-\\\"1\\\"\""));
 }
 
 #[test]
-fn a_request_that_lacks_something_says_what() {
+fn read_error_names_the_parameter() {
     let body = |rest: &str| format!("{{\"model\":\"m\",\"messages\":[{{\"role\":\"user\",\"content\":\"x\"}}]{rest}}}");
-    assert!(Ask::read(body("").as_bytes()).is_ok());
+    assert!(ChatRequest::read(body("").as_bytes()).is_ok());
     assert!(
-        Ask::read(
+        ChatRequest::read(
             body(",\"stream\":null,\"deep\":")
                 .replace("\"deep\":", &format!("\"deep\":{}1{}", "[".repeat(5000), "]".repeat(5000)))
                 .as_bytes()
         )
         .is_ok()
     );
-    for (given, param, said) in [
+    for (body, param, text) in [
         ("", None, "no JSON object"),
         ("[]", None, "no JSON object"),
         ("{\"model\":", None, "no JSON object"),
@@ -155,20 +158,20 @@ fn a_request_that_lacks_something_says_what() {
         (&body(",\"stream\":\"yes\""), Some("stream"), "stream is true or false"),
         (&body(",\"model\":\"n\""), Some("model"), "model is given twice"),
     ] {
-        let (named, message) = refused(given);
-        assert_eq!(named, param, "{given}");
-        assert!(message.contains(said), "{given}: {message}");
+        let (actual, message) = read_error(body);
+        assert_eq!(actual, param, "{body}");
+        assert!(message.contains(text), "{body}: {message}");
     }
-    assert!(matches!(Ask::read(b"{\"model\":\"\xff\"}"), Err(Refusal { param: None, .. })));
+    assert!(matches!(ChatRequest::read(b"{\"model\":\"\xff\"}"), Err(InvalidRequest { param: None, .. })));
     for messages in [r#"[{"role":"system","content":"x"}]"#, r#"[{"role":"user","content":" "}]"#, "[1]"] {
         let body = format!("{{\"model\":\"m\",\"messages\":{messages}}}");
-        let refusal = sent(&mapping(To::Lexiang, None), &body, BESIDE).unwrap_err();
-        assert_eq!(refusal, Refusal::of("messages", "has no text of the user"), "{messages}");
+        let error = mapped(&mapping(UpstreamFormat::Lexiang, None), &body, CONTEXT).unwrap_err();
+        assert_eq!(error, InvalidRequest::new("messages", "has no text of the user"), "{messages}");
     }
 }
 
 #[test]
-fn half_a_surrogate_is_no_reason_to_refuse_a_question() {
+fn query_lone_surrogate_becomes_replacement_character() {
     let body = r#"{"model":"m","messages":[{"role":"user","content":"a\ud83d"}]}"#;
-    assert_eq!(sent(&mapping(To::Lexiang, None), body, BESIDE).unwrap()["query"], "a\u{fffd}");
+    assert_eq!(mapped(&mapping(UpstreamFormat::Lexiang, None), body, CONTEXT).unwrap()["query"], "a\u{fffd}");
 }

@@ -1,17 +1,19 @@
-//! The lines of a Markdown text: which of them is prose, and where a paragraph ends.
+//! Block parser: which lines of a Markdown text are prose, and where a paragraph ends. Called by the reader and by
+//! [`Walk`](super::walk::Walk) at each line.
 //!
-//! Follows CommonMark's block structure (quotes, lists, fences, indented code, HTML blocks, headings) and the rows
-//! of tables, one line at a time, from the beginning of the line alone.
+//! Follows CommonMark's block structure (quotes, lists, fences, indented code, HTML blocks, headings) and the rows of
+//! tables, one line at a time. It reads only the beginning of a line.
 
 use super::{
     cursor::Cursor,
     html::{self, HtmlEnd},
-    look::{Ahead, Edge, Stop},
+    lookahead::{Edge, Lookahead, Stop},
 };
 
-/// Quotes and list items inside each other; deeper ones are not told apart.
+/// Nesting depth of quotes and list items; deeper ones are ignored.
 const MAX_DEPTH: usize = 16;
 
+/// The blocks that are open after a line.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Blocks {
     containers: [Container; MAX_DEPTH],
@@ -23,7 +25,7 @@ pub struct Blocks {
 enum Container {
     #[default]
     Quote,
-    /// A list item, and how far its content is indented.
+    /// A list item, with the indentation of its content in columns.
     Item(u8),
 }
 
@@ -31,11 +33,11 @@ enum Container {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Leaf {
     #[default]
-    Gap,
-    /// A list item that has nothing but its mark so far: a blank line ends it.
-    Bare,
+    None,
+    /// A list item that has only its marker so far: a blank line ends it.
+    EmptyItem,
     Paragraph,
-    /// A line that begins with `|`: the head of a table, or its like.
+    /// A line that begins with `|` and may be the head of a table.
     Row,
     Table,
     Fence {
@@ -46,73 +48,76 @@ pub enum Leaf {
     Html(HtmlEnd),
 }
 
-/// How a line begins.
+/// The result of parsing the beginning of a line.
 #[derive(Debug, Clone, Copy)]
 pub struct Line {
     pub blocks: Blocks,
-    /// Bytes before its content: indentation, and the marks of quotes and lists.
+    /// Bytes before the content: indentation and the markers of quotes and lists.
     pub prefix: usize,
     pub content: Content,
-    /// It is the next line of the paragraph before it.
-    pub goes_on: bool,
-    /// A paragraph begins with it.
+    /// The line continues the paragraph of the line before.
+    pub continues: bool,
+    /// The line begins a paragraph.
     pub begins: bool,
 }
 
+/// How the rest of a line is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
-    /// Nothing in it is read: code, HTML, rules.
+    /// Not parsed: code, HTML, thematic breaks.
     Raw,
     Prose,
-    /// Prose in cells.
+    /// Prose in table cells.
     Cells,
 }
 
 impl Blocks {
-    /// Reads the beginning of the line that is ahead.
-    pub fn line(&self, ahead: Ahead<'_>) -> Result<Line, Stop> {
+    /// Parses the beginning of the line ahead.
+    pub fn parse_line(&self, ahead: Lookahead<'_>) -> Result<Line, Stop> {
         let mut cursor = Cursor::new(ahead);
-        let matched = self.matched(&mut cursor)?;
-        let whole = matched == self.depth;
-        let blank = cursor.blank()?;
+        let matched = self.matched_containers(&mut cursor)?;
+        let all_matched = matched == self.depth;
+        let blank = cursor.is_blank()?;
         let mut next = *self;
         match self.leaf {
-            Leaf::Fence { mark, length } if whole => {
+            Leaf::Fence { mark, length } if all_matched => {
                 let mut inner = cursor;
-                let closes = inner.spaces(4)? < 4 && {
-                    let run = inner.run(mark)?;
-                    run >= length && inner.blank()?
+                let closes = inner.take_blanks(4)? < 4 && {
+                    let run = inner.take_run(mark)?;
+                    run >= length && inner.is_blank()?
                 };
                 if closes {
-                    next.leaf = Leaf::Gap;
+                    next.leaf = Leaf::None;
                 }
                 return Ok(next.raw(cursor));
             }
-            Leaf::Html(end) if whole && !(blank && end == HtmlEnd::Blank) => return Ok(next.raw(cursor)),
-            Leaf::Indented if whole && (blank || cursor.clone().spaces(4)? == 4) => return Ok(next.raw(cursor)),
+            Leaf::Html(end) if all_matched && !(blank && end == HtmlEnd::Blank) => return Ok(next.raw(cursor)),
+            Leaf::Indented if all_matched && (blank || cursor.clone().take_blanks(4)? == 4) => {
+                return Ok(next.raw(cursor));
+            }
             _ => {}
         }
         if blank {
-            next.depth = if self.leaf == Leaf::Bare && whole { matched.saturating_sub(1) } else { matched };
-            next.leaf = Leaf::Gap;
+            next.depth = if self.leaf == Leaf::EmptyItem && all_matched { matched.saturating_sub(1) } else { matched };
+            next.leaf = Leaf::None;
             return Ok(next.raw(cursor));
         }
-        let prose = matches!(self.leaf, Leaf::Paragraph | Leaf::Row | Leaf::Table);
-        let Opened { mut next, mut cursor, any, indent } = self.open(cursor, matched, prose)?;
-        if any && cursor.blank()? {
+        let was_prose = matches!(self.leaf, Leaf::Paragraph | Leaf::Row | Leaf::Table);
+        let Opened { mut next, mut cursor, has_new, indent } = self.open_new_containers(cursor, matched, was_prose)?;
+        if has_new && cursor.is_blank()? {
             let item = matches!(next.containers.get(next.depth.wrapping_sub(1)), Some(Container::Item(_)));
-            next.leaf = if item { Leaf::Bare } else { Leaf::Gap };
+            next.leaf = if item { Leaf::EmptyItem } else { Leaf::None };
             return Ok(next.raw(cursor));
         }
-        // The line may belong to the open paragraph, and if its containers do not match, to it all the same.
-        let open = prose && !any;
+        // A line may continue the paragraph even if it lacks the markers of its containers (lazy continuation).
+        let in_paragraph = was_prose && !has_new;
         if indent < 4
-            && let Some((leaf, content)) = leaf(cursor, open, whole, self.leaf)?
+            && let Some((leaf, content)) = start_leaf(cursor, in_paragraph, all_matched, self.leaf)?
         {
             next.leaf = leaf;
-            return Ok(Line { blocks: next, prefix: cursor.at, content, goes_on: false, begins: false });
+            return Ok(Line { blocks: next, prefix: cursor.at, content, continues: false, begins: false });
         }
-        if open && (whole || self.leaf != Leaf::Table) {
+        if in_paragraph && (all_matched || self.leaf != Leaf::Table) {
             let pipe = cursor.peek()? == Some(b'|');
             let mut blocks = *self;
             let (leaf, content) = match self.leaf {
@@ -121,9 +126,9 @@ impl Blocks {
                 _ => (Leaf::Paragraph, Content::Prose),
             };
             blocks.leaf = leaf;
-            let goes_on = self.leaf == Leaf::Paragraph && leaf == Leaf::Paragraph;
-            cursor.spaces(usize::MAX)?;
-            return Ok(Line { blocks, prefix: cursor.at, content, goes_on, begins: false });
+            let continues = self.leaf == Leaf::Paragraph && leaf == Leaf::Paragraph;
+            cursor.take_blanks(usize::MAX)?;
+            return Ok(Line { blocks, prefix: cursor.at, content, continues, begins: false });
         }
         if indent >= 4 {
             next.leaf = Leaf::Indented;
@@ -132,35 +137,35 @@ impl Blocks {
         let pipe = cursor.peek()? == Some(b'|');
         next.leaf = if pipe { Leaf::Row } else { Leaf::Paragraph };
         let content = if pipe { Content::Cells } else { Content::Prose };
-        Ok(Line { blocks: next, prefix: cursor.at, content, goes_on: false, begins: true })
+        Ok(Line { blocks: next, prefix: cursor.at, content, continues: false, begins: true })
     }
 
-    /// The same, where the whole line that can be seen does not tell: as if it ended there.
-    pub fn line_anyway(&self, ahead: Ahead<'_>) -> Line {
-        let ended = Ahead { edge: Edge::End, ..ahead };
-        let unknown = Line { blocks: *self, prefix: 0, content: Content::Raw, goes_on: false, begins: false };
-        self.line(ended).unwrap_or(unknown)
+    /// Parses the line as if it ended with the lookahead. For lines that [`Self::parse_line`] cannot decide.
+    pub fn parse_line_as_ended(&self, ahead: Lookahead<'_>) -> Line {
+        let ended = Lookahead { edge: Edge::End, ..ahead };
+        let unknown = Line { blocks: *self, prefix: 0, content: Content::Raw, continues: false, begins: false };
+        self.parse_line(ended).unwrap_or(unknown)
     }
 
-    /// Is `line`, which was read after others, what it would be as the first of a text? Then all that follows is, too.
-    pub fn is_first(line: &Line, ahead: Ahead<'_>) -> bool {
+    /// True if `line` would be parsed the same as the first line of a text. Then so would all that follows.
+    pub fn reads_as_first(line: &Line, ahead: Lookahead<'_>) -> bool {
         let new = Self::default();
-        let first = match new.line(ahead) {
+        let first = match new.parse_line(ahead) {
             Ok(first) => first,
-            Err(Stop::More) => return false,
-            Err(Stop::Far | Stop::End) => new.line_anyway(ahead),
+            Err(Stop::NeedMore) => return false,
+            Err(Stop::TooFar | Stop::End) => new.parse_line_as_ended(ahead),
         };
         let same = |a: &Line, b: &Line| {
             a.blocks.open_containers() == b.blocks.open_containers()
                 && (a.blocks.leaf, a.prefix, a.content) == (b.blocks.leaf, b.prefix, b.content)
-                && (a.goes_on, a.begins) == (b.goes_on, b.begins)
+                && (a.continues, a.begins) == (b.continues, b.begins)
         };
         same(line, &first)
     }
 
-    /// Is nothing open?
-    pub fn are_over(&self) -> bool {
-        self.depth == 0 && self.leaf == Leaf::Gap
+    /// True if no container and no leaf is open.
+    pub fn is_empty(&self) -> bool {
+        self.depth == 0 && self.leaf == Leaf::None
     }
 
     fn open_containers(&self) -> &[Container] {
@@ -168,24 +173,24 @@ impl Blocks {
     }
 
     fn raw(self, cursor: Cursor<'_>) -> Line {
-        Line { blocks: self, prefix: cursor.at, content: Content::Raw, goes_on: false, begins: false }
+        Line { blocks: self, prefix: cursor.at, content: Content::Raw, continues: false, begins: false }
     }
 
-    /// How many of the open containers the line is in.
-    fn matched(&self, cursor: &mut Cursor<'_>) -> Result<usize, Stop> {
+    /// Returns how many of the open containers the line continues.
+    fn matched_containers(&self, cursor: &mut Cursor<'_>) -> Result<usize, Stop> {
         for (index, container) in self.open_containers().iter().enumerate() {
             let save = *cursor;
-            let is_in = match container {
+            let continues = match container {
                 Container::Quote => {
-                    cursor.spaces(3)?;
-                    cursor.quote()?
+                    cursor.take_blanks(3)?;
+                    cursor.take_quote()?
                 }
                 Container::Item(indent) => {
                     let indent = usize::from(*indent);
-                    cursor.blank()? || cursor.spaces(indent)? == indent
+                    cursor.is_blank()? || cursor.take_blanks(indent)? == indent
                 }
             };
-            if !is_in {
+            if !continues {
                 *cursor = save;
                 return Ok(index);
             }
@@ -194,29 +199,34 @@ impl Blocks {
     }
 
     /// Opens the quotes and list items that the line begins.
-    fn open<'a>(&self, mut cursor: Cursor<'a>, matched: usize, prose: bool) -> Result<Opened<'a>, Stop> {
+    fn open_new_containers<'a>(
+        &self,
+        mut cursor: Cursor<'a>,
+        matched: usize,
+        was_prose: bool,
+    ) -> Result<Opened<'a>, Stop> {
         let mut next = *self;
         next.depth = matched;
-        let mut any = false;
+        let mut has_new = false;
         loop {
             let save = cursor;
-            let indent = cursor.spaces(4)?;
+            let indent = cursor.take_blanks(4)?;
             if indent >= 4 {
-                return Ok(Opened { next, cursor: save, any, indent });
+                return Ok(Opened { next, cursor: save, has_new, indent });
             }
-            if cursor.quote()? {
+            if cursor.take_quote()? {
                 next.push(Container::Quote);
-                any = true;
+                has_new = true;
                 continue;
             }
-            let interrupts = prose && !any && matched == self.depth && self.leaf != Leaf::Table;
-            let Some((width, empty)) = item(&mut cursor, interrupts)? else {
-                return Ok(Opened { next, cursor, any, indent });
+            let interrupts = was_prose && !has_new && matched == self.depth && self.leaf != Leaf::Table;
+            let Some((width, empty)) = list_item(&mut cursor, interrupts)? else {
+                return Ok(Opened { next, cursor, has_new, indent });
             };
             next.push(Container::Item(u8::try_from(indent + width).unwrap_or(u8::MAX)));
-            any = true;
+            has_new = true;
             if empty {
-                return Ok(Opened { next, cursor, any, indent });
+                return Ok(Opened { next, cursor, has_new, indent });
             }
         }
     }
@@ -229,20 +239,23 @@ impl Blocks {
     }
 }
 
+/// The result of [`Blocks::open_new_containers`].
 struct Opened<'a> {
     next: Blocks,
     cursor: Cursor<'a>,
-    any: bool,
+    /// The line opened a container.
+    has_new: bool,
+    /// Blanks before the content, at most 4 columns.
     indent: usize,
 }
 
-/// A list item's mark and the blanks after it: their width, and whether nothing follows. Of a paragraph's lines,
-/// only one that is not empty and counts from 1 begins a list.
-fn item(cursor: &mut Cursor<'_>, interrupts: bool) -> Result<Option<(usize, bool)>, Stop> {
+/// Parses the marker of a list item and the blanks after it. Returns their width and whether the item is empty. Only a
+/// bullet or number 1, with content, interrupts a paragraph (CommonMark).
+fn list_item(cursor: &mut Cursor<'_>, interrupts: bool) -> Result<Option<(usize, bool)>, Stop> {
     let mut after = *cursor;
     let first = match after.peek()? {
         Some(mark @ (b'-' | b'+' | b'*')) => {
-            if rule(*cursor, mark)? {
+            if thematic_break(*cursor, mark)? {
                 return Ok(None);
             }
             after.bump();
@@ -268,7 +281,7 @@ fn item(cursor: &mut Cursor<'_>, interrupts: bool) -> Result<Option<(usize, bool
         _ => return Ok(None),
     };
     let width = after.at - cursor.at;
-    let empty = after.blank()?;
+    let empty = after.is_blank()?;
     if interrupts && (empty || first != 1) {
         return Ok(None);
     }
@@ -276,11 +289,11 @@ fn item(cursor: &mut Cursor<'_>, interrupts: bool) -> Result<Option<(usize, bool
         *cursor = after;
         return Ok(Some((width + 1, true)));
     }
-    if after.spaces(1)? == 0 {
+    if after.take_blanks(1)? == 0 {
         return Ok(None);
     }
     *cursor = after;
-    let more = after.spaces(4)?;
+    let more = after.take_blanks(4)?;
     if more >= 4 {
         return Ok(Some((width + 1, false)));
     }
@@ -288,38 +301,47 @@ fn item(cursor: &mut Cursor<'_>, interrupts: bool) -> Result<Option<(usize, bool
     Ok(Some((width + 1 + more, false)))
 }
 
-/// What a line's content begins, if it is no paragraph.
-fn leaf(cursor: Cursor<'_>, open: bool, whole: bool, before: Leaf) -> Result<Option<(Leaf, Content)>, Stop> {
+/// Returns the leaf that the content of a line begins, unless it is a paragraph, a row or indented code.
+fn start_leaf(
+    cursor: Cursor<'_>,
+    in_paragraph: bool,
+    all_matched: bool,
+    before: Leaf,
+) -> Result<Option<(Leaf, Content)>, Stop> {
     let raw = |leaf| Ok(Some((leaf, Content::Raw)));
     let Some(first) = cursor.peek()? else { return Ok(None) };
     match first {
         b'`' | b'~' => {
             let mut after = cursor;
-            let length = after.run(first)?;
-            // Backticks after backticks on one line are a code span.
-            let spoilt = first == b'`' && after.line_has(b'`')?;
-            if length >= 3 && !spoilt { raw(Leaf::Fence { mark: first, length }) } else { Ok(None) }
+            let length = after.take_run(first)?;
+            // With another backtick on the line it is a code span.
+            let has_backtick = first == b'`' && after.line_has(b'`')?;
+            if length >= 3 && !has_backtick { raw(Leaf::Fence { mark: first, length }) } else { Ok(None) }
         }
         b'#' => {
             let mut after = cursor;
-            let level = after.run(b'#')?;
+            let level = after.take_run(b'#')?;
             let heading = level <= 6 && matches!(after.peek()?, None | Some(b' ' | b'\t' | b'\n' | b'\r'));
-            Ok(heading.then_some((Leaf::Gap, Content::Prose)))
+            Ok(heading.then_some((Leaf::None, Content::Prose)))
         }
-        b'<' => match html::block(cursor.rest(), open) {
+        b'<' => match html::block_start(cursor.rest(), in_paragraph) {
             Ok(Some(end)) => raw(Leaf::Html(end)),
             Ok(None) | Err(Stop::End) => Ok(None),
             Err(stop) => Err(stop),
         },
-        b'=' | b'-' if open && whole && before != Leaf::Table && cursor.only(first)? => raw(Leaf::Gap),
-        b'-' | b'*' | b'_' if rule(cursor, first)? => raw(Leaf::Gap),
-        b'|' | b':' | b'-' if open && whole && before != Leaf::Table && delimiters(cursor)? => raw(Leaf::Table),
+        b'=' | b'-' if in_paragraph && all_matched && before != Leaf::Table && cursor.rest_is_run(first)? => {
+            raw(Leaf::None)
+        }
+        b'-' | b'*' | b'_' if thematic_break(cursor, first)? => raw(Leaf::None),
+        b'|' | b':' | b'-' if in_paragraph && all_matched && before != Leaf::Table && is_table_delimiter(cursor)? => {
+            raw(Leaf::Table)
+        }
         _ => Ok(None),
     }
 }
 
-/// `---`, `* * *`: a rule across the page.
-fn rule(mut cursor: Cursor<'_>, mark: u8) -> Result<bool, Stop> {
+/// True for a thematic break: `---`, `* * *`.
+fn thematic_break(mut cursor: Cursor<'_>, mark: u8) -> Result<bool, Stop> {
     let mut count = 0;
     loop {
         match cursor.peek()? {
@@ -332,8 +354,8 @@ fn rule(mut cursor: Cursor<'_>, mark: u8) -> Result<bool, Stop> {
     }
 }
 
-/// `| --- | :-: |`: the line that makes a table of the line before it.
-fn delimiters(mut cursor: Cursor<'_>) -> Result<bool, Stop> {
+/// True for a delimiter row, which makes the line before it a table head: `| --- | :-: |`.
+fn is_table_delimiter(mut cursor: Cursor<'_>) -> Result<bool, Stop> {
     let (mut pipes, mut dashes) = (false, false);
     loop {
         match cursor.peek()? {

@@ -1,29 +1,29 @@
-//! What stands before and after a marker: is it prose there, or an index, or a part of a URL?
+//! Checks of the text around a bracket: is it an array index, an image or part of a URL? Called by the reader.
 
-use super::look::{Ahead, Stop};
+use super::lookahead::{Lookahead, Stop};
 
-/// Bytes looked at before a marker.
-const WORD: usize = 16;
+/// Bytes examined before a marker.
+const MAX_WORD: usize = 16;
 
-/// Names that are no words: a bracket after one of them is an index, whatever follows.
-const NAMES: [&[u8]; 12] =
+/// Common array names: a bracket right after one is an index, whatever follows.
+const ARRAY_NAMES: [&[u8]; 12] =
     [b"arr", b"argv", b"args", b"buf", b"cols", b"dp", b"elem", b"idx", b"nums", b"ptr", b"tmp", b"vec"];
 
-/// Where the first byte stands that could mean something, from `at` on. `]` and `|` only do where brackets or
-/// cells are open. `at` is the beginning of a character.
-pub fn plain(bytes: &[u8], at: usize, open: bool) -> usize {
+/// Returns the first byte from `at` on that may begin a construct, or the end. `]` and `|` count only where a bracket or a
+/// table cell is open. `at` is a character boundary.
+pub fn next_special(bytes: &[u8], at: usize, open: bool) -> usize {
     let mut here = at;
     while let Some(byte) = bytes.get(here) {
         let step = usize::from(STEPS[usize::from(*byte)]);
-        let means = step == 0
+        let is_special = step == 0
             && match byte {
                 b']' | b'|' => open,
                 b':' => bytes.get(here + 1).is_none_or(|next| *next == b'/'),
-                // Most of the characters that begin with these bytes are not the ones that matter.
-                0xE3 | 0xEE => super::grammar::begins(bytes, here),
+                // Most characters that begin with these bytes are ordinary text.
+                0xE3 | 0xEE => super::grammar::can_begin(bytes, here),
                 _ => true,
             };
-        if means {
+        if is_special {
             return here;
         }
         here += step.max(1);
@@ -31,7 +31,7 @@ pub fn plain(bytes: &[u8], at: usize, open: bool) -> usize {
     bytes.len()
 }
 
-/// How far the next character is by the first byte of this one; 0: it could mean something.
+/// Length of a character by its first byte; 0 if the character may begin a construct.
 const STEPS: [u8; 256] = {
     let mut table = [1; 256];
     let mut lead = 0xC0;
@@ -52,8 +52,8 @@ const STEPS: [u8; 256] = {
     table
 };
 
-/// Does a URL's scheme end here?
-pub fn scheme(before: &[u8]) -> bool {
+/// True if `before` ends with `http` or `https`.
+pub fn ends_with_scheme(before: &[u8]) -> bool {
     let ends = |scheme: &[u8]| {
         let start = before.len().checked_sub(scheme.len());
         start.and_then(|start| before.get(start..)).is_some_and(|tail| tail.eq_ignore_ascii_case(scheme))
@@ -61,33 +61,33 @@ pub fn scheme(before: &[u8]) -> bool {
     ends(b"http") || ends(b"https")
 }
 
-/// Does a bracket after `before` begin an image?
-pub fn image(before: &[u8]) -> bool {
-    let seen = before.get(before.len().saturating_sub(WORD)..).unwrap_or_default();
-    let Some((b'!', before)) = seen.split_last() else { return false };
+/// True if a bracket after `before` begins an image: an unescaped `!` precedes it.
+pub fn opens_image(before: &[u8]) -> bool {
+    let tail = before.get(before.len().saturating_sub(MAX_WORD)..).unwrap_or_default();
+    let Some((b'!', before)) = tail.split_last() else { return false };
     before.iter().rev().take_while(|b| **b == b'\\').count() % 2 == 0
 }
 
-/// Is a byte part of a URL that stands in the text as it is?
-pub fn in_url(byte: u8) -> bool {
+/// True if the byte can be part of a bare URL.
+pub fn is_url_byte(byte: u8) -> bool {
     byte.is_ascii_graphic() && !b"<>\"`|\\^$[]".contains(&byte)
 }
 
-/// Is the bracket between `before` and `after` an index, as in `a_b[1]`, `x[1] = 2`, `rows[1].name`, `a[b[1]]`,
-/// `n[1]++`? A word right before it is not enough: `the capital[1].` is a marker.
-pub fn index(before: &[u8], after: Ahead<'_>) -> Result<bool, Stop> {
-    let seen = before.get(before.len().saturating_sub(WORD)..).unwrap_or_default();
-    let length = seen.iter().rev().take_while(|b| b.is_ascii_alphanumeric() || **b == b'_').count();
-    let word = seen.get(seen.len() - length..).unwrap_or_default();
+/// True if the bracket between `before` and `after` is an array index, as in `a_b[1]`, `x[1] = 2`, `rows[1].name`,
+/// `a[b[1]]`, `n[1]++`. A word right before it is not enough: `the capital[1].` is a marker.
+pub fn is_index(before: &[u8], after: Lookahead<'_>) -> Result<bool, Stop> {
+    let tail = before.get(before.len().saturating_sub(MAX_WORD)..).unwrap_or_default();
+    let length = tail.iter().rev().take_while(|b| b.is_ascii_alphanumeric() || **b == b'_').count();
+    let word = tail.get(tail.len() - length..).unwrap_or_default();
     if word.is_empty() {
         return Ok(false);
     }
-    if word.contains(&b'_') || NAMES.contains(&word) {
+    if word.contains(&b'_') || ARRAY_NAMES.contains(&word) {
         return Ok(true);
     }
-    let at = chain(after)?;
-    let is = |at: usize, is: fn(u8) -> bool| no_at_end(after.byte(at).map(is));
-    // `=`, `+=` and their like, with or without a blank before them.
+    let at = bracket_run(after)?;
+    let is = |at: usize, is: fn(u8) -> bool| false_if_unseen(after.byte(at).map(is));
+    // `=`, `+=` and other assignments, with or without a space before.
     let from = at + usize::from(is(at, |b| b == b' ')?);
     let operator = usize::from(is(from, |b| b"+-*/%&|^".contains(&b))?);
     Ok(is(from + operator, |b| b == b'=')?
@@ -96,24 +96,24 @@ pub fn index(before: &[u8], after: Ahead<'_>) -> Result<bool, Stop> {
         || (is(at, |b| b == b'+')? && is(at + 1, |b| b == b'+')?))
 }
 
-/// Does the URL before a bracket go on after it? `https://a.example/?x[1]=2` does, `https://a.example[1].` does not.
-pub fn url_goes_on(after: Ahead<'_>) -> Result<bool, Stop> {
-    let at = chain(after)?;
+/// True if the URL before a bracket continues after it: `https://a.example/?x[1]=2`, but not `https://a.example[1].`.
+pub fn url_continues(after: Lookahead<'_>) -> Result<bool, Stop> {
+    let at = bracket_run(after)?;
     match after.byte(at) {
         Ok(b) if b.is_ascii_alphanumeric() || b"/=&#%_-~+@".contains(&b) => Ok(true),
         Ok(b'.' | b',' | b':' | b';' | b'!' | b'?') => {
-            no_at_end(after.byte(at + 1).map(|b| b.is_ascii_alphanumeric() || b == b'/'))
+            false_if_unseen(after.byte(at + 1).map(|b| b.is_ascii_alphanumeric() || b == b'/'))
         }
-        Ok(_) | Err(Stop::End | Stop::Far) => Ok(false),
+        Ok(_) | Err(Stop::End | Stop::TooFar) => Ok(false),
         Err(stop) => Err(stop),
     }
 }
 
-/// The length of the `[1][2]` that follow.
-fn chain(after: Ahead<'_>) -> Result<usize, Stop> {
+/// The length of the brackets that follow at once, such as `[1][2]`.
+fn bracket_run(after: Lookahead<'_>) -> Result<usize, Stop> {
     let mut at = 0;
     loop {
-        let link = |at: usize| -> Result<usize, Stop> {
+        let bracket = |at: usize| -> Result<usize, Stop> {
             if after.byte(at)? != b'[' {
                 return Ok(0);
             }
@@ -121,17 +121,18 @@ fn chain(after: Ahead<'_>) -> Result<usize, Stop> {
             let closed = after.byte(at + 1 + digits)? == b']';
             Ok(if digits > 0 && closed { digits + 2 } else { 0 })
         };
-        match link(at) {
-            Ok(0) | Err(Stop::End | Stop::Far) => return Ok(at),
+        match bracket(at) {
+            Ok(0) | Err(Stop::End | Stop::TooFar) => return Ok(at),
             Ok(length) => at += length,
             Err(stop) => return Err(stop),
         }
     }
 }
 
-fn no_at_end(verdict: Result<bool, Stop>) -> Result<bool, Stop> {
+/// What the lookahead does not reach is absent.
+fn false_if_unseen(verdict: Result<bool, Stop>) -> Result<bool, Stop> {
     match verdict {
-        Err(Stop::End | Stop::Far) => Ok(false),
+        Err(Stop::End | Stop::TooFar) => Ok(false),
         other => other,
     }
 }

@@ -1,25 +1,25 @@
-//! Reads the beginning of a line.
+//! A cursor over the beginning of a line, for the block parser.
 
-use super::look::{Ahead, Stop};
+use super::lookahead::{Lookahead, Stop};
 
-/// A place in a line, in bytes and in columns: a tab reaches to the next multiple of four.
+/// A position in a line, in bytes and in columns: a tab advances to the next multiple of four columns.
 #[derive(Clone, Copy)]
 pub struct Cursor<'a> {
-    ahead: Ahead<'a>,
+    ahead: Lookahead<'a>,
     pub at: usize,
     column: usize,
     /// Columns of the last tab that are not taken yet.
-    spare: usize,
+    tab_rest: usize,
 }
 
 impl<'a> Cursor<'a> {
-    pub fn new(ahead: Ahead<'a>) -> Self {
-        Self { ahead, at: 0, column: 0, spare: 0 }
+    pub fn new(ahead: Lookahead<'a>) -> Self {
+        Self { ahead, at: 0, column: 0, tab_rest: 0 }
     }
 
-    /// The next byte; none at the end of the text.
+    /// The next byte, `None` at the end of the text. A tab that is partly taken counts as spaces.
     pub fn peek(&self) -> Result<Option<u8>, Stop> {
-        if self.spare > 0 {
+        if self.tab_rest > 0 {
             return Ok(Some(b' '));
         }
         match self.ahead.byte(self.at) {
@@ -30,23 +30,23 @@ impl<'a> Cursor<'a> {
     }
 
     pub fn bump(&mut self) {
-        if self.spare > 0 {
-            self.spare -= 1;
+        if self.tab_rest > 0 {
+            self.tab_rest -= 1;
         } else {
             self.at += 1;
         }
         self.column += 1;
     }
 
-    /// Takes at most `limit` columns of blanks.
-    pub fn spaces(&mut self, limit: usize) -> Result<usize, Stop> {
+    /// Takes at most `limit` columns of blanks and returns how many.
+    pub fn take_blanks(&mut self, limit: usize) -> Result<usize, Stop> {
         let mut taken = 0;
         while taken < limit {
             match self.peek()? {
                 Some(b' ') => self.bump(),
                 Some(b'\t') => {
                     self.at += 1;
-                    self.spare = 3 - self.column % 4;
+                    self.tab_rest = 3 - self.column % 4;
                     self.column += 1;
                 }
                 _ => break,
@@ -56,36 +56,37 @@ impl<'a> Cursor<'a> {
         Ok(taken)
     }
 
-    /// Takes `>` and a blank after it.
-    pub fn quote(&mut self) -> Result<bool, Stop> {
+    /// Takes `>` and one blank after it; false if there is no `>`.
+    pub fn take_quote(&mut self) -> Result<bool, Stop> {
         if self.peek()? != Some(b'>') {
             return Ok(false);
         }
         self.bump();
-        self.spaces(1)?;
+        self.take_blanks(1)?;
         Ok(true)
     }
 
-    pub fn run(&mut self, of: u8) -> Result<usize, Stop> {
+    /// Takes all `byte`s that follow and returns how many.
+    pub fn take_run(&mut self, byte: u8) -> Result<usize, Stop> {
         let start = self.at;
-        while self.peek()? == Some(of) {
+        while self.peek()? == Some(byte) {
             self.bump();
         }
         Ok(self.at - start)
     }
 
-    /// Is there nothing more on the line?
-    pub fn blank(&self) -> Result<bool, Stop> {
+    /// True if only blanks are left on the line.
+    pub fn is_blank(&self) -> Result<bool, Stop> {
         let mut rest = *self;
-        rest.spaces(usize::MAX)?;
+        rest.take_blanks(usize::MAX)?;
         Ok(matches!(rest.peek()?, None | Some(b'\n' | b'\r')))
     }
 
-    /// Is the rest of the line a run of `mark`?
-    pub fn only(&self, mark: u8) -> Result<bool, Stop> {
+    /// True if the rest of the line is a run of `mark` and blanks.
+    pub fn rest_is_run(&self, mark: u8) -> Result<bool, Stop> {
         let mut rest = *self;
-        rest.run(mark)?;
-        rest.blank()
+        rest.take_run(mark)?;
+        rest.is_blank()
     }
 
     pub fn line_has(&self, wanted: u8) -> Result<bool, Stop> {
@@ -99,7 +100,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    pub fn rest(&self) -> Ahead<'a> {
+    pub fn rest(&self) -> Lookahead<'a> {
         self.ahead.from(self.at)
     }
 }

@@ -1,8 +1,8 @@
-//! Every form, in every style, cut at every place; and what stays as it is.
+//! Every form of a marker in every style, split at every position, and text that is no marker.
 
 use super::*;
 
-/// Sources 1 to 6 and 12 have a URL, 7 has none, 8 has one that is no link, 5 is an alias of 1.
+/// Sources 1 to 6 and 12 have a URL, 7 has none, 8 has one that is not http. 5 is an alias of 1.
 struct Sample;
 
 impl Sources for Sample {
@@ -26,7 +26,8 @@ impl Sources for Sample {
 
 const STYLES: [Style; 5] = [Style::Keep, Style::Link, Style::Sup, Style::Footnote, Style::Strip];
 
-fn written(style: Style, number: u32) -> String {
+/// The marker of source `number` in `style`.
+fn written_marker(style: Style, number: u32) -> String {
     let source = Sample.find(number).unwrap();
     let url = source.url.filter(|url| url.starts_with("https:"));
     match (style, url) {
@@ -48,21 +49,21 @@ fn written(style: Style, number: u32) -> String {
     }
 }
 
-/// `{1}` in a pattern is the marker of source 1, as a style writes it.
+/// Replaces `{1}` in a pattern with the marker of source 1 in `style`.
 fn expected(pattern: &str, style: Style) -> String {
     let mut out = String::new();
     let mut rest = pattern;
     while let Some((before, after)) = rest.split_once('{') {
         let (number, after) = after.split_once('}').unwrap();
         out += before;
-        out += &written(style, number.parse().unwrap());
+        out += &written_marker(style, number.parse().unwrap());
         rest = after;
     }
     out + rest
 }
 
-/// The whole, and every way to cut it in two, and every character alone.
-fn every_cut(text: &str, style: Style) -> String {
+/// Rewrites the text as a whole, in two pieces at every position and by character, and checks that the results are equal.
+fn every_split(text: &str, style: Style) -> String {
     let whole = rewrite(text, style, &Sample);
     let pieces = |pieces: &[&str]| {
         let mut rewriter = Rewriter::new(style);
@@ -75,16 +76,16 @@ fn every_cut(text: &str, style: Style) -> String {
         (out, marks)
     };
     for (at, _) in text.char_indices() {
-        assert_eq!(pieces(&[&text[..at], &text[at..]]), whole, "{style:?} cut at {at}: {text:?}");
+        assert_eq!(pieces(&[&text[..at], &text[at..]]), whole, "{style:?} split at {at}: {text:?}");
     }
-    let letters: Vec<String> = text.chars().map(String::from).collect();
-    let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
-    assert_eq!(pieces(&letters), whole, "{style:?} letter by letter: {text:?}");
+    let chars: Vec<String> = text.chars().map(String::from).collect();
+    let chars: Vec<&str> = chars.iter().map(String::as_str).collect();
+    assert_eq!(pieces(&chars), whole, "{style:?} by character: {text:?}");
     whole.0
 }
 
 #[test]
-fn every_form_in_every_style() {
+fn every_form_is_rewritten_in_every_style() {
     for (text, pattern) in [
         ("香港宏福苑发生严重火灾[2]", "香港宏福苑发生严重火灾{2}"),
         ("火灾[1][2]。", "火灾{1}{2}。"),
@@ -106,7 +107,7 @@ fn every_form_in_every_style() {
         ("火灾【8:1†source】。", "火灾{1}。"),
         ("火灾【12†L5-L9】。", "火灾{12}。"),
         ("火灾【1†my_*file*.pdf】。", "火灾{1}。"),
-        // What may open code, HTML, math or a link is no source's name.
+        // A source name contains nothing that may open code, HTML, math or a link.
         ("火灾【1†<b>】【1†`a】`【1†\\】【1†$x】$【1†[2]】。", "火灾【1†<b>】【1†`a】`【1†\\】【1†$x】$【1†{2}】。"),
         ("火灾[ID:1]。", "火灾{1}。"),
         ("火灾[[1]](https://1.example/)。", "火灾{1}。"),
@@ -114,15 +115,15 @@ fn every_form_in_every_style() {
         ("火灾<span id=\"ai-qa-ref\">1</span>。", "火灾{1}。"),
         ("火灾<span class='x' id='ai-qa-ref'>[1]</span>。", "火灾{1}。"),
         ("火灾<span id=\"ai-qa-ref\">1,2</span>。", "火灾{1}{2}。"),
-        // A source under another number of its own, and sources without a link.
+        // An alias, and sources without a link.
         ("火灾[5][7][8]。", "火灾{5}{7}{8}。"),
-        // Two digits count as the number that they are.
+        // Leading zeros are ignored.
         ("火灾[01]。", "火灾{1}。"),
-        // A number that no source has stays, also beside one that has.
+        // A number without a source is kept, also next to one with a source.
         ("火灾[9][1]。", "火灾[9]{1}。"),
         ("火灾[1,9]。", "火灾{1}[9]。"),
         ("火灾^[9][1]^。", "火灾[9]{1}。"),
-        // Prose, whatever stands around it.
+        // Prose in all contexts.
         ("The current population of **[2][3]", "The current population of **{2}{3}"),
         ("Paris is the capital[1].", "Paris is the capital{1}."),
         (
@@ -136,7 +137,7 @@ fn every_form_in_every_style() {
         ("see https://a.example/b[1].", "see https://a.example/b{1}."),
         ("参见[1]：https://a.example", "参见{1}：https://a.example"),
         ("a<b[1]>c", "a<b{1}>c"),
-        // A scheme has two letters at least.
+        // The scheme of an autolink has at least two letters, so this is none.
         ("a <p:x/[1]>", "a <p:x/{1}>"),
         ("[参见[1]] x", "[参见{1}] x"),
         ("\\\\[1]", "\\\\{1}"),
@@ -144,15 +145,15 @@ fn every_form_in_every_style() {
         ("<b>x[1]</b>", "<b>x{1}</b>"),
         ("<sup>[1]</sup>", "<sup>{1}</sup>"),
     ] {
-        assert_eq!(every_cut(text, Style::Keep), text);
+        assert_eq!(every_split(text, Style::Keep), text);
         for style in &STYLES[1..] {
-            assert_eq!(every_cut(text, *style), expected(pattern, *style), "{style:?}: {text}");
+            assert_eq!(every_split(text, *style), expected(pattern, *style), "{style:?}: {text}");
         }
     }
 }
 
 #[test]
-fn what_is_no_marker_stays() {
+fn non_markers_are_kept() {
     for text in [
         // Code.
         "`a[1]`",
@@ -245,22 +246,22 @@ fn what_is_no_marker_stays() {
         "",
     ] {
         for style in STYLES {
-            assert_eq!(every_cut(text, style), text, "{style:?}");
+            assert_eq!(every_split(text, style), text, "{style:?}");
         }
     }
 }
 
 #[test]
-fn a_cite_token_has_no_number_and_goes_only_where_markers_go() {
+fn cite_token_is_removed_only_by_strip() {
     let text = "火灾 \u{E200}cite\u{E202}turn0search0\u{E202}turn0news1\u{E201}。";
     for style in STYLES {
         let expected = if style == Style::Strip { "火灾。" } else { text };
-        assert_eq!(every_cut(text, style), expected, "{style:?}");
+        assert_eq!(every_split(text, style), expected, "{style:?}");
     }
 }
 
 #[test]
-fn a_stripped_marker_takes_a_space_with_it_that_parts_no_words() {
+fn stripped_marker_removes_a_space_that_separates_no_words() {
     for (text, expected) in [
         ("text [1].", "text."),
         ("text [1] more", "text more"),
@@ -282,27 +283,27 @@ fn a_stripped_marker_takes_a_space_with_it_that_parts_no_words() {
         ("text  ", "text  "),
         (" ", " "),
     ] {
-        assert_eq!(every_cut(text, Style::Strip), expected, "{text}");
+        assert_eq!(every_split(text, Style::Strip), expected, "{text}");
     }
 }
 
 #[test]
-fn a_link_of_the_upstream_keeps_its_url() {
+fn linked_marker_keeps_the_url_of_the_upstream() {
     let text = "x[[1]](https://other.example/a_(b)?c)。";
-    assert_eq!(every_cut(text, Style::Link), "x[[1]](https://other.example/a_%28b%29?c)。");
-    assert!(every_cut(text, Style::Sup).ends_with(">1</sup>](https://other.example/a_%28b%29?c)。"));
-    assert_eq!(every_cut(text, Style::Footnote), "x[^1]。");
-    assert_eq!(every_cut(text, Style::Strip), "x。");
-    assert_eq!(every_cut("x[[1]](javascript:a)", Style::Link), "x[[1]](https://1.example/)");
-    assert_eq!(every_cut("x[[9]](https://a.example/)", Style::Link), "x[[9]](https://a.example/)");
+    assert_eq!(every_split(text, Style::Link), "x[[1]](https://other.example/a_%28b%29?c)。");
+    assert!(every_split(text, Style::Sup).ends_with(">1</sup>](https://other.example/a_%28b%29?c)。"));
+    assert_eq!(every_split(text, Style::Footnote), "x[^1]。");
+    assert_eq!(every_split(text, Style::Strip), "x。");
+    assert_eq!(every_split("x[[1]](javascript:a)", Style::Link), "x[[1]](https://1.example/)");
+    assert_eq!(every_split("x[[9]](https://a.example/)", Style::Link), "x[[9]](https://a.example/)");
 }
 
 #[test]
-fn what_opened_too_far_back_has_its_rule() {
-    let far = "一".repeat(HOLD);
+fn constructs_beyond_the_lookahead_follow_their_rules() {
+    let far = "一".repeat(MAX_LOOKAHEAD);
     let long = |text: &str| text.replace('…', &far);
     for (text, pattern) in [
-        // Closed, however far.
+        // Closed beyond the lookahead.
         ("`…[1]` [2]", "`…[1]` {2}"),
         ("[…[1]](https://a.example) [2]", "[…[1]](https://a.example) {2}"),
         ("[…`]`[a]](u) [2]", "[…`]`[a]](u) {2}"),
@@ -313,7 +314,7 @@ fn what_opened_too_far_back_has_its_rule() {
         ("$$…[1]$$ [2]", "$$…[1]$$ {2}"),
         ("\\[…[1]\\] [2]", "\\[…[1]\\] {2}"),
         ("\\(…[1]\\) [2]", "\\(…[1]\\) {2}"),
-        // Never closed: backticks and `$$` last until the paragraph ends, a dollar sign and a bracket do not.
+        // Unclosed: backticks and `$$` last until the paragraph ends, a `$` and a bracket do not.
         ("`…[1]\n[1]\n\n[2]", "`…[1]\n[1]\n\n{2}"),
         ("$$…[1]\n\n[2]", "$$…[1]\n\n{2}"),
         ("$x…[1]$", "$x…{1}$"),
@@ -321,26 +322,26 @@ fn what_opened_too_far_back_has_its_rule() {
         ("[…[1]\n\n[2]", "[…{1}\n\n{2}"),
         ("[…] [1]", "[…] {1}"),
         ("[…[x [1]] [2](u)", "[…[x {1}] [2](u)"),
-        // Never closed, and seen at once.
+        // Unclosed within the lookahead.
         ("`[1]\n\n[2]", "`{1}\n\n{2}"),
         ("`[1]", "`{1}"),
     ] {
-        assert_eq!(every_cut(&long(text), Style::Footnote), long(&expected(pattern, Style::Footnote)), "{text}");
+        assert_eq!(every_split(&long(text), Style::Footnote), long(&expected(pattern, Style::Footnote)), "{text}");
     }
 }
 
 #[test]
-fn at_the_cap_a_marker_is_one_and_beyond_it_is_text() {
-    let lens = |length: usize| format!("【1†{}】", "x".repeat(length - 4));
-    assert_eq!(every_cut(&lens(HOLD), Style::Footnote), "[^1]");
-    assert_eq!(every_cut(&lens(HOLD + 1), Style::Footnote), lens(HOLD + 1));
+fn marker_at_the_cap_is_parsed_and_a_longer_one_is_text() {
+    let lenticular = |length: usize| format!("【1†{}】", "x".repeat(length - 4));
+    assert_eq!(every_split(&lenticular(MAX_LOOKAHEAD), Style::Footnote), "[^1]");
+    assert_eq!(every_split(&lenticular(MAX_LOOKAHEAD + 1), Style::Footnote), lenticular(MAX_LOOKAHEAD + 1));
     let linked = |length: usize| format!("[[1]](https://{})", "x".repeat(length - 15));
     assert_eq!(rewrite(&linked(MAX_LINKED), Style::Footnote, &Sample).0, "[^1]");
     assert_eq!(rewrite(&linked(MAX_LINKED + 1), Style::Footnote, &Sample).0, linked(MAX_LINKED + 1));
 }
 
 #[test]
-fn a_reader_keeps_little_whatever_comes() {
+fn reader_buffer_is_bounded() {
     for endless in [
         "[",
         "]",
@@ -374,17 +375,17 @@ fn a_reader_keeps_little_whatever_comes() {
                 assert!(reader.kept() < 4 * MAX_LINKED, "{lead} {endless}");
             }
             let mut held = 0;
-            reader.finish(&mut |read| match read {
-                reader::Read::Text(text) | reader::Read::Marker(_, text) => held += text.chars().count(),
+            reader.finish(&mut |segment| match segment {
+                reader::Segment::Text(text) | reader::Segment::Marker(_, text) => held += text.chars().count(),
             });
             let linked = lead.starts_with("[[") || endless.starts_with("[[");
-            assert!(held <= if linked { MAX_LINKED } else { HOLD }, "{lead} {endless}: {held}");
+            assert!(held <= if linked { MAX_LINKED } else { MAX_LOOKAHEAD }, "{lead} {endless}: {held}");
         }
     }
 }
 
 #[test]
-fn definitions_come_for_what_was_used_and_not_defined() {
+fn footnotes_are_defined_if_used_and_undefined() {
     let mut rewriter = Rewriter::new(Style::Footnote);
     let (mut out, mut marks) = (String::new(), Vec::new());
     rewriter.push("一[2]，二[5][9]，三[7][^3]。\n\n[^3]: 自己的\n", &Sample, &mut out, &mut marks);
@@ -400,7 +401,7 @@ fn definitions_come_for_what_was_used_and_not_defined() {
 }
 
 #[test]
-fn marks_count_code_points_of_what_went_out() {
+fn mark_ranges_are_code_points_of_the_output() {
     let (out, marks) = rewrite("🔥火[1, 2][9]。", Style::Footnote, &Sample);
     assert_eq!(out, "🔥火[^1][^2][9]。");
     assert_eq!(marks, [Mark { number: 1, start: 2, end: 6 }, Mark { number: 2, start: 6, end: 10 }]);
@@ -411,24 +412,24 @@ fn marks_count_code_points_of_what_went_out() {
 }
 
 #[test]
-fn a_source_that_comes_later_changes_nothing_that_went_out() {
-    struct Nobody;
-    impl Sources for Nobody {
+fn later_source_does_not_change_earlier_output() {
+    struct NoSources;
+    impl Sources for NoSources {
         fn find(&self, _: u32) -> Option<Source<'_>> {
             None
         }
     }
     let mut rewriter = Rewriter::new(Style::Footnote);
     let (mut out, mut marks) = (String::new(), Vec::new());
-    rewriter.push("一[1]，", &Nobody, &mut out, &mut marks);
-    assert_eq!(out, "一[1]，", "not waited for");
+    rewriter.push("一[1]，", &NoSources, &mut out, &mut marks);
+    assert_eq!(out, "一[1]，", "not held back");
     rewriter.push("二[1]。", &Sample, &mut out, &mut marks);
     rewriter.finish(&Sample, &mut out, &mut marks);
     assert_eq!(out, "一[1]，二[^1]。");
 }
 
 #[test]
-fn styles_have_names() {
+fn style_names_round_trip() {
     for (style, name) in STYLES.into_iter().zip(Style::NAMES) {
         assert_eq!((style.as_str(), name.parse()), (*name, Ok(style)));
     }

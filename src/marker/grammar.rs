@@ -1,46 +1,48 @@
-//! The forms of a marker. Which of them counts where is the reader's business.
+//! Parser of the forms of a marker. The reader decides whether a marker counts where it is.
 
-use super::look::{Ahead, Stop, Verdict, slice};
+use super::lookahead::{Lookahead, ParseResult, Stop, slice};
 
-/// `[2024]` is a year.
+/// Digits of a number: `[2024]` is a year.
 const MAX_DIGITS: usize = 3;
-/// Numbers in one marker; no marker that is short enough to be one has more.
+/// Numbers in one marker; more do not fit into the lookahead.
 const MAX_IN_MARKER: usize = 32;
-/// Code points of a `[[1]](url)`, the one marker that has to hold back more than others: it ends with a URL.
-/// A longer one is a link like any other.
+/// Code points of `[[1]](url)`, the only marker that may exceed [`MAX_LOOKAHEAD`](super::MAX_LOOKAHEAD), because it ends
+/// with a URL. A longer one is treated as an ordinary link.
 pub const MAX_LINKED: usize = 1024;
 
-/// What stands around the number in brackets.
+/// Prefixes of a number in brackets.
 const PREFIXES: [&str; 4] = ["citation:", "ref_", "ID:", "^"];
 const SPAN: &str = "<span";
 const SPAN_END: &str = "</span>";
 const SPAN_IDS: [&str; 2] = ["id=\"ai-qa-ref\"", "id='ai-qa-ref'"];
 
+/// A parsed marker.
 #[derive(Debug, Clone, Copy)]
 pub struct Marker {
     numbers: [u32; MAX_IN_MARKER],
     count: usize,
     pub form: Form,
-    /// Bytes.
+    /// Length in bytes.
     pub length: usize,
 }
 
+/// How a marker is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// `[1]` and its like.
+    /// `[1]`, `[1, 2]`, `[citation:1]`, `[^1]` and similar.
     Bracket,
-    /// `[[1]]`, `^[1]^`: brackets that nothing after them makes a link of.
-    Whole,
+    /// `[[1]]`, `^[1]^`: never a link, whatever follows.
+    Standalone,
     /// `[3,6](@ref)`.
     Ref,
-    /// `[[1]](url)`: where the URL stands in it.
+    /// `[[1]](url)`, with the byte range of the URL.
     Linked { from: usize, to: usize },
     /// `【1】`, `【8:1†source】`.
-    Lens,
+    Lenticular,
     /// `<span id="ai-qa-ref">1</span>`.
     Element,
-    /// U+E200 `cite` U+E202 `turn0search0` U+E201: it names a search result of a conversation, no number.
-    Token,
+    /// U+E200 `cite` U+E202 `turn0search0` U+E201: refers to a search result of the conversation and has no number.
+    CiteToken,
 }
 
 impl Marker {
@@ -52,6 +54,7 @@ impl Marker {
         self.numbers.get(..self.count).unwrap_or_default()
     }
 
+    /// Returns false if the marker is full.
     fn add(&mut self, number: u32) -> bool {
         let Some(slot) = self.numbers.get_mut(self.count) else { return false };
         *slot = number;
@@ -59,14 +62,14 @@ impl Marker {
         true
     }
 
-    fn is(mut self, length: usize) -> Verdict<Self> {
+    fn matched(mut self, length: usize) -> ParseResult<Self> {
         self.length = length;
         Ok(Some(self))
     }
 }
 
-/// Bytes that a marker can begin with.
-pub fn begins(bytes: &[u8], at: usize) -> bool {
+/// True if a marker can begin at this byte.
+pub fn can_begin(bytes: &[u8], at: usize) -> bool {
     match bytes.get(at) {
         Some(b'[' | b'^' | b'<') => true,
         Some(0xE3) => bytes.get(at + 1..at + 3) == Some(&[0x80, 0x90]),
@@ -75,46 +78,46 @@ pub fn begins(bytes: &[u8], at: usize) -> bool {
     }
 }
 
-/// Reads the marker that begins here; `text` is all that there is of what is ahead.
-pub fn read(ahead: Ahead<'_>, text: &str, ended: bool) -> Verdict<Marker> {
+/// Parses the marker that begins here. `text` is the text ahead without the limit, for [`Form::Linked`].
+pub fn parse(ahead: Lookahead<'_>, text: &str, ended: bool) -> ParseResult<Marker> {
     let verdict = match ahead.byte(0)? {
-        b'[' if ahead.byte(1) == Ok(b'[') => double(ahead, text, ended),
+        b'[' if ahead.byte(1) == Ok(b'[') => double_bracket(ahead, text, ended),
         b'[' => bracket(ahead),
         b'^' => caret(ahead),
         b'<' => element(ahead),
-        0xE3 => lens(ahead),
-        0xEE => token(ahead),
+        0xE3 => lenticular(ahead),
+        0xEE => cite_token(ahead),
         _ => Ok(None),
     };
-    // One that cannot be seen whole is none.
-    if verdict.as_ref().is_err_and(|stop| *stop == Stop::Far) { Ok(None) } else { verdict }
+    // A marker longer than the lookahead is text.
+    if verdict.as_ref().is_err_and(|stop| *stop == Stop::TooFar) { Ok(None) } else { verdict }
 }
 
 /// `[1]`, `[1, 2]`, `[citation:1]`, `[ref_1]`, `[^1]`, `[ID:0]`, `[3,6](@ref)`.
-fn bracket(ahead: Ahead<'_>) -> Verdict<Marker> {
+fn bracket(ahead: Lookahead<'_>) -> ParseResult<Marker> {
     let mut marker = Marker::new(Form::Bracket);
     let Some(end) = list(ahead, 0, &PREFIXES, &mut marker)? else { return Ok(None) };
     const REF: &str = "(@ref)";
-    let plain = ahead.byte(1)?.is_ascii_digit();
+    let has_no_prefix = ahead.byte(1)?.is_ascii_digit();
     match ahead.has(end, REF) {
-        Ok(true) if plain => {
+        Ok(true) if has_no_prefix => {
             marker.form = Form::Ref;
-            marker.is(end + REF.len())
+            marker.matched(end + REF.len())
         }
-        Ok(_) | Err(Stop::End) => marker.is(end),
+        Ok(_) | Err(Stop::End) => marker.matched(end),
         Err(stop) => Err(stop),
     }
 }
 
-/// A list in brackets from `at` on: where it ends.
-fn list(ahead: Ahead<'_>, at: usize, prefixes: &[&'static str], marker: &mut Marker) -> Verdict<usize> {
+/// Parses a list of numbers in brackets at `at` and returns where it ends.
+fn list(ahead: Lookahead<'_>, at: usize, prefixes: &[&'static str], marker: &mut Marker) -> ParseResult<usize> {
     if ahead.byte(at)? != b'[' {
         return Ok(None);
     }
     let mut at = at + 1;
     let mut prefix = "";
     loop {
-        // The prefix of the first item may stand before the others too.
+        // The other items may repeat the prefix of the first.
         for &known in prefixes {
             if (marker.count == 0 || known == prefix) && ahead.has(at, known)? {
                 prefix = known;
@@ -137,7 +140,7 @@ fn list(ahead: Ahead<'_>, at: usize, prefixes: &[&'static str], marker: &mut Mar
     }
 }
 
-fn separator(ahead: Ahead<'_>, at: usize) -> Verdict<usize> {
+fn separator(ahead: Lookahead<'_>, at: usize) -> ParseResult<usize> {
     for separator in [",", "，", "、"] {
         if ahead.has(at, separator)? {
             return Ok(Some(separator.len()));
@@ -146,8 +149,8 @@ fn separator(ahead: Ahead<'_>, at: usize) -> Verdict<usize> {
     Ok(None)
 }
 
-/// A number, and where it ends.
-fn digits(ahead: Ahead<'_>, at: usize, zero: bool) -> Verdict<(u32, usize)> {
+/// Parses a number and returns it with its end.
+fn digits(ahead: Lookahead<'_>, at: usize, allow_zero: bool) -> ParseResult<(u32, usize)> {
     let length = match ahead.run(at, |b| b.is_ascii_digit()) {
         Err(_) if ahead.bytes().len() - at.min(ahead.bytes().len()) > MAX_DIGITS => return Ok(None),
         other => other?,
@@ -156,24 +159,24 @@ fn digits(ahead: Ahead<'_>, at: usize, zero: bool) -> Verdict<(u32, usize)> {
         return Ok(None);
     }
     let number = slice(ahead.text, at, at + length).parse().ok();
-    Ok(number.filter(|number| zero || *number > 0).map(|number| (number, at + length)))
+    Ok(number.filter(|number| allow_zero || *number > 0).map(|number| (number, at + length)))
 }
 
-/// `[[1]](url)`, or `[[1]]` with no `(` after it.
-fn double(ahead: Ahead<'_>, text: &str, ended: bool) -> Verdict<Marker> {
-    let mut marker = Marker::new(Form::Whole);
+/// `[[1]](url)`, or `[[1]]` without `(` after it.
+fn double_bracket(ahead: Lookahead<'_>, text: &str, ended: bool) -> ParseResult<Marker> {
+    let mut marker = Marker::new(Form::Standalone);
     let Some(end) = list(ahead, 1, &[], &mut marker)? else { return Ok(None) };
     if marker.count != 1 || ahead.byte(end)? != b']' {
         return Ok(None);
     }
     let end = end + 1;
     match ahead.byte(end) {
-        Err(Stop::End) => return marker.is(end),
+        Err(Stop::End) => return marker.matched(end),
         Err(stop) => return Err(stop),
         Ok(b'(') => {}
-        Ok(_) => return marker.is(end),
+        Ok(_) => return marker.matched(end),
     }
-    let far = Ahead::new(text, ended, MAX_LINKED);
+    let far = Lookahead::new(text, ended, MAX_LINKED);
     let from = end + 1;
     let mut depth = 0_usize;
     let mut at = from;
@@ -188,49 +191,50 @@ fn double(ahead: Ahead<'_>, text: &str, ended: bool) -> Verdict<Marker> {
         at += 1;
     }
     marker.form = Form::Linked { from, to: at };
-    marker.is(at + 1)
+    marker.matched(at + 1)
 }
 
 /// `^[1]^`, `^[1][2]^`.
-fn caret(ahead: Ahead<'_>) -> Verdict<Marker> {
-    let mut marker = Marker::new(Form::Whole);
+fn caret(ahead: Lookahead<'_>) -> ParseResult<Marker> {
+    let mut marker = Marker::new(Form::Standalone);
     let mut at = 1;
     loop {
         let Some(end) = list(ahead, at, &[], &mut marker)? else { return Ok(None) };
         if ahead.byte(end)? == b'^' {
-            return marker.is(end + 1);
+            return marker.matched(end + 1);
         }
         at = end;
     }
 }
 
-/// `【1】`, `【1、2】`, `【1†source】`, `【8:1†source】`. What may open code, HTML, math or a link binds tighter: it is no source's name.
-fn lens(ahead: Ahead<'_>) -> Verdict<Marker> {
+/// `【1】`, `【1、2】`, `【1†source】`, `【8:1†source】`. A source name contains no character that may open code, HTML, math or
+/// a link, because those bind tighter.
+fn lenticular(ahead: Lookahead<'_>) -> ParseResult<Marker> {
     const OPEN: &str = "【";
     const CLOSE: &str = "】";
     const DAGGER: &str = "†";
     if !ahead.has(0, OPEN)? {
         return Ok(None);
     }
-    let mut marker = Marker::new(Form::Lens);
+    let mut marker = Marker::new(Form::Lenticular);
     let mut at = OPEN.len();
     loop {
         let Some((mut number, after)) = digits(ahead, at, true)? else { return Ok(None) };
         at = after;
-        let paired = marker.count == 0 && ahead.byte(at)? == b':';
-        if paired {
+        let is_pair = marker.count == 0 && ahead.byte(at)? == b':';
+        if is_pair {
             let Some((second, after)) = digits(ahead, at + 1, true)? else { return Ok(None) };
             (number, at) = (second, after);
         }
-        let sourced = marker.count == 0 && ahead.has(at, DAGGER)?;
-        if (!paired && number == 0) || (paired && !sourced) || !marker.add(number) {
+        let has_dagger = marker.count == 0 && ahead.has(at, DAGGER)?;
+        if (!is_pair && number == 0) || (is_pair && !has_dagger) || !marker.add(number) {
             return Ok(None);
         }
-        if sourced {
+        if has_dagger {
             break;
         }
         if ahead.has(at, CLOSE)? {
-            return marker.is(at + CLOSE.len());
+            return marker.matched(at + CLOSE.len());
         }
         let Some(separator) = separator(ahead, at)? else { return Ok(None) };
         at += separator;
@@ -238,21 +242,21 @@ fn lens(ahead: Ahead<'_>) -> Verdict<Marker> {
     }
     let rest = ahead.from(at).text;
     match rest.find(['】', '【', '\n', '`', '<', '$', '\\', '[']) {
-        Some(length) if slice(rest, length, rest.len()).starts_with(CLOSE) => marker.is(at + length + CLOSE.len()),
+        Some(length) if slice(rest, length, rest.len()).starts_with(CLOSE) => marker.matched(at + length + CLOSE.len()),
         Some(_) => Ok(None),
         None => Err(ahead.stop()),
     }
 }
 
 /// `<span id="ai-qa-ref">1</span>`, `<span id="ai-qa-ref">[1]</span>`.
-fn element(ahead: Ahead<'_>) -> Verdict<Marker> {
+fn element(ahead: Lookahead<'_>) -> ParseResult<Marker> {
     if !ahead.has(0, SPAN)? || !ahead.byte(SPAN.len())?.is_ascii_whitespace() {
         return Ok(None);
     }
     let length = ahead.run(SPAN.len(), |b| !matches!(b, b'>' | b'<' | b'\n' | b'`'))?;
     let mut at = SPAN.len() + length;
-    let ours = SPAN_IDS.iter().any(|id| slice(ahead.text, 0, at).contains(id));
-    if !ours || ahead.byte(at)? != b'>' {
+    let has_id = SPAN_IDS.iter().any(|id| slice(ahead.text, 0, at).contains(id));
+    if !has_id || ahead.byte(at)? != b'>' {
         return Ok(None);
     }
     at += 1;
@@ -272,11 +276,11 @@ fn element(ahead: Ahead<'_>) -> Verdict<Marker> {
             at += ahead.run(at, |b| b == b' ')?;
         }
     }
-    if ahead.has(at, SPAN_END)? { marker.is(at + SPAN_END.len()) } else { Ok(None) }
+    if ahead.has(at, SPAN_END)? { marker.matched(at + SPAN_END.len()) } else { Ok(None) }
 }
 
 /// U+E200 `cite` (U+E202 token)+ U+E201.
-fn token(ahead: Ahead<'_>) -> Verdict<Marker> {
+fn cite_token(ahead: Lookahead<'_>) -> ParseResult<Marker> {
     const OPEN: &str = "\u{E200}cite\u{E202}";
     if !ahead.has(0, OPEN)? {
         return Ok(None);
@@ -285,7 +289,7 @@ fn token(ahead: Ahead<'_>) -> Verdict<Marker> {
     let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '\u{E202}'));
     match end {
         Some(length) if slice(rest, length, rest.len()).starts_with('\u{E201}') => {
-            Marker::new(Form::Token).is(OPEN.len() + length + '\u{E201}'.len_utf8())
+            Marker::new(Form::CiteToken).matched(OPEN.len() + length + '\u{E201}'.len_utf8())
         }
         Some(_) => Ok(None),
         None => Err(ahead.stop()),

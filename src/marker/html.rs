@@ -1,23 +1,24 @@
-//! HTML in Markdown: tags, comments and autolinks in a line, and blocks of HTML.
+//! Parsers of HTML in Markdown: inline tags, comments and autolinks, and HTML blocks (CommonMark).
 
 use super::{
     block::Blocks,
-    look::{Ahead, Stop, Verdict},
-    walk::{Step, Walk},
+    lookahead::{Lookahead, ParseResult, Stop},
+    walk::{Next, Walk},
 };
 
-/// What ends a block of HTML.
+/// What ends an HTML block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HtmlEnd {
+    /// A blank line.
     Blank,
-    /// The line that has this.
+    /// The line that contains this text.
     Text(&'static str),
 }
 
-/// Elements whose text is not prose: links and code.
-const ELEMENTS: [&str; 10] = ["a", "code", "kbd", "math", "pre", "samp", "script", "style", "svg", "var"];
+/// Elements whose text is not prose: links, code and math.
+const RAW_ELEMENTS: [&str; 10] = ["a", "code", "kbd", "math", "pre", "samp", "script", "style", "svg", "var"];
 
-/// Blocks that begin with one of these end where the other stands.
+/// Begin and end of blocks that may contain blank lines.
 const ENCLOSED: [(&str, &str); 7] = [
     ("pre", "</pre>"),
     ("style", "</style>"),
@@ -28,7 +29,7 @@ const ENCLOSED: [(&str, &str); 7] = [
     ("![CDATA[", "]]>"),
 ];
 
-/// CommonMark's names of elements that begin a block wherever they stand.
+/// Elements that begin a block even inside a paragraph (CommonMark).
 #[rustfmt::skip]
 const BLOCKS: [&str; 62] = [
     "address", "article", "aside", "base", "basefont", "blockquote", "body", "caption", "center", "col", "colgroup",
@@ -38,8 +39,8 @@ const BLOCKS: [&str; 62] = [
     "summary", "table", "tbody", "td", "tfoot", "th", "thead", "title", "tr", "track", "ul",
 ];
 
-/// Does a line that begins with `<` begin a block of HTML? One that is a lone tag does not do so inside a paragraph.
-pub fn block(ahead: Ahead<'_>, in_paragraph: bool) -> Verdict<HtmlEnd> {
+/// Returns the end of the HTML block that a line with `<` begins, if any. A lone tag does not interrupt a paragraph.
+pub fn block_start(ahead: Lookahead<'_>, in_paragraph: bool) -> ParseResult<HtmlEnd> {
     let is_name = |b: u8| b.is_ascii_alphanumeric();
     for (begin, end) in ENCLOSED {
         let at = 1 + begin.len();
@@ -50,7 +51,7 @@ pub fn block(ahead: Ahead<'_>, in_paragraph: bool) -> Verdict<HtmlEnd> {
             Some(rest) => Ok(rest.get(..begin.len()).is_some_and(|r| r.eq_ignore_ascii_case(begin.as_bytes()))),
             None => Err(ahead.stop()),
         };
-        let begins = no_at_end(begins)?;
+        let begins = false_at_end(begins)?;
         if begins && begin.ends_with(|c: char| c.is_ascii_alphabetic()) {
             match ahead.byte(at) {
                 Ok(b) if b == b'>' || b.is_ascii_whitespace() => return Ok(Some(HtmlEnd::Text(end))),
@@ -73,13 +74,13 @@ pub fn block(ahead: Ahead<'_>, in_paragraph: bool) -> Verdict<HtmlEnd> {
     let name = ahead.bytes().get(start..start + length).unwrap_or_default().to_ascii_lowercase();
     if BLOCKS.iter().any(|known| known.as_bytes() == name) {
         let at = start + length;
-        let closes = match ahead.byte(at) {
-            Ok(b'/') => no_at_end(ahead.byte(at + 1).map(|b| b == b'>'))?,
+        let is_complete = match ahead.byte(at) {
+            Ok(b'/') => false_at_end(ahead.byte(at + 1).map(|b| b == b'>'))?,
             Ok(b) => b == b'>' || b.is_ascii_whitespace(),
             Err(Stop::End) => true,
             Err(stop) => return Err(stop),
         };
-        if closes {
+        if is_complete {
             return Ok(Some(HtmlEnd::Blank));
         }
     }
@@ -108,32 +109,33 @@ pub fn block(ahead: Ahead<'_>, in_paragraph: bool) -> Verdict<HtmlEnd> {
     Err(ahead.stop())
 }
 
-fn no_at_end(verdict: Result<bool, Stop>) -> Result<bool, Stop> {
+/// A construct that the end of the text cuts is absent.
+fn false_at_end(verdict: Result<bool, Stop>) -> Result<bool, Stop> {
     if verdict == Err(Stop::End) { Ok(false) } else { verdict }
 }
 
-/// How long the scheme of an autolink may be.
-const SCHEME: std::ops::RangeInclusive<u8> = 2..=32;
+/// Length of an autolink's scheme.
+const SCHEME_LEN: std::ops::RangeInclusive<u8> = 2..=32;
 
-/// A tag, a comment or an autolink, byte by byte from the `<` on.
+/// State of the parser of a tag, a comment or an autolink, byte by byte from the `<` on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Tag {
     /// After `<`.
     #[default]
     Begin,
-    /// In a name of so many bytes; it may still be the scheme of a link.
+    /// In a name of this length, which may still be the scheme of an autolink.
     Name(u8),
-    /// In what no tag is called: the scheme of a link, or the beginning of an address.
+    /// In a name that is no tag: the scheme of an autolink, or the beginning of a mail address.
     Scheme(u8),
     Space,
     Attribute,
     /// After an attribute's name.
-    Named,
+    AfterName,
     Equals,
     Value,
     Quoted(u8),
     AfterQuote,
-    /// After a `/` that has to be followed by `>`.
+    /// After a `/` that `>` must follow.
     Slash,
     CloseBegin,
     CloseName,
@@ -142,13 +144,14 @@ pub enum Tag {
     Bang,
     /// After `<!-`.
     Dash,
-    /// In something that ends with these bytes, and how many of them have come.
+    /// In a comment, declaration or similar.
     Until(Until),
     Link,
     Mail,
     Done,
 }
 
+/// A terminator, and how many of its bytes have been matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Until {
     end: &'static str,
@@ -156,7 +159,7 @@ pub struct Until {
 }
 
 impl Tag {
-    /// The state after one more byte; none if it is no tag.
+    /// Returns the state after one more byte; `None` if this is no tag.
     pub fn step(self, byte: u8) -> Option<Self> {
         let space = byte.is_ascii_whitespace();
         let until = |end| Some(Self::Until(Until { end, matched: 0 }));
@@ -176,7 +179,7 @@ impl Tag {
                 b => Self::Scheme(length).step(b),
             },
             Self::Scheme(length) => match byte {
-                b':' => SCHEME.contains(&length).then_some(Self::Link),
+                b':' => SCHEME_LEN.contains(&length).then_some(Self::Link),
                 b if b.is_ascii_alphanumeric() || b"-+.".contains(&b) => Some(Self::Scheme(length.saturating_add(1))),
                 b => Self::Mail.step(b),
             },
@@ -187,12 +190,12 @@ impl Tag {
                 _ if space => Some(Self::Space),
                 _ => None,
             },
-            Self::Attribute | Self::Named => match byte {
+            Self::Attribute | Self::AfterName => match byte {
                 b'>' => Some(Self::Done),
                 b'/' => Some(Self::Slash),
                 b'=' => Some(Self::Equals),
-                _ if space => Some(Self::Named),
-                b if self == Self::Named => Self::Space.step(b),
+                _ if space => Some(Self::AfterName),
+                b if self == Self::AfterName => Self::Space.step(b),
                 b if b.is_ascii_alphanumeric() || matches!(b, b'_' | b':' | b'.' | b'-') => Some(Self::Attribute),
                 _ => None,
             },
@@ -229,7 +232,7 @@ impl Tag {
                 b if b.is_ascii_alphabetic() => until(">"),
                 _ => None,
             },
-            // The dashes of `<!-->` are those of its end as well.
+            // `<!-->` is a comment: its dashes belong to the end as well.
             Self::Dash => (byte == b'-').then_some(Self::Until(Until { end: "-->", matched: 2 })),
             Self::Until(until) => Some(until.step(byte)),
             Self::Link => match byte {
@@ -252,9 +255,9 @@ impl Until {
     fn step(mut self, byte: u8) -> Tag {
         let end = self.end.as_bytes();
         while self.matched > 0 && end.get(self.matched) != Some(&byte) {
-            // `---` still has the two dashes that an end begins with.
-            let doubled = end.get(..self.matched).is_some_and(|seen| seen.iter().all(|b| *b == byte));
-            if doubled {
+            // After `--`, another `-` still leaves two matched dashes.
+            let repeats = end.get(..self.matched).is_some_and(|seen| seen.iter().all(|b| *b == byte));
+            if repeats {
                 return Tag::Until(self);
             }
             self.matched = 0;
@@ -266,12 +269,12 @@ impl Until {
     }
 }
 
-/// A tag, a comment or an autolink in a line: its length.
-pub fn inline(ahead: Ahead<'_>, blocks: &Blocks, cells: bool) -> Verdict<usize> {
+/// Returns the length of an inline tag, comment or autolink.
+pub fn inline(ahead: Lookahead<'_>, blocks: &Blocks, cells: bool) -> ParseResult<usize> {
     let mut tag = Tag::default();
     let mut walk = Walk::new(ahead, blocks, cells, 1);
     loop {
-        let Step::Byte(_, byte) = walk.step()? else { return Ok(None) };
+        let Next::Byte(_, byte) = walk.step()? else { return Ok(None) };
         match tag.step(byte) {
             Some(Tag::Done) => return Ok(Some(walk.at)),
             Some(next) => tag = next,
@@ -280,19 +283,19 @@ pub fn inline(ahead: Ahead<'_>, blocks: &Blocks, cells: bool) -> Verdict<usize> 
     }
 }
 
-/// The element that a tag opens, if its text is not prose.
-pub fn opens(tag: &str) -> Option<&'static str> {
+/// Returns the element that a tag opens, if the text of that element is not prose.
+pub fn opened_element(tag: &str) -> Option<&'static str> {
     let inner = tag.strip_prefix('<')?;
     let length = inner.bytes().take_while(u8::is_ascii_alphanumeric).count();
     let after = inner.as_bytes().get(length)?;
-    let empty = tag.ends_with("/>");
+    let is_empty = tag.ends_with("/>");
     let name = inner.get(..length)?;
-    let known = ELEMENTS.into_iter().find(|known| known.eq_ignore_ascii_case(name))?;
-    (!empty && (*after == b'>' || *after == b'/' || after.is_ascii_whitespace())).then_some(known)
+    let known = RAW_ELEMENTS.into_iter().find(|known| known.eq_ignore_ascii_case(name))?;
+    (!is_empty && (*after == b'>' || *after == b'/' || after.is_ascii_whitespace())).then_some(known)
 }
 
-/// The end of `element`, if it is ahead: its length.
-pub fn closes(ahead: Ahead<'_>, element: &str) -> Verdict<usize> {
+/// Returns the length of the closing tag of `element`, if it is ahead.
+pub fn closing_tag(ahead: Lookahead<'_>, element: &str) -> ParseResult<usize> {
     if ahead.byte(0)? != b'<' || ahead.byte(1)? != b'/' {
         return Ok(None);
     }

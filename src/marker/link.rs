@@ -1,19 +1,19 @@
-//! Links, images and the definitions of links.
+//! Parsers of links, images and link reference definitions (CommonMark).
 
 use super::{
     block::Blocks,
     html,
-    look::{Ahead, Stop, Verdict},
+    lookahead::{Lookahead, ParseResult, Stop},
     span::{code, dollars},
-    walk::{Step, Walk},
+    walk::{Next, Walk},
 };
 
-/// Brackets inside each other; one deeper counts as too far to see.
+/// Nesting depth of brackets; a deeper one counts as beyond the lookahead.
 const MAX_BRACKETS: usize = 16;
-/// Parentheses inside each other in the URL of a link, as CommonMark's own readers have it.
+/// Nesting depth of parentheses in a link's URL, as in CommonMark's reference implementations.
 const MAX_PARENS: u8 = 32;
 
-/// Open brackets.
+/// A stack of open brackets.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Brackets {
     stack: [Bracket; MAX_BRACKETS],
@@ -25,8 +25,8 @@ pub enum Bracket {
     #[default]
     Link,
     Image,
-    /// A link was found inside it, so it can be none.
-    Off,
+    /// Not a link, because it contains one.
+    Inactive,
 }
 
 impl Brackets {
@@ -38,6 +38,7 @@ impl Brackets {
         self.depth = 0;
     }
 
+    /// Returns false if the stack is full.
     pub fn push(&mut self, bracket: Bracket) -> bool {
         let Some(slot) = self.stack.get_mut(self.depth) else { return false };
         *slot = bracket;
@@ -50,38 +51,38 @@ impl Brackets {
         self.stack.get(self.depth).copied()
     }
 
-    /// A link holds no other link.
-    pub fn linked(&mut self) {
+    /// Called when a link was found: links do not nest, so the brackets around it are no links.
+    pub fn deactivate_links(&mut self) {
         for bracket in self.stack.iter_mut().filter(|bracket| **bracket == Bracket::Link) {
-            *bracket = Bracket::Off;
+            *bracket = Bracket::Inactive;
         }
     }
 
-    /// Could one of the outer `count` still be a link?
-    fn live(&self, count: usize) -> bool {
+    /// True if one of the outermost `count` brackets may still be a link.
+    fn has_active(&self, count: usize) -> bool {
         let depth = self.depth.min(count);
-        self.stack.iter().take(depth).any(|bracket| *bracket != Bracket::Off)
+        self.stack.iter().take(depth).any(|bracket| *bracket != Bracket::Inactive)
     }
 }
 
-/// How an open bracket ends.
+/// How an open bracket becomes a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Closing {
-    /// As a link's text; the link ends here.
+pub enum LinkEnd {
+    /// The link ends at this offset.
     Link(usize),
-    /// As a link's text; the `(` of its URL is here, and its end too far to see.
+    /// The `(` of the URL is at this offset, and its end is beyond the lookahead.
     Url(usize),
 }
 
-/// How one of the open brackets becomes a link, if one does, when the text goes on at `at`.
-pub fn closing(ahead: Ahead<'_>, at: usize, open: Brackets, blocks: &Blocks, cells: bool) -> Verdict<Closing> {
-    // How many of the open ones were open at first.
-    let mut ours = open.depth;
+/// Returns how one of the `open` brackets becomes a link, if any does. The text after them begins at `at`.
+pub fn find_end(ahead: Lookahead<'_>, at: usize, open: Brackets, blocks: &Blocks, cells: bool) -> ParseResult<LinkEnd> {
+    // How many of the initial brackets are still open.
+    let mut outer = open.depth;
     let mut open = open;
     let mut walk = Walk::new(ahead, blocks, cells, at);
     let mut last = 0;
-    while open.live(ours) {
-        let Step::Byte(at, byte) = walk.step()? else { return Ok(None) };
+    while open.has_active(outer) {
+        let Next::Byte(at, byte) = walk.step()? else { return Ok(None) };
         let here = ahead.from(at);
         let skip = match byte {
             b'\\' => {
@@ -97,25 +98,25 @@ pub fn closing(ahead: Ahead<'_>, at: usize, open: Brackets, blocks: &Blocks, cel
             b'[' => {
                 let bracket = if last == b'!' { Bracket::Image } else { Bracket::Link };
                 if !open.push(bracket) {
-                    return Err(Stop::Far);
+                    return Err(Stop::TooFar);
                 }
                 None
             }
             b']' => {
-                let inner = open.depth > ours;
+                let is_inner = open.depth > outer;
                 let bracket = open.pop();
-                ours = ours.min(open.depth);
-                if bracket.is_none_or(|bracket| bracket == Bracket::Off) || ahead.byte(at + 1)? != b'(' {
+                outer = outer.min(open.depth);
+                if bracket.is_none_or(|bracket| bracket == Bracket::Inactive) || ahead.byte(at + 1)? != b'(' {
                     None
                 } else {
                     match tail(ahead.from(at + 1), blocks, cells) {
-                        Err(Stop::Far) if !inner => return Ok(Some(Closing::Url(at + 1))),
+                        Err(Stop::TooFar) if !is_inner => return Ok(Some(LinkEnd::Url(at + 1))),
                         Err(Stop::End) | Ok(None) => None,
                         Err(stop) => return Err(stop),
-                        Ok(Some(length)) if !inner => return Ok(Some(Closing::Link(at + 1 + length))),
+                        Ok(Some(length)) if !is_inner => return Ok(Some(LinkEnd::Link(at + 1 + length))),
                         Ok(Some(length)) => {
                             if bracket == Some(Bracket::Link) {
-                                open.linked();
+                                open.deactivate_links();
                             }
                             Some(1 + length)
                         }
@@ -132,12 +133,12 @@ pub fn closing(ahead: Ahead<'_>, at: usize, open: Brackets, blocks: &Blocks, cel
     Ok(None)
 }
 
-/// `(url "title")` after a link's text: its length.
-pub fn tail(ahead: Ahead<'_>, blocks: &Blocks, cells: bool) -> Verdict<usize> {
+/// Returns the length of `(url "title")` after a link's text.
+pub fn tail(ahead: Lookahead<'_>, blocks: &Blocks, cells: bool) -> ParseResult<usize> {
     let mut tail = Tail::default();
     let mut walk = Walk::new(ahead, blocks, cells, 1);
     loop {
-        let Step::Byte(_, byte) = walk.step()? else { return Ok(None) };
+        let Next::Byte(_, byte) = walk.step()? else { return Ok(None) };
         match tail.step(byte) {
             Some(Tail::Done) => return Ok(Some(walk.at)),
             Some(next) => tail = next,
@@ -146,18 +147,19 @@ pub fn tail(ahead: Ahead<'_>, blocks: &Blocks, cells: bool) -> Verdict<usize> {
     }
 }
 
-/// The part of a link in parentheses, byte by byte after the `(`.
+/// State of the parser of `url "title")`, byte by byte after the `(`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Tail {
     #[default]
     Begin,
-    /// A URL, and how many parentheses are open in it.
+    /// In the URL, with the number of open parentheses.
     Url(u8),
     UrlEscape(u8),
+    /// In `<url>`.
     Angle,
     AngleEscape,
     AfterUrl,
-    /// A title, and what ends it.
+    /// In the title, with its closing quote.
     Title(u8),
     TitleEscape(u8),
     AfterTitle,
@@ -165,7 +167,7 @@ pub enum Tail {
 }
 
 impl Tail {
-    /// The state after one more byte; none if this is no link.
+    /// Returns the state after one more byte; `None` if this is no link.
     pub fn step(self, byte: u8) -> Option<Self> {
         let space = byte.is_ascii_whitespace();
         match self {
@@ -185,7 +187,7 @@ impl Tail {
                 b if b <= b' ' => None,
                 _ => Some(self),
             },
-            // What is no punctuation is not escaped by it.
+            // A backslash escapes only punctuation.
             Self::UrlEscape(depth) if byte.is_ascii_punctuation() => Some(Self::Url(depth)),
             Self::UrlEscape(depth) => Self::Url(depth).step(byte),
             Self::Angle => match byte {
@@ -221,48 +223,48 @@ impl Tail {
     }
 }
 
-/// `[label]: url "title"`, with nothing after it on the line: the bytes that it takes.
-pub fn definition(ahead: Ahead<'_>, blocks: &Blocks) -> Verdict<usize> {
+/// Returns the length of a link reference definition, `[label]: url "title"`, with nothing after it on the line.
+pub fn definition(ahead: Lookahead<'_>, blocks: &Blocks) -> ParseResult<usize> {
     let mut at = 1;
-    let mut label = false;
+    let mut has_label = false;
     loop {
         match ahead.byte(at)? {
             b']' => break,
             b'[' | b'\n' => return Ok(None),
             b'\\' => at += 1,
-            b => label |= !b.is_ascii_whitespace(),
+            b => has_label |= !b.is_ascii_whitespace(),
         }
         at += 1;
     }
-    if !label || ahead.byte(at + 1)? != b':' {
+    if !has_label || ahead.byte(at + 1)? != b':' {
         return Ok(None);
     }
     let mut tail = Tail::default();
     let mut walk = Walk::new(ahead, blocks, false, at + 2);
-    // Where it ends if what follows on the next line is no title.
-    let mut whole = None;
-    let mut tight = false;
+    // The end of the definition if no title follows on the next line.
+    let mut end_of_url = None;
+    let mut is_after_angle = false;
     loop {
         let at = walk.at;
         if matches!(ahead.byte(at), Ok(b'\n' | b'\r') | Err(Stop::End)) {
             match tail {
                 Tail::AfterTitle => return Ok(Some(at)),
-                Tail::Url(0) | Tail::UrlEscape(0) | Tail::AfterUrl => whole = whole.or(Some(at)),
+                Tail::Url(0) | Tail::UrlEscape(0) | Tail::AfterUrl => end_of_url = end_of_url.or(Some(at)),
                 Tail::Begin | Tail::Title(_) | Tail::TitleEscape(_) => {}
-                _ => return Ok(whole),
+                _ => return Ok(end_of_url),
             }
         }
         tail = match walk.step() {
-            // Nothing has spoilt it so far, and a URL may be longer than anyone looks.
-            Err(Stop::Far) => return Ok(whole.or(Some(at))),
-            Err(Stop::End) | Ok(Step::End) => return Ok(whole),
+            // Valid so far; a URL may be longer than the lookahead.
+            Err(Stop::TooFar) => return Ok(end_of_url.or(Some(at))),
+            Err(Stop::End) | Ok(Next::End) => return Ok(end_of_url),
             Err(stop) => return Err(stop),
-            // A title does not follow `<url>` at once.
-            Ok(Step::Byte(_, byte)) if tight && !byte.is_ascii_whitespace() => return Ok(whole),
-            Ok(Step::Byte(_, byte)) => match tail.step(byte) {
-                None | Some(Tail::Done) => return Ok(whole),
+            // Whitespace separates `<url>` from the title.
+            Ok(Next::Byte(_, byte)) if is_after_angle && !byte.is_ascii_whitespace() => return Ok(end_of_url),
+            Ok(Next::Byte(_, byte)) => match tail.step(byte) {
+                None | Some(Tail::Done) => return Ok(end_of_url),
                 Some(next) => {
-                    tight = tail == Tail::Angle && next == Tail::AfterUrl;
+                    is_after_angle = tail == Tail::Angle && next == Tail::AfterUrl;
                     next
                 }
             },

@@ -1,11 +1,12 @@
-//! Where a whole-document reader of Markdown and a few regular expressions find markers. Slow, simple, and written
-//! without a look at the reader.
+//! Test oracle: finds markers with a Markdown parser of whole documents and regular expressions. Slow and simple, and
+//! independent of the reader. Used by `property_tests` and by the fuzz target.
 
 use std::sync::LazyLock;
 
 use pulldown_cmark::{Event, LinkType, Options, Parser, Tag, TagEnd};
 use regex::Regex;
 
+/// A marker and its byte range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     pub start: usize,
@@ -53,7 +54,7 @@ pattern!(MARKS, r"\[\d+\]");
 pattern!(DIGITS, r"\d+");
 pattern!(OPENS, r"(?is)\A<(a|code|kbd|math|pre|samp|script|style|svg|var)(?:[\s/].*)?>\z");
 
-/// Every marker of the text; nothing if the text defines what it refers to.
+/// Returns the markers of a text; `None` if the reader may differ by design, as for texts with reference links.
 pub fn markers(text: &str) -> Option<Vec<Found>> {
     let page = Page::read(text)?;
     let mut found: Vec<Found> = Vec::new();
@@ -75,11 +76,11 @@ pub fn markers(text: &str) -> Option<Vec<Found>> {
 }
 
 struct Page {
-    /// Bytes that are text, and not in a link, in code or in HTML.
+    /// For each byte: is it text, and not in a link, code or HTML?
     prose: Vec<bool>,
-    /// Bytes inside something that goes on over them; of line ends, those that end no paragraph.
+    /// For each byte: is it inside a construct that spans it? A line end that is not ends a paragraph.
     joined: Vec<bool>,
-    /// Links and tags, where they may be markers.
+    /// Ranges of links and positions of tags that may be markers.
     links: Vec<(usize, usize)>,
     tags: Vec<usize>,
 }
@@ -95,7 +96,7 @@ impl Page {
         };
         let (mut inside, mut element) = (0, None::<String>);
         let parser = Parser::new_ext(text, options);
-        // Lines are read as they come: that the first of them defines nothing until the third has come is not known then.
+        // The reader decides line by line, so it cannot handle a definition that spans lines.
         if parser
             .reference_definitions()
             .iter()
@@ -108,8 +109,8 @@ impl Page {
                 page.joined[range.clone()].fill(true);
             }
             match event {
-                // A definition may come at the end of an answer, and nobody waits for it.
-                Event::Start(Tag::Link { link_type, .. } | Tag::Image { link_type, .. }) if by_reference(link_type) => {
+                // The reader does not wait for a definition at the end of an answer.
+                Event::Start(Tag::Link { link_type, .. } | Tag::Image { link_type, .. }) if is_reference(link_type) => {
                     return None;
                 }
                 Event::Start(Tag::Link { .. }) if inside == 0 && element.is_none() => {
@@ -135,12 +136,12 @@ impl Page {
                 _ => {}
             }
         }
-        // A row is known by its first character, before its table is: no other line may begin with it here.
+        // The reader takes every line with `|` at the beginning for a table row, so allow only such lines in tables.
         let table = |block: &str| block.starts_with("| a [1] | b |\n|---|---|\n|") && block.lines().count() == 3;
         if text.split("\n\n").any(|block| ROW.is_match(block) && !table(block)) {
             return None;
         }
-        // Some read a tab before `>` as three blanks; and what underlines nothing but definitions is text.
+        // The parser reads a tab before `>` as three blanks, and takes an underline below definitions for text.
         if text.contains("\t>") || UNDERLINED.is_match(text) {
             return None;
         }
@@ -148,12 +149,12 @@ impl Page {
         Some(page)
     }
 
-    /// `\(…\)` and `\[…\]`, which the parser takes for escaped brackets.
+    /// Removes `\(…\)` and `\[…\]` from the prose; the parser takes them for escaped brackets. `None` if it misread them.
     fn latex(&mut self, text: &str) -> Option<()> {
         let bytes = text.as_bytes();
         let mut at = 0;
         while at + 1 < bytes.len() {
-            // A backslash that escapes is no text; one in code does not escape.
+            // An escaping backslash is no text event; in code it does not escape.
             let escapes = bytes[at] == b'\\' && !self.prose[at] && self.prose[at + 1];
             if !escapes {
                 at += 1;
@@ -162,7 +163,7 @@ impl Page {
             let (open, close) = (bytes[at + 1], if bytes[at + 1] == b'(' { b')' } else { b']' });
             let end = (open == b'(' || open == b'[').then(|| self.latex_end(bytes, at + 2, open, close)).flatten();
             if let Some(end) = end {
-                // What begins or ends in it was read by someone who does not know math.
+                // The parser does not know this math, so a construct that begins or ends in it was misread.
                 let inner = MARKS.replace_all(&text[at + 2..end - 2], "");
                 if inner.contains(['`', '$', '<', '[', ']', '\\']) {
                     return None;
@@ -195,23 +196,23 @@ impl Page {
     fn marker(&self, text: &str, at: usize, last: usize) -> Option<Found> {
         let rest = &text[at..];
         let before = &text[..at];
-        // OpenAI's second number, and RAGFlow's, count from 0.
-        let paired =
+        // The second number of OpenAI's pairs, and RAGFlow's numbers, count from 0.
+        let is_pair =
             rest.strip_prefix('【').and_then(|rest| rest.split('†').next()).is_some_and(|pair| pair.contains(':'));
-        let zero = rest.starts_with("[ID:") || paired;
+        let allow_zero = rest.starts_with("[ID:") || is_pair;
         let found = |length: usize| {
             let raw = &text[at..at + length];
             let raw = raw.split(['†', '(']).next().unwrap();
             let raw = raw.split_once(':').filter(|_| raw.starts_with('【')).map_or(raw, |(_, second)| second);
             let raw = if raw.starts_with('\u{E200}') { "" } else { raw };
             let numbers: Vec<u32> = DIGITS.find_iter(raw).map(|n| n.as_str().parse().unwrap()).collect();
-            let good = zero || !numbers.contains(&0);
-            good.then_some(Found { start: at, end: at + length, numbers })
+            let is_valid = allow_zero || !numbers.contains(&0);
+            is_valid.then_some(Found { start: at, end: at + length, numbers })
         };
         if before.ends_with('\\') && !self.prose[at - 1] {
             return None;
         }
-        let free = |length: usize| self.prose[at..at + length].iter().all(|prose| *prose);
+        let is_prose = |length: usize| self.prose[at..at + length].iter().all(|prose| *prose);
         if let Some((_, end)) = self.links.iter().find(|(start, _)| *start == at) {
             let link = &text[at..*end];
             return (LINKED.is_match(link) || REF.is_match(link)).then(|| found(end - at)).flatten();
@@ -219,30 +220,31 @@ impl Page {
         if self.tags.contains(&at) {
             return ELEMENT.find(rest).and_then(|element| found(element.end()));
         }
-        // Of a source's name the first and the last letter decide: emphasis in it is its own matter.
-        let named = |length: usize| self.prose[at] && self.prose[at + length - 1];
+        // For `【1†name】`, check only the first and the last byte: the name may contain emphasis.
+        let ends_are_prose = |length: usize| self.prose[at] && self.prose[at + length - 1];
         for whole in [&*CARET, &*LENS, &*TOKEN, &*DOUBLE] {
-            let stands = |length: usize| if std::ptr::eq(whole, &*LENS) { named(length) } else { free(length) };
-            if let Some(matched) = whole.find(rest).filter(|matched| stands(matched.end())) {
-                let linked = std::ptr::eq(whole, &*DOUBLE) && rest[matched.end()..].starts_with('(');
-                if !linked && let Some(found) = found(matched.end()) {
+            let is_text =
+                |length: usize| if std::ptr::eq(whole, &*LENS) { ends_are_prose(length) } else { is_prose(length) };
+            if let Some(matched) = whole.find(rest).filter(|matched| is_text(matched.end())) {
+                let is_link = std::ptr::eq(whole, &*DOUBLE) && rest[matched.end()..].starts_with('(');
+                if !is_link && let Some(found) = found(matched.end()) {
                     return Some(found);
                 }
             }
         }
-        let length = BRACKET.find(rest).filter(|matched| free(matched.end()))?.end();
+        let length = BRACKET.find(rest).filter(|matched| is_prose(matched.end()))?.end();
         let after = &rest[length..];
         let link = after.starts_with('(') || (before.ends_with(']') && last != at);
         let definition = after.starts_with(':')
             && LINE_START.find(before).is_some_and(|prefix| !self.prose[prefix.range()].contains(&true));
         let index = NAME_BEFORE.is_match(before) || (WORD_BEFORE.is_match(before) && CODE_AFTER.is_match(after));
-        // What begins as text stays it: nothing in a URL opens anything, and what may end emphasis in it is its own.
+        // A URL that begins in prose is prose: no construct begins in it, and an end of emphasis in it belongs to the URL.
         let in_prose = |url: regex::Match<'_>| self.prose[url.start()];
         let url = URL_BEFORE.find(before).is_some_and(in_prose) && URL_AFTER.is_match(after);
         if link || definition || index || url { None } else { found(length) }
     }
 }
 
-fn by_reference(link: LinkType) -> bool {
+fn is_reference(link: LinkType) -> bool {
     !matches!(link, LinkType::Inline | LinkType::Autolink | LinkType::Email)
 }

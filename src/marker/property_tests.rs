@@ -1,9 +1,10 @@
-//! What holds for every text: however it is cut, whatever it is made of.
+//! Property tests: the reader and the rewriter against generated texts in every split, and against the oracle.
 
 use proptest::{prelude::*, sample::select};
 
 use super::{oracle, *};
 
+/// Has every number.
 struct All;
 
 impl Sources for All {
@@ -12,18 +13,18 @@ impl Sources for All {
     }
 }
 
-/// Odd numbers only.
-struct Some_;
+/// Has odd numbers only.
+struct Odd;
 
-impl Sources for Some_ {
+impl Sources for Odd {
     fn find(&self, number: u32) -> Option<Source<'_>> {
         All.find(number).filter(|_| number % 2 == 1)
     }
 }
 
-struct None_;
+struct NoSources;
 
-impl Sources for None_ {
+impl Sources for NoSources {
     fn find(&self, _: u32) -> Option<Source<'_>> {
         None
     }
@@ -65,7 +66,7 @@ const LINES: &[&str] = &[
     "\n####### ", "\n<?", "\n<!X ", "\n|", "\n>[1]: ",
 ];
 
-/// Anything after anything.
+/// Random sequences of markers, words and Markdown.
 fn soup(max: usize) -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         4 => select(MARKERS),
@@ -76,7 +77,7 @@ fn soup(max: usize) -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 1..max).prop_map(|pieces| pieces.concat())
 }
 
-/// Such texts, but no paragraph is longer than anyone looks ahead.
+/// Random texts whose paragraphs fit into the lookahead.
 fn short_paragraphs() -> impl Strategy<Value = String> {
     let line = soup(9).prop_map(|text| {
         let mut text: String = text.chars().take(44).collect();
@@ -86,7 +87,7 @@ fn short_paragraphs() -> impl Strategy<Value = String> {
     prop::collection::vec(line, 1..4).prop_map(|lines| lines.concat())
 }
 
-/// Texts as models write them: whatever opens is closed, and nothing is short.
+/// Well-formed texts like those of models: constructs are closed, and some are longer than the lookahead.
 fn answers() -> impl Strategy<Value = String> {
     let long = "一个很长的句子，里面没有任何标记，只是为了让下文离得足够远，远到看不见，再加上一些英文 words so that it is long enough, really long.";
     let inline = prop_oneof![
@@ -122,7 +123,8 @@ fn answers() -> impl Strategy<Value = String> {
     prop::collection::vec(block, 1..5).prop_map(|blocks| blocks.join("\n\n"))
 }
 
-fn cuts(text: &str, seed: u64) -> Vec<&str> {
+/// Splits a text into pieces of 1 to 7 bytes, rounded up to whole characters.
+fn split(text: &str, seed: u64) -> Vec<&str> {
     let mut state = seed | 1;
     let mut pieces = Vec::new();
     let mut from = 0;
@@ -135,7 +137,11 @@ fn cuts(text: &str, seed: u64) -> Vec<&str> {
     pieces
 }
 
-fn streamed<'a>(pieces: impl IntoIterator<Item = &'a str>, style: Style, sources: &dyn Sources) -> (String, Vec<Mark>) {
+fn rewrite_pieces<'a>(
+    pieces: impl IntoIterator<Item = &'a str>,
+    style: Style,
+    sources: &dyn Sources,
+) -> (String, Vec<Mark>) {
     let mut rewriter = Rewriter::new(style);
     let (mut out, mut marks) = (String::new(), Vec::new());
     for piece in pieces {
@@ -146,12 +152,12 @@ fn streamed<'a>(pieces: impl IntoIterator<Item = &'a str>, style: Style, sources
 }
 
 /// The markers that the reader finds.
-fn read(text: &str) -> Vec<oracle::Found> {
+fn find_markers(text: &str) -> Vec<oracle::Found> {
     let mut reader = reader::Reader::default();
     let (mut at, mut found) = (0, Vec::new());
-    let mut take = |read: reader::Read<'_>| match read {
-        reader::Read::Text(text) => at += text.len(),
-        reader::Read::Marker(marker, raw) => {
+    let mut take = |segment: reader::Segment<'_>| match segment {
+        reader::Segment::Text(text) => at += text.len(),
+        reader::Segment::Marker(marker, raw) => {
             found.push(oracle::Found { start: at, end: at + raw.len(), numbers: marker.numbers().to_vec() });
             at += raw.len();
         }
@@ -162,58 +168,58 @@ fn read(text: &str) -> Vec<oracle::Found> {
     found
 }
 
-/// A URL takes along what would end emphasis, as GitHub's readers have it; one in a link is the link's.
+/// A bare URL includes characters that would end emphasis, as in GitHub Flavored Markdown. A URL in a link does not.
 #[test]
-fn a_url_goes_on_over_the_ends_of_emphasis() {
+fn bare_url_includes_the_end_of_emphasis() {
     let none = ["~~https://a.example~~[3]~~\n\n", "*https://a.example*[1]b\n\n", "**https://a.example**b[1]/c\n\n"];
     for text in none {
-        assert_eq!(read(text), [], "{text:?}");
+        assert_eq!(find_markers(text), [], "{text:?}");
         assert_eq!(oracle::markers(text), Some(Vec::new()), "{text:?}");
     }
     for (text, start) in [("**https://a.example**[1]。\n\n", 21), ("[x](https://a.example)[1]b\n\n", 22)] {
         let found = vec![oracle::Found { start, end: start + 3, numbers: vec![1] }];
-        assert_eq!(read(text), found, "{text:?}");
+        assert_eq!(find_markers(text), found, "{text:?}");
         assert_eq!(oracle::markers(text), Some(found), "{text:?}");
     }
 }
 
 #[test]
-fn a_tag_goes_on_over_an_angle_in_quotes() {
+fn tag_includes_an_angle_bracket_in_quotes() {
     let text = "<a href=\">t [1]</a\">t [1]</a> [2]\n\n";
     let found = vec![oracle::Found { start: 30, end: 33, numbers: vec![2] }];
-    assert_eq!(read(text), found);
+    assert_eq!(find_markers(text), found);
     assert_eq!(oracle::markers(text), Some(found));
 }
 
-fn cases() -> ProptestConfig {
+fn config() -> ProptestConfig {
     ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() }
 }
 
 proptest! {
-    #![proptest_config(cases())]
+    #![proptest_config(config())]
 
     #[test]
-    fn cuts_change_nothing(text in soup(40), seed: u64, style in select(&STYLES[..])) {
-        let whole = rewrite(&text, style, &Some_);
-        prop_assert_eq!(&streamed(cuts(&text, seed), style, &Some_), &whole);
-        let letters: Vec<String> = text.chars().map(String::from).collect();
-        prop_assert_eq!(&streamed(letters.iter().map(String::as_str), style, &Some_), &whole);
+    fn output_is_the_same_for_every_split(text in soup(40), seed: u64, style in select(&STYLES[..])) {
+        let whole = rewrite(&text, style, &Odd);
+        prop_assert_eq!(&rewrite_pieces(split(&text, seed), style, &Odd), &whole);
+        let chars: Vec<String> = text.chars().map(String::from).collect();
+        prop_assert_eq!(&rewrite_pieces(chars.iter().map(String::as_str), style, &Odd), &whole);
     }
 
     #[test]
-    fn kept_or_unknown_is_unchanged(text in soup(40), seed: u64, style in select(&STYLES[..])) {
+    fn kept_and_unknown_markers_are_unchanged(text in soup(40), seed: u64, style in select(&STYLES[..])) {
         let mut rewriter = Rewriter::new(Style::Keep);
         let (mut out, mut marks) = (String::new(), Vec::new());
-        for piece in cuts(&text, seed) {
+        for piece in split(&text, seed) {
             let before = out.len();
             rewriter.push(piece, &All, &mut out, &mut marks);
-            prop_assert_eq!(&out[before..], piece, "kept text never waits");
+            prop_assert_eq!(&out[before..], piece, "kept text is not held back");
             prop_assert!(!rewriter.holds());
         }
-        let (out, marks) = streamed(cuts(&text, seed), style, &None_);
+        let (out, marks) = rewrite_pieces(split(&text, seed), style, &NoSources);
         prop_assert!(marks.is_empty());
         if style == Style::Strip {
-            // But for the tokens, which have no number, and a space before one.
+            // Except for cite tokens and the space before one.
             let rest = |text: &str| text.replace("\u{E200}cite\u{E202}turn0search0\u{E201}", "").replace(' ', "");
             prop_assert_eq!(rest(&out), rest(&text));
         } else {
@@ -222,8 +228,8 @@ proptest! {
     }
 
     #[test]
-    fn marks_hold_what_was_written(text in soup(40), seed: u64, style in select(&STYLES[..])) {
-        let (out, marks) = streamed(cuts(&text, seed), style, &Some_);
+    fn marks_cover_the_written_markers(text in soup(40), seed: u64, style in select(&STYLES[..])) {
+        let (out, marks) = rewrite_pieces(split(&text, seed), style, &Odd);
         let chars: Vec<char> = out.chars().collect();
         let mut last = 0;
         for mark in marks {
@@ -232,43 +238,43 @@ proptest! {
             last = start;
             let written: String = chars[start..end].iter().collect();
             let n = mark.number;
-            let good = match style {
+            let is_valid = match style {
                 Style::Keep => written.contains(&n.to_string()),
                 Style::Link => written == format!("[[{n}]](https://a.example/x)") || written == format!("[[{n}]](https://a.example/1)"),
                 Style::Sup => written.starts_with("[<sup data-citation='{") && written.contains(&format!("'>{n}</sup>](https://a.example/")),
                 Style::Footnote => written == format!("[^{n}]"),
                 Style::Strip => written.is_empty(),
             };
-            prop_assert!(good, "{:?} {:?}", mark, written);
+            prop_assert!(is_valid, "{:?} {:?}", mark, written);
         }
     }
 
     #[test]
-    fn nothing_is_held_for_long(text in soup(60)) {
+    fn held_text_fits_into_the_lookahead(text in soup(60)) {
         let mut reader = reader::Reader::default();
-        let (mut seen, mut taken) = (0, 0);
+        let (mut pushed, mut emitted) = (0, 0);
         for c in text.chars() {
-            seen += 1;
-            reader.push(c.encode_utf8(&mut [0; 4]), &mut |read| {
-                let (reader::Read::Text(text) | reader::Read::Marker(_, text)) = read;
-                taken += text.chars().count();
+            pushed += 1;
+            reader.push(c.encode_utf8(&mut [0; 4]), &mut |segment| {
+                let (reader::Segment::Text(text) | reader::Segment::Marker(_, text)) = segment;
+                emitted += text.chars().count();
             });
-            prop_assert!(seen - taken <= HOLD, "{} held", seen - taken);
-            prop_assert_eq!(reader.holds(), seen > taken);
+            prop_assert!(pushed - emitted <= MAX_LOOKAHEAD, "{} held", pushed - emitted);
+            prop_assert_eq!(reader.holds(), pushed > emitted);
         }
     }
 
     #[test]
-    fn short_paragraphs_are_read_as_markdown_has_them(text in short_paragraphs()) {
+    fn short_paragraphs_match_the_oracle(text in short_paragraphs()) {
         if let Some(expected) = oracle::markers(&text) {
-            prop_assert_eq!(read(&text), expected);
+            prop_assert_eq!(find_markers(&text), expected);
         }
     }
 
     #[test]
-    fn answers_are_read_as_markdown_has_them(text in answers()) {
+    fn answers_match_the_oracle(text in answers()) {
         if let Some(expected) = oracle::markers(&text) {
-            prop_assert_eq!(read(&text), expected);
+            prop_assert_eq!(find_markers(&text), expected);
         }
     }
 }

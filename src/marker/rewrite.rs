@@ -1,142 +1,143 @@
-//! Rewrites the markers of a text as it comes.
+//! Rewrites the markers of a text while it streams. All other text stays as it is, byte for byte, except the space before a
+//! stripped marker.
 
 use std::{collections::BTreeSet, ops::Range};
 
 use super::{
     Mark, Source, Sources, Style,
     grammar::{Form, Marker},
-    look::slice,
-    reader::{Read, Reader},
+    lookahead::slice,
+    reader::{Reader, Segment},
     write,
 };
 
+/// Rewrites the markers of one text in a [`Style`].
 #[derive(Debug, Clone, Default)]
 pub struct Rewriter {
     reader: Reader,
-    written: Written,
+    output: Output,
 }
 
-/// What became of a part of the text: for those who edit the text where it stands.
+/// A replacement of a part of the text, for callers that edit the text in place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Swap {
-    /// Bytes of the whole text so far.
+    /// Byte range in the whole text.
     pub input: Range<u64>,
-    /// What stands there now.
+    /// The replacement.
     pub text: String,
-    /// The marker's numbers, with and without a source; none for a space that went with one.
+    /// The marker's numbers, with and without a source; empty for a space removed with a marker.
     pub numbers: Vec<u32>,
 }
 
-/// What went out, and how.
+/// State of the output.
 #[derive(Debug, Clone, Default)]
-struct Written {
+struct Output {
     style: Style,
-    /// Code points.
+    /// Code points of the output.
     length: u64,
-    /// Bytes of the text that are decided.
-    read: u64,
-    /// What was changed since it was last asked for, where somebody asks.
+    /// Bytes of the input that are decided.
+    decided: u64,
+    /// Changes since [`Rewriter::swaps`] was last called; `None` if not recorded.
     swaps: Option<Vec<Swap>>,
-    /// Numbers that a source was found for, and those that none was; a marker's number is at most 999.
+    /// Numbers with a source, and without. At most 999, because numbers have three digits.
     used: BTreeSet<u32>,
     unresolved: BTreeSet<u32>,
     space: Space,
-    /// Where that space stands in the text.
+    /// Byte offset of that space in the input.
     space_at: u64,
-    /// The last character is one that a single space may follow.
-    word: bool,
+    /// The last character of the output is not whitespace.
+    ends_with_word: bool,
 }
 
-/// The space before a marker that goes away.
+/// The space that may precede a stripped marker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Space {
     #[default]
     None,
     /// Held back: a marker may follow.
     Held,
-    /// A marker went away after it; what follows decides whether it still parts two words.
-    Loose,
+    /// A marker after it was stripped. The next character decides whether the space still separates two words.
+    Dangling,
 }
 
 impl Rewriter {
     pub fn new(style: Style) -> Self {
-        Self { reader: Reader::default(), written: Written { style, ..Written::default() } }
+        Self { reader: Reader::default(), output: Output { style, ..Output::default() } }
     }
 
-    /// Takes the next piece of the text and appends to `out` what is decided. In [`Style::Keep`] that is the piece
-    /// itself, and only its marks may come later.
+    /// Takes the next piece of the text and appends the decided output to `out`. In [`Style::Keep`] that is the piece
+    /// itself, and only its marks may follow later.
     pub fn push(&mut self, piece: &str, sources: &dyn Sources, out: &mut String, marks: &mut Vec<Mark>) {
-        let written = &mut self.written;
-        if written.style == Style::Keep {
+        let output = &mut self.output;
+        if output.style == Style::Keep {
             out.push_str(piece);
         }
-        self.reader.push(piece, &mut |read| written.take(read, sources, out, marks));
+        self.reader.push(piece, &mut |segment| output.segment(segment, sources, out, marks));
     }
 
-    /// Nothing more comes: what was held back goes out, as text or as the marker that it is.
+    /// Decides and appends what was held back. No more text follows.
     pub fn finish(&mut self, sources: &dyn Sources, out: &mut String, marks: &mut Vec<Mark>) {
-        let written = &mut self.written;
-        self.reader.finish(&mut |read| written.take(read, sources, out, marks));
-        written.settle(None, out);
+        let output = &mut self.output;
+        self.reader.finish(&mut |segment| output.segment(segment, sources, out, marks));
+        output.release_space(None, out);
     }
 
-    /// As [`Self::new`], for somebody who edits the text where it stands and asks for [`Self::swaps`].
+    /// A rewriter that records [`Self::swaps`], for callers that edit the text in place.
     pub fn in_place(style: Style) -> Self {
         let mut rewriter = Self::new(style);
-        rewriter.written.swaps = Some(Vec::new());
+        rewriter.output.swaps = Some(Vec::new());
         rewriter
     }
 
-    /// As [`Self::in_place`], for somebody who asks for [`Self::seams`] as well.
-    pub fn in_parts(style: Style) -> Self {
-        Self { reader: Reader::with_seams(), ..Self::in_place(style) }
+    /// A rewriter that records [`Self::swaps`] and [`Self::split_points`].
+    pub fn with_split_points(style: Style) -> Self {
+        Self { reader: Reader::with_split_points(), ..Self::in_place(style) }
     }
 
-    /// Up to which bytes of the whole text it could be taken away: all markers before are decided, and those that
-    /// follow do not depend on it. Ascending.
-    pub fn seams(&self) -> Vec<u64> {
-        self.reader.seams()
+    /// Byte offsets in the whole text at which it can be split, ascending: all markers before are decided, and markers
+    /// after do not depend on the text before.
+    pub fn split_points(&self) -> Vec<u64> {
+        self.reader.split_points()
     }
 
-    /// What became of parts of the text since this was last asked, in the order of the decisions. Nothing changes
-    /// in [`Style::Keep`].
+    /// Takes the changes since the last call, in the order of the decisions. Always empty in [`Style::Keep`].
     pub fn swaps(&mut self) -> Vec<Swap> {
-        self.written.swaps.as_mut().map(std::mem::take).unwrap_or_default()
+        self.output.swaps.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// From which byte of the whole text on nothing is decided.
+    /// The byte of the whole text from which on nothing is decided.
     pub fn decided(&self) -> u64 {
-        if self.written.space == Space::None { self.written.read } else { self.written.space_at }
+        if self.output.space == Space::None { self.output.decided } else { self.output.space_at }
     }
 
-    /// How much went out, in code points.
+    /// Length of the output in code points.
     pub fn length(&self) -> u64 {
-        self.written.length
+        self.output.length
     }
 
-    /// Is something held back?
+    /// True if text is held back.
     pub fn holds(&self) -> bool {
-        self.written.style != Style::Keep && (self.reader.holds() || self.written.space != Space::None)
+        self.output.style != Style::Keep && (self.reader.holds() || self.output.space != Space::None)
     }
 
-    /// The numbers of the markers that went out with a source, ascending.
+    /// The numbers of markers with a source, ascending.
     pub fn used(&self) -> impl Iterator<Item = u32> {
-        self.written.used.iter().copied()
+        self.output.used.iter().copied()
     }
 
-    /// The numbers of markers that no source was found for when they came, ascending.
+    /// The numbers of markers that had no source when they were decided, ascending.
     pub fn unresolved(&self) -> impl Iterator<Item = u32> {
-        self.written.unresolved.iter().copied()
+        self.output.unresolved.iter().copied()
     }
 
-    /// The definitions that [`Style::Footnote`] owes: to be appended at the end of the answer, as they are. What
-    /// the text defines itself is not defined again; empty in every other style.
+    /// The footnote definitions to append at the end of the answer in [`Style::Footnote`], without those that the text
+    /// already has. Empty in every other style.
     pub fn definitions(&self, sources: &dyn Sources) -> String {
         let mut out = String::new();
-        if self.written.style != Style::Footnote {
+        if self.output.style != Style::Footnote {
             return out;
         }
-        for number in self.used().filter(|number| !self.reader.defines(*number)) {
+        for number in self.used().filter(|number| !self.reader.defines_footnote(*number)) {
             if let Some(source) = sources.find(number) {
                 if out.is_empty() {
                     out.push_str("\n\n");
@@ -148,7 +149,7 @@ impl Rewriter {
     }
 }
 
-/// A whole text at once.
+/// Rewrites a whole text.
 pub fn rewrite(text: &str, style: Style, sources: &dyn Sources) -> (String, Vec<Mark>) {
     let mut rewriter = Rewriter::new(style);
     let (mut out, mut marks) = (String::with_capacity(text.len()), Vec::new());
@@ -157,7 +158,7 @@ pub fn rewrite(text: &str, style: Style, sources: &dyn Sources) -> (String, Vec<
     (out, marks)
 }
 
-/// A whole text at once, with what its style owes at the end.
+/// Rewrites a whole text and appends the definitions that its style needs.
 pub fn rewritten(text: &str, style: Style, sources: &dyn Sources) -> String {
     let mut rewriter = Rewriter::new(style);
     let (mut out, mut marks) = (String::with_capacity(text.len()), Vec::new());
@@ -166,7 +167,7 @@ pub fn rewritten(text: &str, style: Style, sources: &dyn Sources) -> String {
     out + &rewriter.definitions(sources)
 }
 
-/// What becomes of the parts of a whole text.
+/// Returns the changes that rewriting makes to a whole text.
 pub fn swaps(text: &str, style: Style, sources: &dyn Sources) -> Vec<Swap> {
     let mut rewriter = Rewriter::in_place(style);
     rewriter.push(text, sources, &mut String::new(), &mut Vec::new());
@@ -174,16 +175,16 @@ pub fn swaps(text: &str, style: Style, sources: &dyn Sources) -> Vec<Swap> {
     rewriter.swaps()
 }
 
-impl Written {
-    fn take(&mut self, read: Read<'_>, sources: &dyn Sources, out: &mut String, marks: &mut Vec<Mark>) {
-        match read {
-            Read::Text(text) => {
+impl Output {
+    fn segment(&mut self, segment: Segment<'_>, sources: &dyn Sources, out: &mut String, marks: &mut Vec<Mark>) {
+        match segment {
+            Segment::Text(text) => {
                 self.text(text, out);
-                self.read += text.len() as u64;
+                self.decided += text.len() as u64;
             }
-            Read::Marker(marker, raw) => {
+            Segment::Marker(marker, raw) => {
                 self.marker(marker, raw, sources, out, marks);
-                self.read += raw.len() as u64;
+                self.decided += raw.len() as u64;
             }
         }
     }
@@ -191,51 +192,54 @@ impl Written {
     fn text(&mut self, text: &str, out: &mut String) {
         match self.style {
             Style::Keep => self.length += count(text),
-            Style::Strip => self.text_before_a_gap(text, out),
+            Style::Strip => self.text_holding_space(text, out),
             _ => self.put(text, out),
         }
     }
 
+    /// Appends to the output.
     fn put(&mut self, text: &str, out: &mut String) {
         out.push_str(text);
         self.length += count(text);
     }
 
-    /// Holds back a single space at the end: it goes with a marker that goes.
-    fn text_before_a_gap(&mut self, text: &str, out: &mut String) {
+    /// Writes the text, but holds back a single space at its end: it is removed with a stripped marker.
+    fn text_holding_space(&mut self, text: &str, out: &mut String) {
         let Some(first) = text.chars().next() else { return };
-        self.settle(Some(first), out);
+        self.release_space(Some(first), out);
         let mut last = text.chars().rev();
-        let held = last.next() == Some(' ') && last.next().map_or(self.word, |before| !before.is_whitespace());
-        let shown = if held { slice(text, 0, text.len() - 1) } else { text };
+        let is_held =
+            last.next() == Some(' ') && last.next().map_or(self.ends_with_word, |before| !before.is_whitespace());
+        let shown = if is_held { slice(text, 0, text.len() - 1) } else { text };
         self.put(shown, out);
         if let Some(last) = shown.chars().next_back() {
-            self.word = !last.is_whitespace();
+            self.ends_with_word = !last.is_whitespace();
         }
-        if held {
+        if is_held {
             self.space = Space::Held;
-            self.space_at = self.read + text.len() as u64 - 1;
+            self.space_at = self.decided + text.len() as u64 - 1;
         }
     }
 
-    /// A space that was held back goes out, unless a marker went away after it and no word follows.
-    fn settle(&mut self, next: Option<char>, out: &mut String) {
-        let parts = match std::mem::take(&mut self.space) {
+    /// Writes the held space, or drops it if a marker was stripped after it and `next` begins no word.
+    fn release_space(&mut self, next: Option<char>, out: &mut String) {
+        let is_kept = match std::mem::take(&mut self.space) {
             Space::None => return,
             Space::Held => true,
-            Space::Loose => {
+            Space::Dangling => {
                 next.is_some_and(|next| next.is_alphanumeric() || matches!(next, '(' | '[' | '`' | '*' | '_'))
             }
         };
-        if parts {
+        if is_kept {
             self.put(" ", out);
-            self.word = false;
+            self.ends_with_word = false;
         } else {
-            self.swap(self.space_at..self.space_at + 1, "", &[]);
+            self.record_swap(self.space_at..self.space_at + 1, "", &[]);
         }
     }
 
-    fn swap(&mut self, input: Range<u64>, text: &str, numbers: &[u32]) {
+    /// Records a change, if the caller edits in place.
+    fn record_swap(&mut self, input: Range<u64>, text: &str, numbers: &[u32]) {
         if let Some(swaps) = &mut self.swaps {
             swaps.push(Swap { input, text: text.to_owned(), numbers: numbers.to_vec() });
         }
@@ -243,11 +247,11 @@ impl Written {
 
     fn marker(&mut self, marker: &Marker, raw: &str, sources: &dyn Sources, out: &mut String, marks: &mut Vec<Mark>) {
         let numbers = marker.numbers();
-        let mut any = false;
+        let mut has_source = false;
         for number in numbers {
-            let known = sources.find(*number).is_some();
-            any |= known;
-            let list = if known { &mut self.used } else { &mut self.unresolved };
+            let is_known = sources.find(*number).is_some();
+            has_source |= is_known;
+            let list = if is_known { &mut self.used } else { &mut self.unresolved };
             list.insert(*number);
         }
         if self.style == Style::Keep {
@@ -257,19 +261,19 @@ impl Written {
             marks.extend(found.map(|number| Mark { number: *number, start, end: self.length }));
             return;
         }
-        // A cite token means nothing to anybody but the service that wrote it.
-        let goes = self.style == Style::Strip && marker.form == Form::Token;
-        if !any && !goes {
+        // Only the service that wrote a cite token can resolve it, so strip it without a source.
+        let is_stripped_token = self.style == Style::Strip && marker.form == Form::CiteToken;
+        if !has_source && !is_stripped_token {
             return self.text(raw, out);
         }
         if self.space != Space::None {
-            self.space = Space::Loose;
+            self.space = Space::Dangling;
         }
         let url = match marker.form {
             Form::Linked { from, to } => Some(slice(raw, from, to)).filter(|url| write::is_http(url)),
             _ => None,
         };
-        let (mut text, mut whole) = (String::new(), String::new());
+        let (mut text, mut replacement) = (String::new(), String::new());
         for number in numbers {
             let source = sources.find(*number);
             text.clear();
@@ -278,17 +282,17 @@ impl Written {
                 None => write::link(&mut text, *number, None),
             }
             if !text.is_empty() {
-                self.settle(Some('['), out);
-                self.word = true;
+                self.release_space(Some('['), out);
+                self.ends_with_word = true;
             }
             let start = self.length;
             self.put(&text, out);
-            whole.push_str(&text);
+            replacement.push_str(&text);
             if source.is_some() {
                 marks.push(Mark { number: *number, start, end: self.length });
             }
         }
-        self.swap(self.read..self.read + raw.len() as u64, &whole, numbers);
+        self.record_swap(self.decided..self.decided + raw.len() as u64, &replacement, numbers);
     }
 }
 

@@ -1,57 +1,58 @@
-//! Follows an answer as it streams and notes its markers: their numbers, and where each number stands first.
+//! Scans an answer for markers while it streams: their numbers, and where each number occurs first. Changes no text.
 
 use std::collections::BTreeMap;
 
 use super::{
     Mark,
-    reader::{Read, Reader},
+    reader::{Reader, Segment},
 };
 
+/// Records the numbers of the markers in a text.
 #[derive(Debug, Default)]
 pub struct Scanner {
     reader: Reader,
-    noted: Noted,
+    found: Found,
 }
 
 #[derive(Debug, Default, Clone)]
-struct Noted {
-    /// Code points.
+struct Found {
+    /// Code points of the text.
     length: u64,
-    /// Begin and end of the first marker; a marker's number is at most 999.
+    /// Range of the first marker with a number, in code points. At most 999 entries, because numbers have three digits.
     first: BTreeMap<u32, (u64, u64)>,
 }
 
 impl Scanner {
     pub fn feed(&mut self, piece: &str) {
-        let noted = &mut self.noted;
-        self.reader.push(piece, &mut |read| noted.note(&read));
+        let found = &mut self.found;
+        self.reader.push(piece, &mut |segment| found.add(&segment));
     }
 
-    /// Every number named so far; one that is still undecided counts if the text ended here.
+    /// The numbers found so far. An undecided marker is decided as if the text ended here.
     pub fn numbers(&self) -> impl Iterator<Item = u32> {
-        self.ended().first.into_keys()
+        self.at_end().first.into_keys()
     }
 
-    /// Where each number stands first, and how long the text is, in code points.
+    /// The first mark of each number, and the length of the text in code points.
     pub fn marks(&self) -> (impl Iterator<Item = Mark>, u64) {
-        let Noted { length, first } = self.ended();
+        let Found { length, first } = self.at_end();
         (first.into_iter().map(|(number, (start, end))| Mark { number, start, end }), length)
     }
 
-    /// As if the text ended here.
-    fn ended(&self) -> Noted {
-        let mut noted = self.noted.clone();
-        self.reader.clone().finish(&mut |read| noted.note(&read));
-        noted
+    /// The result if the text ended here.
+    fn at_end(&self) -> Found {
+        let mut found = self.found.clone();
+        self.reader.clone().finish(&mut |segment| found.add(&segment));
+        found
     }
 }
 
-impl Noted {
-    fn note(&mut self, read: &Read<'_>) {
-        let (Read::Text(text) | Read::Marker(_, text)) = read;
+impl Found {
+    fn add(&mut self, segment: &Segment<'_>) {
+        let (Segment::Text(text) | Segment::Marker(_, text)) = segment;
         let start = self.length;
         self.length += text.chars().count() as u64;
-        if let Read::Marker(marker, _) = read {
+        if let Segment::Marker(marker, _) = segment {
             for number in marker.numbers() {
                 self.first.entry(*number).or_insert((start, self.length));
             }
@@ -62,6 +63,8 @@ impl Noted {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The numbers of `text`, checked to be the same for every split.
     fn numbers_of(text: &str) -> Vec<u32> {
         let mut whole = Scanner::default();
         whole.feed(text);
@@ -82,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn markers_count() {
+    fn marker_numbers_are_found() {
         assert_eq!(numbers_of("火灾[2]。"), [2]);
         assert_eq!(numbers_of("a[1][2] b [3, 4] [citation:5]"), [1, 2, 3, 4, 5]);
         assert_eq!(numbers_of("end [7]"), [7]);
@@ -95,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn markdown_is_no_marker() {
+    fn links_escapes_and_open_brackets_are_ignored() {
         for text in [
             "[1](https://a.example.com)",
             "[text][1]",
@@ -114,11 +117,11 @@ mod tests {
     }
 
     #[test]
-    fn code_is_not_text() {
+    fn markers_in_code_are_ignored() {
         assert_eq!(numbers_of("`a[1]` [2]"), [2]);
         assert_eq!(numbers_of("``x ` [1]`` [2]"), [2]);
         assert_eq!(numbers_of("```\na[1]\n```\nb[2]"), [2]);
         assert_eq!(numbers_of("~~~py\na[1]\n~~~\nb[2]"), [2]);
-        assert_eq!(numbers_of("a ` b [1]\n\nc [2]"), [1, 2], "a span that never closed");
+        assert_eq!(numbers_of("a ` b [1]\n\nc [2]"), [1, 2], "unclosed code span");
     }
 }

@@ -1,19 +1,19 @@
-//! Code spans and math.
+//! Parsers of code spans and math, called by the reader at a backtick, `$` or backslash in prose.
 
 use super::{
     block::Blocks,
-    look::{Ahead, Stop, Verdict},
-    walk::{Step, Walk},
+    lookahead::{Lookahead, ParseResult, Stop},
+    walk::{Next, Walk},
 };
 
-/// A code span, from its backticks on: its length, or nothing if no such run of backticks ends it.
-pub fn code(ahead: Ahead<'_>, blocks: &Blocks, cells: bool) -> Verdict<usize> {
+/// Returns the length of the code span that begins here; `None` if no run of as many backticks ends it.
+pub fn code(ahead: Lookahead<'_>, blocks: &Blocks, cells: bool) -> ParseResult<usize> {
     let length = ahead.run(0, |b| b == b'`')?;
     let mut walk = Walk::new(ahead, blocks, cells, length);
     loop {
         match walk.step()? {
-            Step::End => return Ok(None),
-            Step::Byte(at, b'`') => {
+            Next::End => return Ok(None),
+            Next::Byte(at, b'`') => {
                 let run = match ahead.run(at, |b| b == b'`') {
                     Err(Stop::End) => ahead.bytes().len() - at,
                     other => other?,
@@ -23,14 +23,14 @@ pub fn code(ahead: Ahead<'_>, blocks: &Blocks, cells: bool) -> Verdict<usize> {
                     return Ok(Some(walk.at));
                 }
             }
-            Step::Byte(..) => {}
+            Next::Byte(..) => {}
         }
     }
 }
 
-/// `$…$` or `$$…$$`: its length. The next dollar sign decides: money is not math, for a sign with a blank before
-/// it ends nothing.
-pub fn dollars(ahead: Ahead<'_>, blocks: &Blocks, cells: bool) -> Verdict<usize> {
+/// Returns the length of `$…$` or `$$…$$`. Only the next `$` counts; with a blank before it, it does not end math, so
+/// amounts of money are text.
+pub fn dollars(ahead: Lookahead<'_>, blocks: &Blocks, cells: bool) -> ParseResult<usize> {
     let next = ahead.byte(1)?;
     if next.is_ascii_whitespace() {
         return Ok(None);
@@ -39,7 +39,7 @@ pub fn dollars(ahead: Ahead<'_>, blocks: &Blocks, cells: bool) -> Verdict<usize>
     let mut walk = Walk::new(ahead, blocks, cells, 1 + usize::from(display));
     let (mut braces, mut last) = (0_i32, b'$');
     loop {
-        let Step::Byte(_, byte) = walk.step()? else { return Ok(None) };
+        let Next::Byte(_, byte) = walk.step()? else { return Ok(None) };
         match byte {
             b'\\' => walk.escaped()?,
             b'{' => braces += 1,
@@ -57,14 +57,14 @@ pub fn dollars(ahead: Ahead<'_>, blocks: &Blocks, cells: bool) -> Verdict<usize>
     }
 }
 
-/// `\(…\)` or `\[…\]`: its length. A bracket that is only escaped has a partner without a backslash.
-pub fn latex(ahead: Ahead<'_>, blocks: &Blocks, cells: bool) -> Verdict<usize> {
+/// Returns the length of `\(…\)` or `\[…\]`; `None` for an escaped bracket, whose partner has no backslash.
+pub fn latex(ahead: Lookahead<'_>, blocks: &Blocks, cells: bool) -> ParseResult<usize> {
     let open = ahead.byte(1)?;
     let close = if open == b'(' { b')' } else { b']' };
     let mut walk = Walk::new(ahead, blocks, cells, 2);
     let mut depth = 0_usize;
     loop {
-        let Step::Byte(_, byte) = walk.step()? else { return Ok(None) };
+        let Next::Byte(_, byte) = walk.step()? else { return Ok(None) };
         match byte {
             b'\\' => {
                 let escaped = ahead.byte(walk.at)?;

@@ -1,19 +1,20 @@
-//! What becomes of a marker.
+//! The styles that markers are written in.
 
 use std::str::FromStr;
 
+/// How markers are written in the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Style {
-    /// As the upstream wrote it.
+    /// Unchanged.
     #[default]
     Keep,
-    /// `[[1]](url)`, which every reader of Markdown shows as a link.
+    /// `[[1]](url)`, a link in every Markdown renderer.
     Link,
     /// `[<sup data-citation='{json}'>1</sup>](url)`.
     Sup,
     /// `[^1]`, with a definition at the end of the answer.
     Footnote,
-    /// Nothing.
+    /// Removed.
     Strip,
 }
 

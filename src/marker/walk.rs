@@ -1,58 +1,61 @@
-//! Walks the text of a paragraph ahead, over its line ends.
+//! Iterates over the bytes of the paragraph ahead, across its line ends. Used by the parsers of inline constructs.
 
 use super::{
     block::Blocks,
-    look::{Ahead, Stop},
+    lookahead::{Lookahead, Stop},
 };
 
+/// An iterator over the bytes of a paragraph, or of a table cell.
 pub struct Walk<'a> {
-    ahead: Ahead<'a>,
+    ahead: Lookahead<'a>,
     blocks: &'a Blocks,
+    /// The text is a table row: `|` ends a cell.
     cells: bool,
-    /// Bytes walked, with the beginnings of lines.
+    /// Byte offset of the next byte; line prefixes count too.
     pub at: usize,
 }
 
-pub enum Step {
-    /// A byte, and where it stands.
+/// What [`Walk::step`] found.
+pub enum Next {
+    /// A byte and its offset.
     Byte(usize, u8),
-    /// The paragraph, or the cell, ends.
+    /// The end of the paragraph or of the cell.
     End,
 }
 
 impl<'a> Walk<'a> {
-    pub fn new(ahead: Ahead<'a>, blocks: &'a Blocks, cells: bool, at: usize) -> Self {
+    pub fn new(ahead: Lookahead<'a>, blocks: &'a Blocks, cells: bool, at: usize) -> Self {
         Self { ahead, blocks, cells, at }
     }
 
-    /// The next byte; a line end is one, if the paragraph goes on after it.
-    pub fn step(&mut self) -> Result<Step, Stop> {
+    /// Returns the next byte; a line end is one if the paragraph continues after it.
+    pub fn step(&mut self) -> Result<Next, Stop> {
         let at = self.at;
         match self.ahead.byte(at) {
-            Err(Stop::End) => Ok(Step::End),
+            Err(Stop::End) => Ok(Next::End),
             Err(stop) => Err(stop),
-            Ok(b'|') if self.cells => Ok(Step::End),
-            // In a row, `\|` is a plain `|` wherever it stands, in code too.
+            Ok(b'|') if self.cells => Ok(Next::End),
+            // In a table row, `\|` is a plain `|` everywhere, in code too.
             Ok(b'\\') if self.cells && self.ahead.byte(at + 1) == Ok(b'|') => {
                 self.at += 2;
-                Ok(Step::Byte(at, b'|'))
+                Ok(Next::Byte(at, b'|'))
             }
             Ok(b'\n') => {
-                let line = self.blocks.line(self.ahead.from(at + 1))?;
-                if !line.goes_on {
-                    return Ok(Step::End);
+                let line = self.blocks.parse_line(self.ahead.from(at + 1))?;
+                if !line.continues {
+                    return Ok(Next::End);
                 }
                 self.at += 1 + line.prefix;
-                Ok(Step::Byte(at, b'\n'))
+                Ok(Next::Byte(at, b'\n'))
             }
             Ok(byte) => {
                 self.at += 1;
-                Ok(Step::Byte(at, byte))
+                Ok(Next::Byte(at, byte))
             }
         }
     }
 
-    /// A byte after a backslash that loses its meaning.
+    /// Skips the byte after a backslash if it is punctuation, which the backslash escapes.
     pub fn escaped(&mut self) -> Result<(), Stop> {
         match self.ahead.byte(self.at) {
             Ok(byte) if byte.is_ascii_punctuation() => self.at += 1,

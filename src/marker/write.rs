@@ -1,5 +1,5 @@
-//! How a citation is written into a text. Titles, excerpts and URLs are strangers' text: none of it can end the
-//! attribute, the link or the table cell that it stands in, and only http and https become links.
+//! Writes a citation as a link, a superscript or a footnote definition. Titles, excerpts and URLs are untrusted: all are
+//! escaped so that they cannot end the attribute, link or table cell around them, and only http and https become links.
 
 use std::fmt::Write as _;
 
@@ -7,10 +7,10 @@ use serde::Serialize;
 
 use super::Source;
 
-/// Characters of an excerpt in the attribute.
+/// Characters of an excerpt in the attribute; the rest is cut.
 const MAX_CONTENT: usize = 200;
 
-/// `[[1]](url)`; without a URL, the bare `[1]`.
+/// Writes `[[1]](url)`; without a URL, `[1]`.
 pub fn link(out: &mut String, number: u32, url: Option<&str>) {
     let _ = match url.and_then(destination) {
         Some(url) => write!(out, "[[{number}]]({url})"),
@@ -18,8 +18,8 @@ pub fn link(out: &mut String, number: u32, url: Option<&str>) {
     };
 }
 
-/// `[<sup data-citation='{json}'>1</sup>](url)`; without a URL, the bare `<sup>`. `url` is the link, if it is
-/// another than the source's.
+/// Writes `[<sup data-citation='{json}'>1</sup>](url)`; without a URL, only the `<sup>`. `url` overrides the link of the
+/// source.
 pub fn sup(out: &mut String, number: u32, source: &Source<'_>, url: Option<&str>) {
     #[derive(Serialize)]
     struct Data<'a> {
@@ -42,24 +42,24 @@ pub fn sup(out: &mut String, number: u32, source: &Source<'_>, url: Option<&str>
         out.push('[');
     }
     out.push_str("<sup data-citation='");
-    attribute(out, &json);
+    escape_attribute(out, &json);
     let _ = write!(out, "'>{number}</sup>");
     if let Some(url) = destination {
         let _ = write!(out, "]({url})");
     }
 }
 
-/// `[^1]: [title](url)`.
+/// Writes the footnote definition `[^1]: [title](url)`.
 pub fn definition(out: &mut String, number: u32, source: &Source<'_>) {
     let _ = write!(out, "[^{number}]: ");
     let title = source.title.map(str::trim).filter(|title| !title.is_empty());
     match (title, source.url.and_then(destination)) {
         (Some(title), Some(url)) => {
             out.push('[');
-            prose(out, title);
+            escape_markdown(out, title);
             let _ = write!(out, "]({url})");
         }
-        (Some(title), None) => prose(out, title),
+        (Some(title), None) => escape_markdown(out, title),
         (None, Some(url)) => {
             let _ = write!(out, "<{url}>");
         }
@@ -75,39 +75,39 @@ pub fn is_http(url: &str) -> bool {
     starts("http://") || starts("https://")
 }
 
-/// A URL as it stands between the parentheses of a link.
+/// Returns a URL escaped for the parentheses of a link; `None` unless it is http or https.
 fn destination(url: &str) -> Option<String> {
     if !is_http(url) {
         return None;
     }
-    // `&lt;` would be read as a character.
-    let entities = url.contains(';');
+    // With a `;`, `&` may begin an entity such as `&lt;`, which Markdown would decode.
+    let may_have_entities = url.contains(';');
     let mut out = String::with_capacity(url.len());
     for c in url.chars() {
         match c {
-            '&' if entities => out.push_str("&amp;"),
-            '(' | ')' | '|' | '<' | '>' | '[' | ']' | '\\' | '"' | '\'' | '`' | '$' => percent(&mut out, c),
-            c if c.is_whitespace() || c.is_control() || is_bidi(c) => percent(&mut out, c),
+            '&' if may_have_entities => out.push_str("&amp;"),
+            '(' | ')' | '|' | '<' | '>' | '[' | ']' | '\\' | '"' | '\'' | '`' | '$' => percent_encode(&mut out, c),
+            c if c.is_whitespace() || c.is_control() || is_bidi(c) => percent_encode(&mut out, c),
             c => out.push(c),
         }
     }
     Some(out)
 }
 
-fn percent(out: &mut String, c: char) {
+fn percent_encode(out: &mut String, c: char) {
     for byte in c.encode_utf8(&mut [0; 4]).bytes() {
         let _ = write!(out, "%{byte:02X}");
     }
 }
 
-/// Characters that reorder what stands around them.
+/// True for characters that change the display order of the text around them.
 fn is_bidi(c: char) -> bool {
     matches!(c, '\u{061C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
 
-/// For an attribute in single quotes. What Markdown would read before it reads the tag (backticks, cells, math) is
-/// an entity as well, and brackets are, lest somebody takes a `[2]` in an excerpt for a marker.
-fn attribute(out: &mut String, text: &str) {
+/// Escapes text for an attribute in single quotes. Also escapes what Markdown parses before tags (backticks, cells, math),
+/// and brackets, so that a `[2]` in an excerpt is not taken for a marker.
+fn escape_attribute(out: &mut String, text: &str) {
     for c in text.chars() {
         match c {
             '&' => out.push_str("&amp;"),
@@ -122,8 +122,8 @@ fn attribute(out: &mut String, text: &str) {
     }
 }
 
-/// Text that Markdown shows as it is, on one line.
-fn prose(out: &mut String, text: &str) {
+/// Escapes text so that Markdown shows it unchanged, on one line.
+fn escape_markdown(out: &mut String, text: &str) {
     for c in text.chars() {
         match c {
             c if c.is_ascii_punctuation() && !matches!(c, ',' | '.' | ':' | ';' | '\'' | '"' | '/' | '%' | '?') => {

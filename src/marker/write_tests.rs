@@ -1,10 +1,12 @@
-//! What strangers' titles and URLs can do to an answer: nothing.
+//! Tests that untrusted titles, excerpts and URLs cannot break the markup around them, and that markers are written as
+//! frontends write them.
 
 use proptest::{prelude::*, sample::select};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 use super::*;
 
+/// Source 1 only.
 struct One<'a>(Source<'a>);
 
 impl Sources for One<'_> {
@@ -21,7 +23,7 @@ fn events(text: &str) -> Vec<Event<'_>> {
     Parser::new_ext(text, Options::ENABLE_TABLES | Options::ENABLE_MATH | Options::ENABLE_FOOTNOTES).collect()
 }
 
-/// The one link of a text: its URL, and what is in it.
+/// The URL and the content of the first link of a text.
 fn link(text: &str) -> (String, Vec<Event<'_>>) {
     let events = events(text);
     let start = events.iter().position(|event| matches!(event, Event::Start(Tag::Link { .. }))).expect(text);
@@ -30,7 +32,8 @@ fn link(text: &str) -> (String, Vec<Event<'_>>) {
     (dest_url.to_string(), events[start + 1..end].to_vec())
 }
 
-fn decoded(attribute: &str) -> String {
+/// Decodes the entities of an attribute.
+fn decode_entities(attribute: &str) -> String {
     let mut out = String::new();
     let mut rest = attribute;
     while let Some((before, after)) = rest.split_once('&') {
@@ -48,7 +51,7 @@ fn decoded(attribute: &str) -> String {
     out + rest
 }
 
-/// Where a marker can stand: nothing around it may pair with something in it.
+/// Text around a marker. Nothing in it may pair with something in the marker.
 const AROUND: &[(&str, &str)] = &[
     ("火灾", "。"),
     ("a ` b", " c"),
@@ -59,7 +62,8 @@ const AROUND: &[(&str, &str)] = &[
     ("a \\\\", ""),
 ];
 
-fn strange() -> impl Strategy<Value = String> {
+/// Random sequences of special characters.
+fn special_chars() -> impl Strategy<Value = String> {
     let bits = [
         "'",
         "\"",
@@ -113,8 +117,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn strangers_text_stays_in_its_place(
-        title in strange(), content in strange(), path in strange(), around in select(AROUND),
+    fn untrusted_text_cannot_break_the_markup(
+        title in special_chars(), content in special_chars(), path in special_chars(), around in select(AROUND),
     ) {
         let url = format!("https://a.example/{path}");
         let sources = source(&url, &title, &content);
@@ -128,7 +132,7 @@ proptest! {
         prop_assert_eq!((&**number, &**close), ("1", "</sup>"));
         let attribute = open.strip_prefix("<sup data-citation='").unwrap().strip_suffix("'>").unwrap();
         prop_assert!(!attribute.contains(['\'', '"', '<', '>', '`', '|', '$', '[', ']', '\n']));
-        let data: serde_json::Value = serde_json::from_str(&decoded(attribute)).unwrap();
+        let data: serde_json::Value = serde_json::from_str(&decode_entities(attribute)).unwrap();
         let content: String = content.chars().take(200).collect();
         prop_assert_eq!(data, serde_json::json!({ "id": 1, "url": url, "title": title, "content": content }));
 
@@ -138,12 +142,12 @@ proptest! {
         prop_assert!(same.starts_with("https://a.example/") && !same.contains(['(', ')', '|', '<', '>', ' ', '\n']));
         let inside: String = inside.iter().map(|event| if let Event::Text(text) = event { text } else { "?" }).collect();
         prop_assert_eq!(inside, "[1]");
-        // Read once more, it is a link like any other.
+        // A written marker is not rewritten again.
         prop_assert_eq!(rewrite(&sup, Style::Strip, &sources).0, sup);
     }
 
     #[test]
-    fn a_definition_is_one_link_on_one_line(title in strange(), path in strange()) {
+    fn footnote_definition_is_one_link_on_one_line(title in special_chars(), path in special_chars()) {
         let url = format!("https://a.example/{path}");
         let sources = source(&url, &title, "");
         let mut rewriter = Rewriter::new(Style::Footnote);
@@ -164,7 +168,7 @@ proptest! {
 }
 
 #[test]
-fn urls_are_written_so_that_nothing_ends_them() {
+fn urls_are_escaped_for_links() {
     for (url, expected) in [
         ("https://a.example/b_(c)?d=1&e=2#f", "[[1]](https://a.example/b_%28c%29?d=1&e=2#f)"),
         ("https://a.example/a|b c<d>", "[[1]](https://a.example/a%7Cb%20c%3Cd%3E)"),
@@ -180,9 +184,9 @@ fn urls_are_written_so_that_nothing_ends_them() {
     }
 }
 
-/// Whether the space goes with the marker is for what follows to say.
+/// The character after the marker decides whether the space is removed.
 #[test]
-fn the_space_before_a_marker_that_goes_is_held() {
+fn space_before_a_stripped_marker_is_held() {
     let mut rewriter = Rewriter::new(Style::Strip);
     let (mut out, sources) = (String::new(), source("https://a.example/", "", ""));
     rewriter.push("a <span id=\"ai-qa-ref\">1</span>", &sources, &mut out, &mut Vec::new());
@@ -192,13 +196,13 @@ fn the_space_before_a_marker_that_goes_is_held() {
 }
 
 #[test]
-fn an_excerpt_is_cut_between_characters() {
+fn excerpt_is_cut_at_a_character_boundary() {
     let content = "火".repeat(201);
     let (out, _) = rewrite("[1]", Style::Sup, &source("https://a.example/", "", &content));
     assert_eq!(out.matches('火').count(), 200);
 }
 
-/// What frontends do on their side: `/(?<!\])\[(\d{1,2})\](?!\()/`, looked up by position, as `withCitationTags` writes it.
+/// A port of `withCitationTags` of frontends: `/(?<!\])\[(\d{1,2})\](?!\()/`, with sources looked up by position.
 fn with_citation_tags(text: &str, citations: &[[&str; 3]]) -> String {
     let expression = regex::Regex::new(r"\[(\d{1,2})\]").unwrap();
     let mut out = String::new();
@@ -232,6 +236,7 @@ const CITATIONS: &[[&str; 3]] = &[
     ["http://c.example/", "", "a \"quoted\" word"],
 ];
 
+/// [`CITATIONS`] by position, from 1.
 struct Positions;
 
 impl Sources for Positions {
@@ -242,7 +247,7 @@ impl Sources for Positions {
 }
 
 #[test]
-fn a_superscript_is_written_as_frontends_write_it() {
+fn superscript_equals_that_of_frontends() {
     let text = "香港宏福苑发生严重火灾[2]";
     let expected = "香港宏福苑发生严重火灾[<sup data-citation='{&quot;id&quot;:2,&quot;url&quot;:&quot;https://b.example/2?x=1&amp;y=2&quot;,\
                     &quot;title&quot;:&quot;It&#39;s &lt;b&gt;bold&lt;/b&gt; &amp; &#39;quoted&#39;&quot;,&quot;content&quot;:&quot;&quot;}'>2</sup>]\
@@ -254,9 +259,9 @@ fn a_superscript_is_written_as_frontends_write_it() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// But for `[1][2]`, which is two markers to us and one to that expression.
+    /// Except for `[1][2]`: two markers here, but one for that expression.
     #[test]
-    fn plain_markers_are_written_as_frontends_write_them(parts in prop::collection::vec((
+    fn plain_markers_equal_those_of_frontends(parts in prop::collection::vec((
         select(vec!["[1]", "[2]", "[3]", "[4]", "[12]", "[0]", "[123]", "[x][1]", "[1](u)", "[1](a b)", "[x]", "[x [2]", "[01]"]),
         select(vec!["火灾", "。", " word ", ".", ", ", "\n", "\n\n", "\n- ", " (2024)", "**", "：", "🔥", "[ ", "] ", "!"]),
     ), 0..20)) {
@@ -266,13 +271,13 @@ proptest! {
     }
 }
 
-/// The best of a few rounds each, in turn, so that a machine that becomes slower is not taken for growth.
+/// Compares the best of five interleaved rounds, so that a machine that becomes slower does not fail the test.
 #[test]
 fn time_per_delta_does_not_grow_with_the_answer() {
     const SENTENCE: &str = "据多家媒体报道，香港宏福苑发生严重火灾，The capital was informed of it on Monday[1][2]。";
     let deltas = |sentences: usize| {
-        let letters: Vec<char> = SENTENCE.repeat(sentences).chars().collect();
-        letters.chunks(4).map(|delta| delta.iter().collect::<String>()).collect::<Vec<_>>()
+        let chars: Vec<char> = SENTENCE.repeat(sentences).chars().collect();
+        chars.chunks(4).map(|delta| delta.iter().collect::<String>()).collect::<Vec<_>>()
     };
     let per_delta = |deltas: &[String], style: Style| {
         let (mut rewriter, mut out, mut marks) = (Rewriter::new(style), String::new(), Vec::new());
@@ -288,7 +293,7 @@ fn time_per_delta_does_not_grow_with_the_answer() {
         let rounds: Vec<_> = (0..5).map(|_| (per_delta(&short, style), per_delta(&long, style))).collect();
         let best_short = rounds.iter().map(|(short, _)| *short).min().unwrap();
         let best_long = rounds.iter().map(|(_, long)| *long).min().unwrap();
-        // Whatever looked at the whole answer for each delta would take 20 times as long.
+        // Time that grows with the answer would be 20 times as long.
         assert!(best_long < best_short * 5, "{}: {best_short:?} became {best_long:?}", style.as_str());
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     app::{
         App,
         negotiate::weighed,
-        problem::{Json, Problem},
+        problem::{Problem, ProblemJson},
     },
     transport::listener::Surface,
 };
@@ -67,7 +67,7 @@ fn healthz() -> Response<Body> {
     get, path = "/readyz", tag = "operators",
     responses(
         (status = 200, description = "It is", body = String, content_type = "text/plain"),
-        (status = 503, description = "It is not", body = Json, content_type = "application/problem+json"),
+        (status = 503, description = "It is not", body = ProblemJson, content_type = "application/problem+json"),
     ),
 )]
 fn readyz(app: &App) -> Response<Body> {

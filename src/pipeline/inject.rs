@@ -121,6 +121,7 @@ impl Pipeline {
         }
     }
 
+    /// Emits the record as our event. A native document gets the record as members instead.
     pub(super) fn emit_event(&mut self, record: Record) {
         let Some(tap) = &self.tap else { return };
         let is_final = self.progress.phase == Phase::Done;

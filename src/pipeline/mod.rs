@@ -1,5 +1,5 @@
-//! The stream processor of one message: takes the upstream's bytes, returns those bytes and our event. The relay's
-//! response body drives it. It has no clock, no task and no socket.
+//! The stream processor of one message: takes the upstream's bytes, returns those bytes and our citation event ("our
+//! event" below). The relay's response body drives it. It has no clock, no task and no socket.
 //!
 //! A frame is emitted as soon as it is complete. An incomplete last frame is held only while our event may still follow,
 //! and only up to a cap: a larger frame is emitted unread, and the next frame is read again. The finish frame is read
@@ -51,6 +51,7 @@ use transcode::Transcoder;
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub inject: Inject,
+    /// Whether an answer without sources gets an event too.
     pub emit_empty: bool,
     pub output_format: OutputFormat,
     pub supplement: Supplement,
@@ -101,6 +102,7 @@ const UNREADABLE: &str = "the upstream's answer is in no format that citetap can
 /// Error text for a transcoded client when the stream ends without a finish or an error.
 const UNFINISHED: &str = "the upstream ended before it had finished";
 
+/// The state of one message's stream.
 pub struct Pipeline {
     settings: Settings,
     mode: OutputMode,

@@ -19,6 +19,7 @@ use crate::{
 /// Bytes that may wait for an open marker. Beyond it the first frame is emitted as it is.
 const MAX_WAITING: usize = 64 * 1024;
 
+/// Rewrites the markers of one answer and holds frames whose markers are undecided.
 pub struct FrameRewriter {
     style: Style,
     rewriter: Rewriter,
@@ -31,6 +32,7 @@ pub struct FrameRewriter {
     pub rewritten: u64,
 }
 
+/// A frame or an event in the queue.
 struct WaitingOutput {
     output: Output,
     /// Pieces of streamed answer text in the frame.

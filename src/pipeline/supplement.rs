@@ -71,7 +71,8 @@ impl Pipeline {
         self.can_inject() && self.wants_supplement()
     }
 
-    /// Marks the supplement as pending in the record if no event waits for it. Whoever stores the record starts the search.
+    /// Marks the supplement as pending in the record if no event waits for it. The caller that stores the record starts the
+    /// search.
     pub(super) fn mark_supplement_pending(&mut self) {
         if self.progress.phase == Phase::AwaitingSearch
             || (self.progress.phase == Phase::Streaming && self.wants_supplement())

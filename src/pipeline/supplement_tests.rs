@@ -26,48 +26,48 @@ fn found() -> SearchOutcome {
     SearchOutcome::Found(Arc::new(*offline::document_record(context, Bytes::from_static(json.as_bytes())).unwrap()))
 }
 
-fn pass(supplement: Supplement, inject: Inject, chunks: &[&str], end: End, supply: &SearchOutcome) -> OfflineOutput {
+fn run(supplement: Supplement, inject: Inject, chunks: &[&str], end: End, outcome: &SearchOutcome) -> OfflineOutput {
     let chunks = chunks.iter().map(|chunk| Bytes::copy_from_slice(chunk.as_bytes()));
     let settings = Settings { supplement, ..settings(inject, 1 << 20) };
-    offline::run_with_search(context(), settings, chunks, end, true, supply)
+    offline::run_with_search(context(), settings, chunks, end, true, outcome)
 }
 
-fn origins(passed: &OfflineOutput) -> Vec<CitationOrigin> {
-    passed.record.iter().flat_map(|record| &record.citations).map(|citation| citation.origin).collect()
+fn origins(output: &OfflineOutput) -> Vec<CitationOrigin> {
+    output.record.iter().flat_map(|record| &record.citations).map(|citation| citation.origin).collect()
 }
 
 #[test]
-fn when_empty_gives_an_event_to_a_message_that_had_none() {
-    let passed = pass(Supplement::WhenEmpty, Inject::Final, &[TEXT, END], End::Clean, &found());
-    assert_eq!(shape(&passed), format!("{} * {}", TEXT.len(), END.len()));
-    assert_eq!(origins(&passed), [CitationOrigin::Supplemental]);
-    assert_eq!(passed.upstream_bytes(), [TEXT, END].concat().as_bytes());
-    let event = passed.injected()[0].clone();
+fn when_empty_adds_sources_to_a_message_without_any() {
+    let output = run(Supplement::WhenEmpty, Inject::Final, &[TEXT, END], End::Clean, &found());
+    assert_eq!(shape(&output), format!("{} * {}", TEXT.len(), END.len()));
+    assert_eq!(origins(&output), [CitationOrigin::Supplemental]);
+    assert_eq!(output.upstream_bytes(), [TEXT, END].concat().as_bytes());
+    let event = output.injected()[0].clone();
     let data = Event::read(&event).data.map(|data| data.into_owned()).unwrap();
     assert!(data.contains("\"supplemental\"") && !data.contains("user text"), "{data}");
-    assert!(passed.stream_stats.injected);
+    assert!(output.stream_stats.injected);
 }
 
 #[test]
-fn when_empty_asks_for_nothing_where_there_is_a_source() {
-    let passed = pass(Supplement::WhenEmpty, Inject::Final, &[CARD, END], End::Clean, &found());
-    assert_eq!(origins(&passed), [CitationOrigin::Upstream]);
-    assert_eq!(passed.record.unwrap().stats.supplement, None);
-    let passed = pass(Supplement::Always, Inject::Final, &[CARD, END], End::Clean, &found());
-    assert_eq!(origins(&passed), [CitationOrigin::Upstream, CitationOrigin::Supplemental]);
-    assert_eq!(shape(&passed), format!("{} * {}", CARD.len(), END.len()));
+fn when_empty_does_not_search_if_a_source_exists() {
+    let output = run(Supplement::WhenEmpty, Inject::Final, &[CARD, END], End::Clean, &found());
+    assert_eq!(origins(&output), [CitationOrigin::Upstream]);
+    assert_eq!(output.record.unwrap().stats.supplement, None);
+    let output = run(Supplement::Always, Inject::Final, &[CARD, END], End::Clean, &found());
+    assert_eq!(origins(&output), [CitationOrigin::Upstream, CitationOrigin::Supplemental]);
+    assert_eq!(shape(&output), format!("{} * {}", CARD.len(), END.len()));
 }
 
 #[test]
-fn without_a_finish_the_clean_end_asks() {
-    let passed = pass(Supplement::Always, Inject::Final, &[TEXT], End::Clean, &found());
-    assert_eq!(shape(&passed), format!("{} *", TEXT.len()));
-    let record = passed.record.unwrap();
+fn clean_end_without_finish_awaits_the_search() {
+    let output = run(Supplement::Always, Inject::Final, &[TEXT], End::Clean, &found());
+    assert_eq!(shape(&output), format!("{} *", TEXT.len()));
+    let record = output.record.unwrap();
     assert_eq!((record.complete, record.citations.len()), (false, 1));
 }
 
 #[test]
-fn an_answer_that_failed_is_not_supplemented() {
+fn failed_answer_is_not_supplemented() {
     for (chunks, end) in [(&[CARD, ERROR][..], End::Clean), (&[CARD], End::Cut), (&[CARD], End::Shutdown)] {
         let mut pipeline = Pipeline::new(
             Some(context()),
@@ -87,13 +87,13 @@ fn an_answer_that_failed_is_not_supplemented() {
         }
         assert_eq!(committed, None);
     }
-    // Nor is a stream that never said anything.
-    let passed = pass(Supplement::Always, Inject::Final, &[END], End::Clean, &found());
-    assert_eq!(shape(&passed), END.len().to_string());
+    // A stream without an answer is not supplemented either.
+    let output = run(Supplement::Always, Inject::Final, &[END], End::Clean, &found());
+    assert_eq!(shape(&output), END.len().to_string());
 }
 
 #[test]
-fn nothing_comes_out_until_the_answer_is_there() {
+fn output_is_held_until_the_search_replies() {
     for size in [1, 7, 1 << 20] {
         let settings = Settings { supplement: Supplement::WhenEmpty, ..settings(Inject::Final, 1 << 20) };
         let mut pipeline = Pipeline::new(Some(context()), settings);
@@ -105,7 +105,7 @@ fn nothing_comes_out_until_the_answer_is_there() {
                 match next {
                     Output::Bytes(bytes) => out.extend_from_slice(&bytes),
                     Output::AwaitSearch => {
-                        assert_eq!(out, TEXT.as_bytes(), "all that precedes the finish is out");
+                        assert_eq!(out, TEXT.as_bytes(), "everything before the finish is emitted");
                         assert_eq!((pipeline.take(), pipeline.heartbeat()), (None, None));
                         pipeline.supplemented(SearchOutcome::Pending);
                     }
@@ -121,36 +121,36 @@ fn nothing_comes_out_until_the_answer_is_there() {
 }
 
 #[test]
-fn without_an_event_the_record_says_that_it_is_on_its_way() {
-    let passed = pass(Supplement::Always, Inject::Off, &[CARD, END], End::Clean, &found());
-    assert_eq!((passed.out(), origins(&passed)), ([CARD, END].concat().into_bytes(), vec![CitationOrigin::Upstream]));
-    assert_eq!(passed.record.unwrap().stats.supplement, Some(SupplementStatus::Pending));
-    let passed = pass(Supplement::WhenEmpty, Inject::Off, &[CARD, END], End::Clean, &found());
-    assert_eq!(passed.record.unwrap().stats.supplement, None);
-    let passed = pass(Supplement::Always, Inject::Off, &[CARD], End::Cut, &found());
-    assert_eq!(passed.record.unwrap().stats.supplement, None);
+fn supplement_without_injection_is_marked_pending() {
+    let output = run(Supplement::Always, Inject::Off, &[CARD, END], End::Clean, &found());
+    assert_eq!((output.out(), origins(&output)), ([CARD, END].concat().into_bytes(), vec![CitationOrigin::Upstream]));
+    assert_eq!(output.record.unwrap().stats.supplement, Some(SupplementStatus::Pending));
+    let output = run(Supplement::WhenEmpty, Inject::Off, &[CARD, END], End::Clean, &found());
+    assert_eq!(output.record.unwrap().stats.supplement, None);
+    let output = run(Supplement::Always, Inject::Off, &[CARD], End::Cut, &found());
+    assert_eq!(output.record.unwrap().stats.supplement, None);
 }
 
 #[test]
-fn who_leaves_while_it_is_awaited_leaves_a_record_that_says_so() {
+fn abandon_during_the_search_marks_it_pending() {
     let settings = Settings { supplement: Supplement::Always, ..settings(Inject::Final, 1 << 20) };
     let mut pipeline = Pipeline::new(Some(context()), settings.clone());
     pipeline.push(Bytes::from([CARD, END].concat()));
-    let left = pipeline.abandon().map(|record| (record.complete, record.stats.supplement));
-    assert_eq!(left, Some((true, Some(SupplementStatus::Pending))));
+    let abandoned = pipeline.abandon().map(|record| (record.complete, record.stats.supplement));
+    assert_eq!(abandoned, Some((true, Some(SupplementStatus::Pending))));
     let mut pipeline = Pipeline::new(Some(context()), settings);
     pipeline.push(Bytes::from_static(CARD.as_bytes()));
-    let left = pipeline.abandon().map(|record| (record.complete, record.stats.supplement));
-    assert_eq!(left, Some((false, None)), "before the finish there is nothing to wait for");
+    let abandoned = pipeline.abandon().map(|record| (record.complete, record.stats.supplement));
+    assert_eq!(abandoned, Some((false, None)), "no search is awaited before the finish");
 }
 
 #[test]
-fn what_the_upstream_names_after_the_finish_keeps_its_number() {
+fn late_upstream_source_replaces_the_supplemental_one() {
     let late = CARD.replace("a.example", "s.example");
-    let passed = pass(Supplement::WhenEmpty, Inject::Final, &[TEXT, END, &late], End::Clean, &found());
-    assert_eq!(passed.injected().len(), 1);
-    let record = passed.record.unwrap();
+    let output = run(Supplement::WhenEmpty, Inject::Final, &[TEXT, END, &late], End::Clean, &found());
+    assert_eq!(output.injected().len(), 1);
+    let record = output.record.unwrap();
     let kept: Vec<_> = record.citations.iter().map(|c| (c.number, c.origin, c.title.as_deref())).collect();
-    assert_eq!(kept, [(1, CitationOrigin::Upstream, Some("T"))], "the same page is the upstream's then");
+    assert_eq!(kept, [(1, CitationOrigin::Upstream, Some("T"))], "the same page is the upstream's source");
     assert!(record.late);
 }

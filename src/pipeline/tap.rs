@@ -40,6 +40,7 @@ pub struct Context {
     pub rules: Arc<Rules>,
 }
 
+/// Reads the frames of one message.
 pub struct Tap {
     adapter: Box<dyn Adapter>,
     state: MessageState,

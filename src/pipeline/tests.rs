@@ -32,61 +32,58 @@ pub(super) fn settings(inject: Inject, frame_cap: usize) -> Settings {
     }
 }
 
-fn pass(inject: Inject, frame_cap: usize, chunks: &[&str], end: crate::pipeline::End) -> OfflineOutput {
+fn run(inject: Inject, frame_cap: usize, chunks: &[&str], end: crate::pipeline::End) -> OfflineOutput {
     let chunks = chunks.iter().map(|chunk| Bytes::copy_from_slice(chunk.as_bytes()));
     offline::run(context(), settings(inject, frame_cap), chunks, end, true)
 }
 
-/// Upstream pieces as their length, ours as `*`.
-pub(super) fn shape(passed: &OfflineOutput) -> String {
-    let parts: Vec<String> = passed
+/// Describes the output: a piece of the upstream as its length, an event as `*`.
+pub(super) fn shape(output: &OfflineOutput) -> String {
+    let parts: Vec<String> = output
         .pieces
         .iter()
-        .map(|(ours, piece)| if *ours { "*".to_owned() } else { piece.len().to_string() })
+        .map(|(injected, piece)| if *injected { "*".to_owned() } else { piece.len().to_string() })
         .collect();
     parts.join(" ")
 }
 
 #[test]
-fn one_chunk_leaves_as_one_piece_around_our_event() {
+fn single_chunk_is_split_only_at_the_event() {
     let stream = [CARD, CARD, END, END].concat();
-    let passed = pass(Inject::Final, 1 << 20, &[&stream], super::End::Clean);
-    assert_eq!(shape(&passed), format!("{} * {}", 2 * CARD.len(), 2 * END.len()));
+    let output = run(Inject::Final, 1 << 20, &[&stream], super::End::Clean);
+    assert_eq!(shape(&output), format!("{} * {}", 2 * CARD.len(), 2 * END.len()));
 }
 
-/// P3: a name behind a byte order mark is read like any other, however large the chunk is.
+/// P3: the event name after a BOM is read, also in a large chunk.
 #[test]
-fn p3_a_finish_behind_a_bom_in_a_large_chunk_follows_our_event() {
+fn p3_finish_after_a_bom_in_a_large_chunk_is_read() {
     let large = CARD.replace("\"T\"", &format!("\"{}\"", "T".repeat(2048)));
     let end = format!("\u{feff}{END}");
-    let passed = pass(Inject::Final, 1 << 20, &[&(end.clone() + &large)], super::End::Clean);
-    assert!(
-        passed.stream_stats.finished && passed.injected().is_empty(),
-        "what comes after the finish is not injected"
-    );
-    assert_eq!(passed.record.map(|record| (record.complete, record.citations.len())), Some((true, 1)));
-    let passed = pass(Inject::Final, 1 << 20, &[&format!("\u{feff}{large}{END}")], super::End::Clean);
-    assert_eq!(shape(&passed), format!("{} * {}", 3 + large.len(), END.len()));
+    let output = run(Inject::Final, 1 << 20, &[&(end.clone() + &large)], super::End::Clean);
+    assert!(output.stream_stats.finished && output.injected().is_empty(), "no event follows the finish");
+    assert_eq!(output.record.map(|record| (record.complete, record.citations.len())), Some((true, 1)));
+    let output = run(Inject::Final, 1 << 20, &[&format!("\u{feff}{large}{END}")], super::End::Clean);
+    assert_eq!(shape(&output), format!("{} * {}", 3 + large.len(), END.len()));
 }
 
-/// P10: also within a BOM, and between a CR and its LF.
+/// P10: the split may be next to a BOM, or between a CR and its LF.
 #[test]
-fn p10_a_stream_broken_at_any_byte_is_read_the_same() {
+fn p10_stream_split_at_any_byte_gives_equal_output() {
     for (eol, end) in [("\n", ""), ("\n", END), ("\r\n", ""), ("\r\n", END), ("\r", ""), ("\r", END)] {
         let stream = format!("\u{feff}{CARD}: comment\n\n\n{CARD}{end}{CARD}").replace('\n', eol);
-        let told = |chunks: &[&str]| {
-            let passed = pass(Inject::Final, 1 << 20, chunks, super::End::Clean);
-            (passed.out(), passed.record, passed.stream_stats)
+        let result = |chunks: &[&str]| {
+            let output = run(Inject::Final, 1 << 20, chunks, super::End::Clean);
+            (output.out(), output.record, output.stream_stats)
         };
-        let whole = told(&[&stream]);
+        let expected = result(&[&stream]);
         for at in (0..stream.len()).filter(|at| stream.is_char_boundary(*at)) {
-            assert_eq!(told(&[&stream[..at], &stream[at..]]), whole, "{eol:?}, {end:?}, at {at}");
+            assert_eq!(result(&[&stream[..at], &stream[at..]]), expected, "{eol:?}, {end:?}, at {at}");
         }
     }
 }
 
 #[test]
-fn an_incomplete_frame_is_held_only_while_our_event_is_due() {
+fn incomplete_frame_is_held_only_while_event_is_due() {
     let mut pipeline = Pipeline::new(Some(context()), settings(Inject::Final, 1 << 20));
     pipeline.push(Bytes::from_static(b"data: {}\n\ndata: {\"par"));
     assert_eq!(pipeline.take(), Some(Output::Bytes(Bytes::from_static(b"data: {}\n\n"))));
@@ -97,37 +94,37 @@ fn an_incomplete_frame_is_held_only_while_our_event_is_due() {
 }
 
 #[test]
-fn a_frame_is_tapped_at_its_cap_and_passed_untapped_over_it() {
-    for (cap, tapped) in [(CARD.len(), true), (CARD.len() - 1, false)] {
+fn frame_at_cap_is_read_and_above_it_relayed_unread() {
+    for (cap, is_read) in [(CARD.len(), true), (CARD.len() - 1, false)] {
         for chunks in [vec![CARD, END], CARD.split_inclusive(',').chain([END]).collect()] {
-            let passed = pass(Inject::Final, cap, &chunks, super::End::Clean);
-            assert_eq!(passed.stream_stats.injected, tapped, "cap {cap}, {} chunks", chunks.len());
-            assert_eq!(passed.stream_stats.oversized, u64::from(!tapped));
-            assert_eq!(passed.upstream_bytes(), [CARD, END].concat().as_bytes());
+            let output = run(Inject::Final, cap, &chunks, super::End::Clean);
+            assert_eq!(output.stream_stats.injected, is_read, "cap {cap}, {} chunks", chunks.len());
+            assert_eq!(output.stream_stats.oversized, u64::from(!is_read));
+            assert_eq!(output.upstream_bytes(), [CARD, END].concat().as_bytes());
         }
     }
 }
 
-/// A frame is whole with the CR of its blank line, whether or not an LF comes with it.
+/// A frame is complete at the CR of its blank line. The LF after it does not count towards the cap.
 #[test]
-fn p10_the_cap_of_a_frame_does_not_depend_on_its_chunks() {
+fn p10_frame_cap_does_not_depend_on_chunking() {
     let [card, end] = [CARD, END].map(|frame| frame.replace('\n', "\r\n"));
-    let whole = format!("{card}{end}");
+    let stream = format!("{card}{end}");
     for output_format in [OutputFormat::default(), OutputFormat { markers: Style::Link, ..OutputFormat::default() }] {
-        for (cap, tapped) in [(card.len(), true), (card.len() - 1, true), (card.len() - 2, false)] {
-            for at in 1..whole.len() {
+        for (cap, is_read) in [(card.len(), true), (card.len() - 1, true), (card.len() - 2, false)] {
+            for at in 1..stream.len() {
                 let settings = Settings { output_format, ..settings(Inject::Final, cap) };
-                let chunks = [&whole[..at], &whole[at..]].map(|chunk| Bytes::from(chunk.to_owned()));
-                let passed = offline::run(context(), settings, chunks, super::End::Clean, true);
-                assert_eq!(passed.stream_stats.injected, tapped, "cap {cap}, split at {at}");
-                assert_eq!(passed.upstream_bytes(), whole.as_bytes());
+                let chunks = [&stream[..at], &stream[at..]].map(|chunk| Bytes::from(chunk.to_owned()));
+                let output = offline::run(context(), settings, chunks, super::End::Clean, true);
+                assert_eq!(output.stream_stats.injected, is_read, "cap {cap}, split at {at}");
+                assert_eq!(output.upstream_bytes(), stream.as_bytes());
             }
         }
     }
 }
 
 #[test]
-fn all_streams_together_hold_no_more_than_the_budget_and_give_it_back() {
+fn all_streams_together_stay_within_the_budget() {
     let budget = Budget::new(8);
     let settings = Settings { budget: Arc::clone(&budget), ..settings(Inject::Final, 1 << 20) };
     let mut first = Pipeline::new(Some(context()), settings.clone());
@@ -135,89 +132,89 @@ fn all_streams_together_hold_no_more_than_the_budget_and_give_it_back() {
     assert_eq!((first.take(), budget.used()), (None, 7));
     let mut second = Pipeline::new(Some(context()), settings);
     second.push(Bytes::from_static(b"data: 2"));
-    assert_eq!(second.take(), Some(Output::Bytes(Bytes::from_static(b"data: 2"))), "passed untapped");
+    assert_eq!(second.take(), Some(Output::Bytes(Bytes::from_static(b"data: 2"))), "relayed unread");
     drop(first);
     assert_eq!(budget.used(), 0);
 }
 
 #[test]
-fn a_cut_in_mid_frame_puts_our_event_before_the_part() {
-    let passed = pass(Inject::Final, 1 << 20, &[CARD, "data: {\"par"], super::End::Cut);
-    assert_eq!(shape(&passed), format!("{} * 11", CARD.len()));
-    assert_eq!(passed.record.map(|record| record.complete), Some(false));
+fn cut_inside_a_frame_puts_the_event_before_it() {
+    let output = run(Inject::Final, 1 << 20, &[CARD, "data: {\"par"], super::End::Cut);
+    assert_eq!(shape(&output), format!("{} * 11", CARD.len()));
+    assert_eq!(output.record.map(|record| record.complete), Some(false));
 }
 
-/// A frame that waits for an open marker is not lost with the oversized one behind it.
+/// A frame that is held for an open marker is not lost when an oversized frame follows.
 #[test]
-fn what_waits_for_a_marker_goes_out_at_the_end() {
+fn frame_held_for_a_marker_is_emitted_at_the_end() {
     let stream = format!("event: CHUNK_DELTA\ndata: {{\"text\":\"a [\"}}\n\ndata: {}", "x".repeat(100));
     for end in [super::End::Clean, super::End::Cut] {
         let output_format = OutputFormat { markers: Style::Link, ..OutputFormat::default() };
         let settings = Settings { output_format, ..settings(Inject::Final, 64) };
-        let passed = offline::run(context(), settings, [Bytes::from(stream.clone())], end, true);
-        assert_eq!(String::from_utf8_lossy(&passed.out()), stream, "{end:?}");
+        let output = offline::run(context(), settings, [Bytes::from(stream.clone())], end, true);
+        assert_eq!(String::from_utf8_lossy(&output.out()), stream, "{end:?}");
     }
 }
 
 #[test]
-fn a_clean_end_without_a_finish_is_not_complete() {
-    let passed = pass(Inject::Final, 1 << 20, &[CARD], super::End::Clean);
-    assert_eq!(shape(&passed), format!("{} *", CARD.len()));
-    assert_eq!(passed.record.map(|record| record.complete), Some(false));
+fn clean_end_without_finish_is_incomplete() {
+    let output = run(Inject::Final, 1 << 20, &[CARD], super::End::Clean);
+    assert_eq!(shape(&output), format!("{} *", CARD.len()));
+    assert_eq!(output.record.map(|record| record.complete), Some(false));
 }
 
 #[test]
-fn a_last_frame_without_its_blank_line_is_read_if_it_is_whole() {
+fn complete_last_frame_without_blank_line_is_read() {
     let end = END.trim_end();
-    let passed = pass(Inject::Final, 1 << 20, &[CARD, end], super::End::Clean);
-    assert_eq!(shape(&passed), format!("{} * {}", CARD.len(), end.len()));
-    assert_eq!(passed.record.map(|record| record.complete), Some(true));
+    let output = run(Inject::Final, 1 << 20, &[CARD, end], super::End::Clean);
+    assert_eq!(shape(&output), format!("{} * {}", CARD.len(), end.len()));
+    assert_eq!(output.record.map(|record| record.complete), Some(true));
 }
 
 #[test]
-fn what_comes_after_the_finish_updates_the_record_only() {
+fn references_after_the_finish_update_only_the_record() {
     let late = CARD.replace("a.example", "b.example").replace("\"index\":1", "\"index\":2");
-    let passed = pass(Inject::Final, 1 << 20, &[CARD, END, &late], super::End::Clean);
-    assert_eq!(passed.injected().len(), 1);
-    let record = passed.record.map(|record| (record.late, record.complete, record.citations.len()));
+    let output = run(Inject::Final, 1 << 20, &[CARD, END, &late], super::End::Clean);
+    assert_eq!(output.injected().len(), 1);
+    let record = output.record.map(|record| (record.late, record.complete, record.citations.len()));
     assert_eq!(record, Some((true, true, 2)));
 }
 
 #[test]
-fn live_events_stop_at_their_cap_and_the_final_one_comes_all_the_same() {
+fn live_events_are_capped_and_the_final_one_follows() {
     let frames: Vec<String> = (1..=MAX_LIVE_EVENTS + 5)
         .map(|n| CARD.replace("a.example", &format!("h{n}.example")).replace("\"index\":1", &format!("\"index\":{n}")))
         .collect();
     let chunks: Vec<&str> = frames.iter().map(String::as_str).chain([END]).collect();
-    let passed = pass(Inject::Live, 1 << 20, &chunks, super::End::Clean);
-    assert_eq!(passed.injected().len(), MAX_LIVE_EVENTS as usize + 1);
+    let output = run(Inject::Live, 1 << 20, &chunks, super::End::Clean);
+    assert_eq!(output.injected().len(), MAX_LIVE_EVENTS as usize + 1);
 }
 
-/// A frame that ended in CR was followed, in the next chunk, by no LF: the live event came a frame late.
+/// Regression: if the chunk after a final CR did not start with an LF, the live event came one frame late.
 #[test]
-fn a_live_event_follows_its_frame_also_where_a_chunk_ends_in_cr() {
+fn live_event_follows_a_frame_that_ends_in_cr() {
     let card = CARD.replace('\n', "\r");
     let stream = [card.as_str(), "data: {}\r\r", END].concat();
     for markers in [Style::Keep, Style::Link] {
         let output_format = OutputFormat { markers, ..OutputFormat::default() };
-        let told = |chunks: &[&str]| {
+        let result = |chunks: &[&str]| {
             let chunks = chunks.iter().map(|chunk| Bytes::copy_from_slice(chunk.as_bytes()));
             let settings = Settings { output_format, ..settings(Inject::Live, 1 << 20) };
-            let passed = offline::run(context(), settings, chunks, super::End::Clean, true);
-            (passed.injected().len(), passed.out())
+            let output = offline::run(context(), settings, chunks, super::End::Clean, true);
+            (output.injected().len(), output.out())
         };
-        let (whole, cut) = (told(&[&stream]), told(&[&card, &stream[card.len()..]]));
-        assert_eq!((whole.0, whole.1), cut, "{markers:?}");
-        assert_eq!(cut.0, 2, "{markers:?}");
+        let (unsplit, split) = (result(&[&stream]), result(&[&card, &stream[card.len()..]]));
+        assert_eq!(unsplit, split, "{markers:?}");
+        assert_eq!(split.0, 2, "{markers:?}");
     }
 }
 
 #[test]
-fn heartbeats_stand_between_frames_before_the_finish_and_never_after_an_id() {
+fn heartbeat_is_sent_only_between_frames_of_the_answer() {
     let mut pipeline = Pipeline::new(Some(context()), settings(Inject::Final, 1 << 20));
-    assert_eq!(pipeline.heartbeat(), None, "a BOM may still come");
+    assert_eq!(pipeline.heartbeat(), None, "a BOM may still follow");
     pipeline.push(Bytes::from_static(b"data: {}\r\n\r\n"));
-    assert_eq!(pipeline.heartbeat(), None, "something is on its way out");
+    assert_eq!(pipeline.heartbeat(), None, "an output is pending");
     let _ = pipeline.take();
     assert_eq!(pipeline.heartbeat().as_deref(), Some(&b": citetap\r\n\r\n"[..]));
     pipeline.push(Bytes::from_static(b"id: 1\r\ndata: {}\r\n\r\n"));
@@ -230,13 +227,13 @@ fn heartbeats_stand_between_frames_before_the_finish_and_never_after_an_id() {
 }
 
 #[test]
-fn who_leaves_leaves_the_record_behind_once() {
+fn abandon_returns_the_record_once() {
     let mut pipeline = Pipeline::new(Some(context()), settings(Inject::Final, 1 << 20));
     pipeline.push(Bytes::from_static(CARD.as_bytes()));
     let record = pipeline.abandon();
     assert_eq!(record.map(|record| (record.complete, record.citations.len())), Some((false, 1)));
     assert_eq!(pipeline.abandon(), None);
-    // With the store already: not a second time.
+    // The store already has the record.
     let mut pipeline = Pipeline::new(Some(context()), settings(Inject::Final, 1 << 20));
     pipeline.push(Bytes::from([CARD, END].concat()));
     while let Some(out) = pipeline.take() {
@@ -248,7 +245,7 @@ fn who_leaves_leaves_the_record_behind_once() {
 }
 
 #[test]
-fn our_line_stays_under_64_kib_whatever_the_list() {
+fn event_line_stays_under_64_kib_for_any_list() {
     let cards: Vec<String> = (1..=1000)
         .map(|n| {
             let (url, text) = (format!("https://h{n}.example.com/{}", "x".repeat(200)), "长".repeat(900));
@@ -262,18 +259,18 @@ fn our_line_stays_under_64_kib_whatever_the_list() {
             "{\"text_card\":{\"index\":1,\"title\":\"T\",\"url\":\"https://a.example.com/\"}}",
             &cards[..count].join(","),
         );
-        let passed = pass(Inject::Final, 8 << 20, &[&frame, END], super::End::Clean);
-        let ours = passed.injected();
-        let data = Event::read(ours[0]).data.map(|data| data.len());
+        let output = run(Inject::Final, 8 << 20, &[&frame, END], super::End::Clean);
+        let events = output.injected();
+        let data = Event::read(events[0]).data.map(|data| data.len());
         assert!(data.is_some_and(|len| len < crate::profile::native::MAX_LINE), "{count}: {data:?}");
-        assert_eq!(passed.record.map(|record| record.citations.len()), Some(count));
+        assert_eq!(output.record.map(|record| record.citations.len()), Some(count));
     }
 }
 
-/// Panics at the second frame.
-struct Panics(u32);
+/// Adapter that panics at the second frame.
+struct PanickingAdapter(u32);
 
-impl crate::provider::Adapter for Panics {
+impl crate::provider::Adapter for PanickingAdapter {
     fn provider(&self) -> Option<&'static str> {
         Some("panics")
     }
@@ -286,11 +283,11 @@ impl crate::provider::Adapter for Panics {
 }
 
 #[test]
-fn p2_an_adapter_that_panics_leaves_a_passthrough() {
+fn p2_adapter_panic_turns_into_passthrough() {
     let stream = [CARD, CARD, "data: part", "ial\n\n", CARD, END].concat();
     for size in [1, 7, stream.len()] {
         let mut pipeline = Pipeline::new(None, settings(Inject::Final, 1 << 20));
-        pipeline.tap = Some(Box::new(Tap::with_adapter(Box::new(Panics(0)), context())));
+        pipeline.tap = Some(Box::new(Tap::with_adapter(Box::new(PanickingAdapter(0)), context())));
         let mut out = Vec::new();
         for chunk in stream.as_bytes().chunks(size) {
             pipeline.push(Bytes::copy_from_slice(chunk));
@@ -307,13 +304,13 @@ fn p2_an_adapter_that_panics_leaves_a_passthrough() {
     }
 }
 
-/// Says a piece of text, and the finish if it is to, then panics.
-struct PanicsLater {
+/// Adapter that sends text, and a finish if `finish` is set, and panics at the second frame.
+struct TextThenPanic {
     finish: bool,
     frames: u32,
 }
 
-impl crate::provider::Adapter for PanicsLater {
+impl crate::provider::Adapter for TextThenPanic {
     fn provider(&self) -> Option<&'static str> {
         Some("panics")
     }
@@ -333,14 +330,14 @@ impl crate::provider::Adapter for PanicsLater {
     }
 }
 
-/// In another dialect the upstream's bytes are no passthrough: the client hears of it, unless it has its answer.
+/// A transcoded client cannot get the upstream's bytes, so it gets an error, unless its answer has ended.
 #[test]
-fn p2_an_adapter_that_panics_is_an_error_of_the_dialect_until_the_answer_has_ended() {
+fn p2_adapter_panic_before_the_end_is_a_dialect_error() {
     for finish in [false, true] {
         let output_format = OutputFormat { profile: crate::profile::Profile::OpenAi, ..OutputFormat::default() };
         let mut pipeline =
             Pipeline::new(Some(context()), Settings { output_format, ..settings(Inject::Final, 1 << 20) });
-        pipeline.tap = Some(Box::new(Tap::with_adapter(Box::new(PanicsLater { finish, frames: 0 }), context())));
+        pipeline.tap = Some(Box::new(Tap::with_adapter(Box::new(TextThenPanic { finish, frames: 0 }), context())));
         pipeline.push(Bytes::from([CARD, CARD, CARD].concat()));
         pipeline.finish(super::End::Clean);
         let mut out = Vec::new();
@@ -358,7 +355,7 @@ fn p2_an_adapter_that_panics_is_an_error_of_the_dialect_until_the_answer_has_end
 }
 
 #[test]
-fn without_a_dialect_the_record_travels_bare() {
+fn native_frame_without_envelope_holds_the_bare_record() {
     let record = Tap::new(context()).record(false);
     let frame = crate::profile::native::frame(
         record.clone(),

@@ -22,6 +22,7 @@ impl Sources for NoSources {
     }
 }
 
+/// Encodes one answer for a client of another dialect.
 pub struct Transcoder {
     encoder: Box<dyn Encoder>,
     rewriter: Rewriter,

@@ -1,9 +1,9 @@
 use super::*;
 use crate::marker::Source;
 
-struct Fixed(Vec<(u32, &'static str, &'static str, &'static str)>);
+struct FixedSources(Vec<(u32, &'static str, &'static str, &'static str)>);
 
-impl Sources for Fixed {
+impl Sources for FixedSources {
     fn find(&self, number: u32) -> Option<Source<'_>> {
         let (number, url, title, content) = *self.0.iter().find(|source| source.0 == number)?;
         Some(Source {
@@ -15,19 +15,19 @@ impl Sources for Fixed {
     }
 }
 
-fn plain() -> Fixed {
-    Fixed(vec![
+fn sample_sources() -> FixedSources {
+    FixedSources(vec![
         (1, "https://a.example/?x=1&y=2", "A \"title\"", "An excerpt"),
         (2, "https://b.example/", "B", ""),
         (3, "", "Doc", ""),
     ])
 }
 
-fn of(text: &str) -> String {
-    html(text, &plain())
+fn render(text: &str) -> String {
+    html(text, &sample_sources())
 }
 
-/// Every tag of `html` with its attributes and their values, as the serializer writes them.
+/// Parses every tag of `html` with its attributes, in the form that the serializer writes.
 fn tags(html: &str) -> Vec<(String, Vec<(String, String)>)> {
     let mut tags = Vec::new();
     let mut rest = html;
@@ -55,8 +55,8 @@ fn tags(html: &str) -> Vec<(String, Vec<(String, String)>)> {
 }
 
 #[test]
-fn a_marker_is_a_link_with_its_data() {
-    let html = of("Fact[1], and more [1,2].");
+fn marker_becomes_a_link_with_source_data() {
+    let html = render("Fact[1], and more [1,2].");
     let link = "<a class=\"citation\" href=\"https://a.example/?x=1&amp;y=2\" title=\"A &quot;title&quot;\" target=\"_blank\" \
                 referrerpolicy=\"no-referrer\" rel=\"noopener noreferrer nofollow\"><sup data-citation=\"{&quot;id&quot;:1,\
                 &quot;url&quot;:&quot;https://a.example/?x=1&amp;y=2&quot;,&quot;title&quot;:&quot;A \\&quot;title\\&quot;&quot;,\
@@ -68,41 +68,45 @@ fn a_marker_is_a_link_with_its_data() {
 }
 
 #[test]
-fn a_source_without_a_link_is_a_bare_number() {
-    assert!(of("x [3]").contains("<p>x <sup data-citation=\"{&quot;id&quot;:3"), "{}", of("x [3]"));
-    assert!(!of("x [3]").contains("<a"));
+fn source_without_url_becomes_a_bare_number() {
+    assert!(render("x [3]").contains("<p>x <sup data-citation=\"{&quot;id&quot;:3"), "{}", render("x [3]"));
+    assert!(!render("x [3]").contains("<a"));
 }
 
 #[test]
-fn unknown_numbers_and_code_stay_text() {
-    assert_eq!(of("x [7] `a[1]`"), "<p>x [7] <code>a[1]</code></p>\n");
-    assert_eq!(of("```\nx[1]\n```"), "<pre><code>x[1]\n</code></pre>\n");
+fn unknown_numbers_and_markers_in_code_stay_text() {
+    assert_eq!(render("x [7] `a[1]`"), "<p>x [7] <code>a[1]</code></p>\n");
+    assert_eq!(render("```\nx[1]\n```"), "<pre><code>x[1]\n</code></pre>\n");
 }
 
 #[test]
-fn markdown_around_markers_is_markdown_still() {
-    assert!(of("**粗体：**[1]后文").starts_with("<p><strong>粗体：</strong><a class"), "{}", of("**粗体：**[1]后文"));
-    let table = of("| a | b |\n|---|:-:|\n| x [1] | y |");
+fn markdown_around_markers_is_rendered() {
+    assert!(
+        render("**粗体：**[1]后文").starts_with("<p><strong>粗体：</strong><a class"),
+        "{}",
+        render("**粗体：**[1]后文")
+    );
+    let table = render("| a | b |\n|---|:-:|\n| x [1] | y |");
     assert!(table.contains("<td>x <a class=\"citation\"") && table.contains("<td>y</td>"), "{table}");
-    assert!(of("- a [1]\n- b [2]").matches("<li>").count() == 2);
+    assert!(render("- a [1]\n- b [2]").matches("<li>").count() == 2);
 }
 
 #[test]
-fn nothing_is_fetched_by_showing_it() {
-    let html = of("![alt](https://t.example/pixel.png) <img src=https://t.example/x> $a_1$ $$b$$ - [ ] x");
+fn images_and_formulas_load_nothing() {
+    let html = render("![alt](https://t.example/pixel.png) <img src=https://t.example/x> $a_1$ $$b$$ - [ ] x");
     assert!(html.contains("<a href=\"https://t.example/pixel.png\"") && !html.contains("<img"), "{html}");
     assert!(html.contains("$a_1$") && html.contains("$$b$$"), "{html}");
 }
 
 #[test]
-fn an_answer_about_html_is_not_cut_off_by_it() {
+fn disallowed_tags_become_text_and_hide_nothing() {
     for tag in
         ["script", "style", "textarea", "title", "noscript", "iframe", "math", "svg", "plaintext", "template", "xmp"]
     {
         for text in
             [format!("Use the <{tag}> tag. More [1]."), format!("<{tag}>\nalone\n\nMore [1]."), format!("<{tag} a=\"b")]
         {
-            let html = of(&format!("{text}\n\nLast words."));
+            let html = render(&format!("{text}\n\nLast words."));
             assert!(html.contains(&format!("&lt;{tag}")), "{text}: {html}");
             assert!(html.contains("Last words."), "{text}: {html}");
         }
@@ -115,21 +119,21 @@ fn an_answer_about_html_is_not_cut_off_by_it() {
         ("<p open\n\nLast words.", "&lt;p open\n<p>Last words.</p>\n"),
         ("x < y and <a-b> stay", "<p>x &lt; y and &lt;a-b&gt; stay</p>\n"),
     ] {
-        assert_eq!(of(text), html, "{text}");
+        assert_eq!(render(text), html, "{text}");
     }
 }
 
 #[test]
-fn private_characters_in_the_text_are_no_markers() {
-    let forged = format!("[{}] x [1]", char::from_u32(FIRST).unwrap());
-    let html = of(&forged);
+fn placeholder_characters_in_the_text_are_replaced() {
+    let forged = format!("[{}] x [1]", char::from_u32(FIRST_PLACEHOLDER).unwrap());
+    let html = render(&forged);
     assert_eq!(html.matches("<a class=\"citation\"").count(), 1, "{html}");
     assert!(html.starts_with("<p>[\u{fffd}] x <a"), "{html}");
 }
 
-/// Whatever an answer, a title or a link holds, only harmless tags and attributes come out.
+/// Hostile answers, titles and URLs give only allowed tags and attributes.
 #[test]
-fn hostile_texts_come_out_harmless() {
+fn hostile_input_gives_only_allowed_tags() {
     let texts = [
         "<script>alert(1)</script>",
         "<img src=x onerror=alert(1)>",
@@ -208,8 +212,11 @@ fn hostile_texts_come_out_harmless() {
     let attributes = ["href", "title", "class", "rel", "target", "referrerpolicy", "data-citation", "start"];
     for (hostile, evil_source) in texts.iter().flat_map(|text| [(text, false), (text, true)]) {
         let text = if evil_source { "fact [1] [2]".to_owned() } else { format!("{hostile} [2]") };
-        let leak: &'static str = hostile;
-        let sources = Fixed(vec![(1, leak, leak, leak), (2, "https://b.example/'\"><script>", leak, leak)]);
+        let injected: &'static str = hostile;
+        let sources = FixedSources(vec![
+            (1, injected, injected, injected),
+            (2, "https://b.example/'\"><script>", injected, injected),
+        ]);
         let html = html(&text, &sources);
         for (name, attrs) in tags(&html) {
             assert!(allowed.contains(&&*name), "{name} in {html}");
@@ -219,15 +226,15 @@ fn hostile_texts_come_out_harmless() {
                 assert!(attr != "href" || web, "{value} in {html}");
             }
         }
-        let ours = html.matches("class=\"citation\"").count();
-        assert!(ours <= 2 && (evil_source || ours <= 1), "{html}");
+        let citations = html.matches("class=\"citation\"").count();
+        assert!(citations <= 2 && (evil_source || citations <= 1), "{html}");
     }
 }
 
-/// With brackets of Markdown's own around them they were links, and definitions of links.
+/// Placeholders in Markdown's own brackets would be parsed as links or link definitions.
 #[test]
-fn a_marker_is_none_of_markdowns_links() {
-    let link = |text: &str| of(text).replace(&of("【2】").replace("<p>", "").replace("</p>\n", ""), "‹2›");
+fn marker_is_not_parsed_as_a_markdown_link() {
+    let link = |text: &str| render(text).replace(&render("【2】").replace("<p>", "").replace("</p>\n", ""), "‹2›");
     assert_eq!(link("x【2】(see below)"), "<p>x‹2›(see below)</p>\n");
     assert_eq!(link("【2】: https://c.example/"), "<p>‹2›: https://c.example/</p>\n");
     assert_eq!(link("x^[2]^(1) y"), "<p>x‹2›(1) y</p>\n");

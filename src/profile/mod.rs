@@ -177,11 +177,11 @@ pub trait Encoder: Send {
     fn open(&mut self, start: &MessageStart<'_>, out: &mut Vec<u8>);
     fn text(&mut self, text: &str, out: &mut Vec<u8>);
     fn thinking(&mut self, text: &str, out: &mut Vec<u8>);
-    /// The upstream's progress, in its own words.
+    /// A progress stage, as named by the upstream.
     fn stage(&mut self, _name: &str, _message: &str, _detail: Option<&str>, _out: &mut Vec<u8>) {}
     /// All queries of the upstream's current search.
     fn searching(&mut self, _queries: &[String], _out: &mut Vec<u8>) {}
-    /// The list has grown while the answer goes on. Called only if live events are configured.
+    /// The list of sources has grown during the answer. Called only if live events are configured.
     fn live(&mut self, _record: &Record, _out: &mut Vec<u8>) {}
     /// The sources of the answer, whose text is complete.
     fn citations(&mut self, record: &Record, positions: &Positions, out: &mut Vec<u8>);

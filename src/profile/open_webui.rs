@@ -188,11 +188,11 @@ pub fn sources(record: &Record) -> Vec<Source<'_>> {
     let last_cited = unfiltered(record).filter(|citation| citation.cited).flat_map(numbers).max();
     let dangling: HashSet<u32> = record.stats.dangling_markers.iter().copied().collect();
 
-    let (mut list, mut placed) = (SourceList::default(), HashSet::new());
+    let (mut list, mut listed) = (SourceList::default(), HashSet::new());
     for number in 1..=last_cited.unwrap_or_default() {
         match by_number.get(&number) {
             Some(citation) => {
-                placed.insert(citation.number);
+                listed.insert(citation.number);
                 list.add(citation, number);
             }
             None if list.add_placeholder() => {}
@@ -200,7 +200,7 @@ pub fn sources(record: &Record) -> Vec<Source<'_>> {
         }
     }
     for (number, citation) in by_number {
-        if placed.insert(citation.number) {
+        if listed.insert(citation.number) {
             while dangling.contains(&list.next_number()) && list.add_placeholder() {}
             list.add(citation, number);
         }

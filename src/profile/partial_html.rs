@@ -1,53 +1,60 @@
-//! An answer that is still being written, as HTML: what no further text can change, and what it can.
+//! Renders an answer that is still streaming as HTML in two parts: a settled one, which no further text can change, and an
+//! open one. Called by [`crate::api`].
 //!
-//! Markdown is read line by line, and only the last block of a document is open: a further line goes on with that one, or
-//! closes it and begins another. So everything before the last block is settled, but for what a definition of a link
-//! changes later; and a line that is not at its end yet may become anything (`2` a paragraph, `2.` an item of the
-//! list above it), so it settles nothing.
+//! Markdown is parsed line by line, and only the last block of a document is open: the next line continues it, or closes it
+//! and starts another. So everything before the last block is settled, except for links whose definition comes later. An
+//! incomplete line settles nothing, because its block is not known yet (`2` starts a paragraph, `2.` a list item).
 
 use pulldown_cmark::{Event, Parser, Tag};
 
-use super::html::{OPTIONS, html, place, tokens, with_marks};
+use super::html::{MARKDOWN_OPTIONS, answer_offset, html, insert_placeholders, render_marks};
 use crate::marker::{Rewriter, Source, Sources, Style};
 
-/// The text is [`settled_len`](Self::settled_len) bytes that are settled, and the rest.
+/// HTML of an incomplete answer.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PartialHtml {
+    /// HTML of the settled text.
     pub settled: String,
-    /// To be replaced by what comes of the rest and of the text that follows it.
+    /// HTML of the remaining text. The caller replaces it when more text arrives.
     pub open: String,
+    /// Bytes of the settled text.
     pub settled_len: usize,
 }
 
-/// Markers have their sources where these are known, and numbers to be filled in where they are not.
+/// Renders an incomplete answer. Markers whose source is not known yet become empty numbers that the page can fill in.
 pub fn partial_html(answer: &str, sources: &dyn Sources) -> PartialHtml {
-    let sources = &Awaited(sources);
-    let mut rewriter = Rewriter::in_parts(Style::Link);
+    let sources = &PendingSources(sources);
+    let mut rewriter = Rewriter::with_split_points(Style::Link);
     rewriter.push(answer, sources, &mut String::new(), &mut Vec::new());
-    // Whether there is a marker may depend on what comes, also in a block that is over; and who reads for markers does
-    // not look far, and may hold a block for open that is over.
-    let seams = rewriter.seams();
+    // Whether text is a marker can depend on later text, even in a closed block. Also, the marker reader looks ahead less
+    // far than the Markdown parser, so it may treat a closed block as open.
+    let split_points = rewriter.split_points();
     rewriter.finish(sources, &mut String::new(), &mut Vec::new());
     let mut marks = rewriter.swaps();
 
-    let ends = ends(&tokens(answer, &marks));
-    let is_seam = |end: &usize| seams.binary_search(&(*end as u64)).is_ok();
-    let settled_len = ends.into_iter().rev().map(|end| place(answer, &marks, end)).find(is_seam).unwrap_or_default();
+    let ends = block_ends(&insert_placeholders(answer, &marks));
+    let is_split_point = |end: &usize| split_points.binary_search(&(*end as u64)).is_ok();
+    let settled_len =
+        ends.into_iter().rev().map(|end| answer_offset(answer, &marks, end)).find(is_split_point).unwrap_or_default();
     let (settled, rest) = answer.split_at_checked(settled_len).unwrap_or(("", answer));
     marks.retain(|mark| mark.input.end <= settled.len() as u64);
-    PartialHtml { settled: with_marks(settled, &marks, sources), open: html(rest, sources), settled_len: settled.len() }
+    PartialHtml {
+        settled: render_marks(settled, &marks, sources),
+        open: html(rest, sources),
+        settled_len: settled.len(),
+    }
 }
 
-/// Where blocks end for good, ascending.
-fn ends(text: &str) -> Vec<usize> {
+/// Offsets at which a block has ended, whatever text follows, in ascending order.
+fn block_ends(text: &str) -> Vec<usize> {
     let lines = text.rfind('\n').map_or("", |end| text.get(..=end).unwrap_or_default());
     let (mut depth, mut ends, mut closed) = (0_usize, Vec::new(), false);
-    for (event, range) in Parser::new_ext(lines, OPTIONS).into_offset_iter() {
+    for (event, range) in Parser::new_ext(lines, MARKDOWN_OPTIONS).into_offset_iter() {
         if depth == 0 {
-            // Before the blanks that the next one is indented by, which may be what it is.
-            let begin = lines.get(..range.start).and_then(|before| before.rfind('\n')).map_or(0, |end| end + 1);
-            ends.push(begin);
-            closed = ends_at_a_blank(&event);
+            // Includes the next block's indentation, because it can decide the kind of block.
+            let line_start = lines.get(..range.start).and_then(|before| before.rfind('\n')).map_or(0, |end| end + 1);
+            ends.push(line_start);
+            closed = ends_at_blank_line(&event);
         }
         match event {
             Event::Start(_) => depth += 1,
@@ -62,18 +69,18 @@ fn ends(text: &str) -> Vec<usize> {
     ends
 }
 
-/// Does a blank line end the block, whatever follows?
-fn ends_at_a_blank(begin: &Event<'_>) -> bool {
+/// Whether a blank line ends the block that starts with this event, whatever text follows.
+fn ends_at_blank_line(start: &Event<'_>) -> bool {
     matches!(
-        begin,
+        start,
         Event::Rule | Event::Start(Tag::Paragraph | Tag::Heading { .. } | Tag::Table(_) | Tag::BlockQuote(_))
     )
 }
 
-/// Every number has a source, some only later.
-struct Awaited<'a>(&'a dyn Sources);
+/// Gives a number without a source an empty one, because the source may still follow.
+struct PendingSources<'a>(&'a dyn Sources);
 
-impl Sources for Awaited<'_> {
+impl Sources for PendingSources<'_> {
     fn find(&self, number: u32) -> Option<Source<'_>> {
         Some(self.0.find(number).unwrap_or(Source { number, ..Source::default() }))
     }

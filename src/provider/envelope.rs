@@ -1,19 +1,19 @@
-//! Our frame: the record in a form that clients of the stream's own dialect take for a frame without effect.
+//! Our frame before SSE encoding: the record, in a form without effect for clients of the stream's dialect.
 
 use serde::Serialize;
 
 use crate::citation::{Citation, Record};
 
-/// The name of our event, where the dialect does not ask for another.
+/// Default name of our SSE event.
 pub const EVENT: &str = "citations";
 
-/// Where in the answer's text a citation is used: first and last code point.
+/// Returns the span of the answer's text that uses a citation: start and end in code points.
 pub type SpanLookup<'p> = dyn Fn(&Citation) -> (u64, u64) + 'p;
 
 /// What our frame carries.
 pub struct Payload<'p> {
     pub record: &'p Record,
-    /// `None` in an announcement: clients add up annotations, so these come once, at the end.
+    /// `None` before the final event: clients collect annotations, so only the final event has them.
     pub span_lookup: Option<&'p SpanLookup<'p>>,
 }
 
@@ -22,17 +22,17 @@ pub struct Payload<'p> {
 pub struct Envelope {
     /// The SSE event's name.
     pub event: &'static str,
-    /// One line.
+    /// The data: one line of JSON.
     pub json: String,
 }
 
 impl Envelope {
-    /// Under the usual name. The value has string keys and no parts that cannot be serialized.
+    /// Serializes the data of an event named [`EVENT`]. Serialization cannot fail: all keys are strings.
     pub fn new(json: &impl Serialize) -> Self {
         Self { event: EVENT, json: serde_json::to_string(json).unwrap_or_default() }
     }
 
-    /// No dialect: the record itself.
+    /// Encodes the record itself, for streams without a known dialect.
     pub fn from_record(payload: &Payload<'_>) -> Self {
         Self::new(payload.record)
     }

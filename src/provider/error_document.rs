@@ -1,6 +1,5 @@
-//! Reads an error that an upstream answers as one JSON document.
-//!
-//! Called for non-streamed answers, by `pipeline` and `relay`. Errors inside a stream are the adapters' to read.
+//! Parses an upstream's error response that is one JSON document. Called by `pipeline` and `relay` for responses that are
+//! not streamed; adapters read the errors inside streams.
 
 use super::json::{self, Node};
 
@@ -9,7 +8,7 @@ use super::json::{self, Node};
 pub struct ErrorDocument {
     pub code: Option<String>,
     pub message: Option<String>,
-    /// True if the document says that it is an error, whatever the HTTP status.
+    /// True if the document itself reports an error, whatever the HTTP status.
     pub is_error: bool,
 }
 
@@ -19,7 +18,7 @@ const MESSAGE: &[&str] = &["message", "msg", "error_msg", "errmsg"];
 const AMBIGUOUS_MESSAGE: &[&str] = &["detail", "title"];
 
 impl ErrorDocument {
-    /// Reads the document as an error. `None`: it is not a JSON object.
+    /// Parses the document. `None`: it is not a JSON object.
     pub fn parse(document: &str) -> Option<Self> {
         json::with_parsed(document, |node| {
             let error = node.get("error").filter(|error| **error != Node::Null);

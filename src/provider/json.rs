@@ -1,5 +1,5 @@
-//! JSON as strangers send it: a borrowed tree with caps on depth and size, the last of
-//! duplicate keys winning, and readers that skip what has the wrong type.
+//! Untrusted JSON as a borrowed tree: depth and size are capped, the last of duplicate keys wins, and accessors skip
+//! values of the wrong type.
 
 mod parse;
 
@@ -7,13 +7,14 @@ use std::borrow::Cow;
 
 pub use parse::parse;
 
-/// Deeper documents are not read.
+/// Deeper documents are rejected.
 pub const MAX_DEPTH: u32 = 64;
-/// Documents with more values are not read: a frame of 4 MiB could otherwise become a tree of 60.
+/// Documents with more values are rejected: a frame of 4 MiB could otherwise become a tree of 60 MiB.
 pub const MAX_NODES: u32 = 262_144;
-/// How often a string that holds JSON is opened, counted from the frame.
+/// Levels of JSON in strings that are decoded, counted from the frame.
 pub const MAX_STRING_NESTING: u8 = 3;
 
+/// A JSON value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Node<'a> {
     Null,
@@ -26,17 +27,18 @@ pub enum Node<'a> {
     Map(Vec<(Cow<'a, str>, Node<'a>)>),
 }
 
-/// As [`parse`], and once more with lone surrogates (`\ud800`) replaced, which serde_json refuses.
+/// Parses `text` and calls `read`. If parsing fails, retries with lone surrogates (`\ud800`) replaced, because serde_json
+/// rejects them.
 pub fn with_parsed<T>(text: &str, read: impl FnOnce(&Node<'_>) -> T) -> Option<T> {
     if let Some(node) = parse(text) {
         return Some(read(&node));
     }
-    let mended = replace_lone_surrogates(text)?;
-    parse(&mended).map(|node| read(&node))
+    let repaired = replace_lone_surrogates(text)?;
+    parse(&repaired).map(|node| read(&node))
 }
 
 impl<'a> Node<'a> {
-    /// The value of `key`; of duplicates, the last.
+    /// The value of `key`: the last one of duplicates. `None` if this is not a map.
     pub fn get(&self, key: &str) -> Option<&Node<'a>> {
         match self {
             Self::Map(pairs) => pairs.iter().rev().find(|(k, _)| k == key).map(|(_, v)| v),
@@ -44,7 +46,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// All keys and their values, in their order.
+    /// All members in their order; empty if this is not a map.
     pub fn pairs(&self) -> &[(Cow<'a, str>, Node<'a>)] {
         match self {
             Self::Map(pairs) => pairs,
@@ -52,12 +54,12 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The first of `keys` that is there and not null.
+    /// The value of the first of `keys` that is present and not null.
     pub fn first(&self, keys: &[&str]) -> Option<&Node<'a>> {
         self.first_with_key(keys).map(|(_, node)| node)
     }
 
-    /// As [`Self::first`], with its key.
+    /// Like [`Self::first`], with the key.
     pub fn first_with_key<'k>(&self, keys: &[&'k str]) -> Option<(&'k str, &Node<'a>)> {
         keys.iter().filter_map(|key| Some((*key, self.get(key)?))).find(|(_, node)| **node != Self::Null)
     }
@@ -69,17 +71,17 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The first of `keys` that is a non-empty string.
+    /// The value of the first of `keys` that is a string and not blank.
     pub fn text(&self, keys: &[&str]) -> Option<&str> {
         keys.iter().filter_map(|key| self.get(key)?.as_str()).find(|s| !s.trim().is_empty())
     }
 
-    /// The first of `keys` that is an id: a non-empty string, or an integer, written out exactly.
+    /// The value of the first of `keys` that is an id: a non-empty string, or an integer in decimal.
     pub fn id(&self, keys: &[&str]) -> Option<String> {
         self.id_cow(keys).map(Cow::into_owned)
     }
 
-    /// The same where it is only looked at: most ids of a stream are known already.
+    /// Like [`Self::id`] without a copy, for ids that are usually only compared.
     pub fn id_cow(&self, keys: &[&str]) -> Option<Cow<'_, str>> {
         keys.iter().filter_map(|key| self.get(key)).find_map(|node| match node {
             Self::Str(s) if !s.is_empty() => Some(Cow::Borrowed(&**s)),
@@ -89,7 +91,7 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// A whole number that is not negative, also when it was written as a string.
+    /// An unsigned integer, or a string that is one.
     pub fn as_number(&self) -> Option<u64> {
         match self {
             Self::Unsigned(n) => Some(*n),
@@ -98,7 +100,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The first of `keys` that is a positive number below a million.
+    /// The value of the first of `keys` that is a number from 1 to 999,999.
     pub fn index(&self, keys: &[&str]) -> Option<u32> {
         keys.iter()
             .filter_map(|key| self.get(key)?.as_number())
@@ -106,7 +108,7 @@ impl<'a> Node<'a> {
             .and_then(|n| u32::try_from(n).ok())
     }
 
-    /// `true`, 1 or "1", "true".
+    /// True if the value of `key` is `true`, 1, "1" or "true".
     pub fn truthy(&self, key: &str) -> bool {
         match self.get(key) {
             Some(Self::Bool(b)) => *b,
@@ -116,6 +118,7 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// The items of a list; empty if this is not a list.
     pub fn as_list(&self) -> &[Node<'a>] {
         match self {
             Self::List(items) => items,
@@ -127,8 +130,8 @@ impl<'a> Node<'a> {
         matches!(self, Self::Map(_))
     }
 
-    /// Calls `read` with this value, or, where it is a string that holds a JSON object or list, with
-    /// that: upstreams encode values twice without notice. `left` bounds how often.
+    /// Calls `read` with this value. A string is first decoded as a JSON object or list, because upstreams encode some
+    /// values twice without notice. `left` is the number of strings that may still be decoded.
     pub fn with_decoded<T: Default>(&self, left: u8, read: impl FnOnce(&Node<'_>, u8) -> T) -> T {
         match self {
             Self::Str(s) => {
@@ -143,7 +146,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// `\ud800` without its partner becomes `\ufffd`; `None` when there was none to replace.
+/// Replaces each lone surrogate with `\ufffd`. `None`: there is none.
 fn replace_lone_surrogates(text: &str) -> Option<String> {
     fn unit(text: &str, at: usize) -> Option<u16> {
         let hex = text.get(at..)?.strip_prefix("\\u")?.get(..4)?;
@@ -162,7 +165,7 @@ fn replace_lone_surrogates(text: &str) -> Option<String> {
                 replaced = true;
                 6
             }
-            // Any other escape is two characters at least; `\\` must not start another one.
+            // Any other escape has at least two characters; the second one of `\\` must not start an escape.
             _ => 2,
         };
         at += step;
@@ -176,13 +179,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_of_duplicate_keys_wins() {
+    fn get_duplicate_key_returns_the_last() {
         let node = parse(r#"{"url":"a","url":"b"}"#);
         assert_eq!(node.and_then(|n| n.text(&["url"]).map(str::to_owned)).as_deref(), Some("b"));
     }
 
     #[test]
-    fn depth_is_capped_at_the_limit_and_over_it() {
+    fn parse_depth_is_capped_at_the_limit() {
         let nested = |n: usize| "[".repeat(n) + &"]".repeat(n);
         assert!(parse(&nested(64)).is_some());
         assert!(parse(&nested(65)).is_none());
@@ -190,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_of_too_many_values_is_not_read() {
+    fn parse_too_many_values_returns_none() {
         let list = |n: usize| format!("[{}0]", "0,".repeat(n - 1));
         assert!(parse(&list(MAX_NODES as usize - 1)).is_some());
         assert!(parse(&list(MAX_NODES as usize)).is_none());
@@ -206,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn big_ids_stay_exact() {
+    fn id_of_a_big_integer_is_exact() {
         let node = parse(r#"{"id":35744004404204546,"big":18446744073709551615}"#);
         let node = node.as_ref();
         assert_eq!(node.and_then(|n| n.id(&["id"])).as_deref(), Some("35744004404204546"));
@@ -214,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_are_opened_three_times_at_most() {
+    fn with_decoded_opens_three_levels_at_most() {
         fn depth(node: &Node<'_>, left: u8) -> u32 {
             node.get("in").map_or(0, |inner| 1 + inner.with_decoded(left, depth))
         }
@@ -223,6 +226,6 @@ mod tests {
             text = serde_json::json!({ "in": text }).to_string();
         }
         let node = parse(&text);
-        assert_eq!(node.map(|node| depth(&node, MAX_STRING_NESTING)), Some(4), "the fourth string stays closed");
+        assert_eq!(node.map(|node| depth(&node, MAX_STRING_NESTING)), Some(4), "the fourth string is not decoded");
     }
 }

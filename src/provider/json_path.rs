@@ -1,10 +1,11 @@
-//! Where in a frame's JSON a text stands.
+//! The path of a value in a frame's JSON. Adapters send it with a text; `pipeline` uses it to rewrite that text.
 
-/// The way down to a value, innermost step first. Strings that hold JSON are no step: whoever follows the
-/// way opens them where it leads into one.
+/// A path, as a list from the innermost step outwards that borrows from the caller's stack: building one allocates nothing.
+/// A string that holds JSON is no step of its own; [`splice`](super::splice) decodes it where the path continues inside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct JsonPath<'t>(Option<(&'t JsonPath<'t>, Step)>);
 
+/// A step from a value to one inside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     Key(&'static str),
@@ -12,7 +13,7 @@ pub enum Step {
 }
 
 impl<'t> JsonPath<'t> {
-    /// The document itself.
+    /// The root of the document.
     pub const ROOT: Self = Self(None);
 
     pub fn key(&'t self, key: &'static str) -> Self {
@@ -23,7 +24,7 @@ impl<'t> JsonPath<'t> {
         Self(Some((self, Step::Index(index))))
     }
 
-    /// The steps from the document down.
+    /// The steps, starting at the root.
     pub fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut at = *self;

@@ -1,5 +1,5 @@
-//! What upstreams mean: a frame in, signals out; and how our frame looks in their dialect. One folder per provider, and
-//! one line for it in the [`registry`].
+//! Wire formats of upstreams: an [`Adapter`] reads frames into [`Signal`]s and encodes our frame in the stream's dialect.
+//! One folder per provider and one line in the [`registry`]. Called by `pipeline`; knows no chunks and does no I/O.
 
 mod detect;
 pub mod doubao;
@@ -29,68 +29,68 @@ pub use envelope::{EVENT, Envelope, Payload, SpanLookup};
 pub use json_path::JsonPath;
 pub use registry::{Build, Descriptor, InputKind, Provider, REGISTRY, Registry};
 
-/// One instance per stream; reads frames and says what they mean.
+/// Reads the frames of one stream in one wire format.
 pub trait Adapter: Send {
-    /// The provider's name in records; `None` until it is known.
+    /// The provider's name in records. `None` until it is detected.
     fn provider(&self) -> Option<&'static str>;
 
-    /// Reads one frame. `ParseError` means that the frame was not understood where it should have
-    /// been; the next one is read all the same.
+    /// Reads one frame and sends its signals to `sink`. After a `ParseError` the caller continues with the next frame.
     fn frame(&mut self, event: &Event<'_>, sink: &mut dyn Sink) -> Result<(), ParseError>;
 
-    /// Our frame in this stream's own dialect: its clients take it for one without effect.
+    /// Encodes our frame in the stream's dialect, as a frame without effect for its clients.
     fn envelope(&self, payload: &Payload<'_>) -> Envelope {
         Envelope::from_record(payload)
     }
 
-    /// It will never understand this stream: stop asking.
+    /// True if the adapter will never understand this stream: the caller stops passing frames.
     fn gave_up(&self) -> bool {
         false
     }
 }
 
-/// Takes what an adapter reads, as it reads it.
+/// Receives the signals of a frame in the order in which the adapter reads them.
 pub trait Sink {
     fn signal(&mut self, signal: Signal<'_>);
 }
 
-/// What a frame meant.
+/// One piece of information that an adapter reads from a frame.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Signal<'a> {
     /// The assistant message's id.
     MessageId(&'a str),
     ConversationId(&'a str),
     Model(&'a str),
-    /// A piece of the answer, and where in the frame it stands.
+    /// A delta of the answer's text, and its path in the frame.
     Text(&'a str, JsonPath<'a>),
-    /// A piece of the model's thinking.
+    /// A delta of the model's thinking.
     Thinking(&'a str),
-    /// The whole answer once more, and where in the frame it stands.
+    /// The complete answer, repeated after its deltas, and its path in the frame.
     FullText(&'a str, JsonPath<'a>),
-    /// What the upstream is doing, in its own words.
+    /// Progress that the upstream reports, in its own words.
     Stage {
         name: &'a str,
         message: &'a str,
         detail: Option<String>,
     },
-    /// A search: its block, and what is known of it. References that follow belong to it.
+    /// A search, identified by its block. References that follow belong to it.
     SearchRound {
         key: &'a str,
         summary: Option<&'a str>,
         queries: Vec<Cow<'a, str>>,
     },
     Reference(Reference<'a>),
-    /// A reference that cannot be one: what tells it from others where it has that, its place, and one of [`code`].
+    /// An entry that cannot become a citation: an id that distinguishes it if it has one, its position in its list from 1,
+    /// and one of [`code`].
     InvalidReference {
         id: Option<String>,
         position: u32,
         code: &'static str,
     },
-    /// What the answer cost.
+    /// Token counts of the answer.
     Usage(Usage),
-    /// The upstream says that the answer is finished. The frame that says so was read whole.
+    /// The upstream finished the answer. Sent after the other signals of its frame.
     Finish(FinishReason),
-    /// The upstream says that it failed, with its own code and words where it has them.
+    /// The upstream reports a failure, with its own code and message if it has them.
     Fault {
         code: Option<String>,
         message: Option<&'a str>,
@@ -103,14 +103,14 @@ pub enum FinishReason {
     #[default]
     Stop,
     Length,
-    /// What was to be said was held back.
+    /// A content filter withheld the answer or the rest of it.
     Filter,
-    /// The model wants tools called.
+    /// The model requests tool calls.
     Tools,
 }
 
 impl FinishReason {
-    /// As upstreams spell it; what is not known is a plain stop.
+    /// Parses an upstream's spelling. Unknown reasons are `Stop`.
     pub fn of(name: &str) -> Self {
         match name {
             "length" | "max_tokens" | "max_output_tokens" => Self::Length,
@@ -121,7 +121,7 @@ impl FinishReason {
     }
 }
 
-/// Tokens.
+/// Token counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
     pub input: u64,
@@ -129,21 +129,21 @@ pub struct Usage {
     pub total: u64,
 }
 
-/// Why a reference cannot be one, as records and bundles say it. Others rely on these: add, never change.
+/// Why an entry cannot become a citation, as records and bundles report it. Clients depend on these: add, never change.
 pub mod code {
     pub const NOT_AN_OBJECT: &str = "not_an_object";
     pub const MISSING_TITLE_AND_URL: &str = "missing_title_and_url";
     pub const MISSING_TITLE_URL_AND_ID: &str = "missing_title_url_and_id";
 }
 
-/// A frame that should have been readable and was not.
+/// The frame should have been readable and was not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ParseError;
 
-/// The type that references of a web search have.
+/// Citation type of web search results.
 const WEB: CitationType = CitationType::Websearch;
 
-/// A time as upstreams write it: text, or seconds since the epoch.
+/// Reads a publication time: text, or seconds since the epoch.
 fn published<'a>(node: &'a json::Node<'_>) -> Option<Published<'a>> {
     match node {
         json::Node::Str(text) if !text.trim().is_empty() => Some(Published::Text(text)),

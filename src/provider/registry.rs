@@ -1,4 +1,4 @@
-//! The providers, one line each, and how they are named, told apart and listed.
+//! The list of providers: lookup by name, detection, and listing. `config`, `api` and `cli` look names up here.
 
 use std::{fmt, str::FromStr};
 
@@ -10,36 +10,36 @@ use super::{
     mcp, openai, tavily, tencent,
 };
 
-/// Every provider. Where a frame could be of several, the first of them reads it.
+/// Every provider. If several match a frame, the first one reads it.
 pub static REGISTRY: Registry =
     Registry(&[&doubao::DESCRIPTOR, &tencent::DESCRIPTOR, &openai::DESCRIPTOR, &tavily::DESCRIPTOR, &mcp::DESCRIPTOR]);
 
-/// Makes the adapter of one stream.
+/// Builds the adapter of one stream.
 pub type Build = fn() -> Box<dyn Adapter>;
 
-/// Tells from an event's name and its data whether they are this provider's, and who reads them. The data is
-/// [`Node::Null`] where it is not JSON, and the name empty where a document was handed in.
+/// Detects whether a frame is this provider's, and returns the builder of the adapter for its stream. `data` is
+/// [`Node::Null`] if it is not JSON; `event` is empty for a document.
 pub type Sniff = fn(event: &str, data: &Node<'_>) -> Option<Build>;
 
-/// What is known of a provider besides its adapter.
+/// A provider's names, its input, and the functions that detect and read it.
 pub struct Descriptor {
-    /// In the configuration, in records and in metrics.
+    /// Name in the configuration, in records and in metrics.
     pub name: &'static str,
-    /// For people.
+    /// Display name.
     pub label: &'static str,
-    /// Where the wire format, or the product that speaks it, is described.
+    /// URL that describes the wire format, or the product that uses it.
     pub docs: &'static str,
     pub input: InputKind,
     pub sniff: Sniff,
     pub build: Build,
 }
 
-/// What a provider can be used for.
+/// What a provider reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InputKind {
-    /// Chat streams: a route may name it.
+    /// Chat streams. A route may name the provider.
     Streams,
-    /// Documents that are handed in, or fetched by us: no chat stream is made of them.
+    /// JSON documents that a client posts or our own search fetches. A route may not name the provider.
     Documents,
 }
 
@@ -52,78 +52,75 @@ impl InputKind {
     }
 }
 
+/// An ordered list of providers.
 pub struct Registry(pub &'static [&'static Descriptor]);
 
 impl Registry {
-    /// The name that has the first frames decide.
+    /// Name that selects detection by the first frames.
     pub const AUTO: &str = "auto";
 
-    /// The provider that a route names.
+    /// Looks up the provider that a route names.
     pub fn for_route(&'static self, name: &str) -> Option<Provider> {
-        self.named(name, |provider| provider.input == InputKind::Streams)
+        self.lookup(name, |provider| provider.input == InputKind::Streams)
     }
 
-    /// The provider that is named for a capture or a JSON body that is handed in.
+    /// Looks up the provider of a capture or a posted document.
     pub fn for_capture(&'static self, name: &str) -> Option<Provider> {
-        self.named(name, |_| true)
+        self.lookup(name, |_| true)
     }
 
-    fn named(&'static self, name: &str, suits: fn(&Descriptor) -> bool) -> Option<Provider> {
-        let named = self.0.iter().find(|provider| provider.name == name && suits(provider));
-        named.map(|provider| Provider::Fixed(provider)).or((name == Self::AUTO).then_some(Provider::Auto(self)))
+    fn lookup(&'static self, name: &str, is_allowed: fn(&Descriptor) -> bool) -> Option<Provider> {
+        let found = self.0.iter().find(|provider| provider.name == name && is_allowed(provider));
+        found.map(|provider| Provider::Fixed(provider)).or((name == Self::AUTO).then_some(Provider::Auto(self)))
     }
 
-    /// Those that read chat streams.
+    /// Providers that read chat streams.
     pub fn stream_providers(&self) -> impl Iterator<Item = &'static Descriptor> + Clone {
         self.0.iter().copied().filter(|provider| provider.input == InputKind::Streams)
     }
 
-    /// What a route may name.
+    /// Names that a route accepts.
     pub fn route_names(&self) -> Vec<&'static str> {
         self.stream_providers().map(|provider| provider.name).chain([Self::AUTO]).collect()
     }
 
-    /// What may be named for a capture or a JSON body that is handed in.
+    /// Names that are accepted for a capture or a posted document.
     pub fn capture_names(&self) -> Vec<&'static str> {
         self.0.iter().map(|provider| provider.name).chain([Self::AUTO]).collect()
     }
 
-    /// A line for each provider: name, label, what it reads, link.
+    /// One row per provider: name, label, input, link.
     pub fn rows(&self) -> impl Iterator<Item = [&'static str; 4]> {
         self.0.iter().map(|provider| [provider.name, provider.label, provider.input.as_str(), provider.docs])
     }
 
-    /// Whose JSON document is it? `None` where it could be anybody's.
+    /// Detects the provider of a JSON document. `None`: no provider matches.
     pub fn detect_document(&self, json: &str) -> Option<Provider> {
         sniff(self.0.iter().copied(), "", json).map(|(provider, _)| Provider::Fixed(provider))
     }
 }
 
-/// The first provider that knows the frame as its own, and who reads its stream.
+/// Returns the first of `candidates` that matches the frame, and the builder of its adapter.
 pub(super) fn sniff(
-    among: impl Iterator<Item = &'static Descriptor> + Clone,
+    candidates: impl Iterator<Item = &'static Descriptor> + Clone,
     event: &str,
     data: &str,
 ) -> Option<(&'static Descriptor, Build)> {
-    let find = |data: &Node<'_>| among.clone().find_map(|provider| Some((provider, (provider.sniff)(event, data)?)));
+    let find =
+        |data: &Node<'_>| candidates.clone().find_map(|provider| Some((provider, (provider.sniff)(event, data)?)));
     json::with_parsed(data, find).unwrap_or_else(|| find(&Node::Null))
 }
 
-/// What a route says about its upstream.
+/// The provider of a stream, or its detection.
 #[derive(Clone, Copy)]
 pub enum Provider {
     Fixed(&'static Descriptor),
-    /// Decided by the first frames, among all that read streams.
+    /// Detected from the first frames, among all providers that read streams.
     Auto(&'static Registry),
 }
 
 impl Provider {
     pub const AUTO: Self = Self::Auto(&REGISTRY);
-
-    #[expect(non_snake_case, reason = "the name that config::route still uses")]
-    pub const fn Of(provider: &Self) -> Self {
-        *provider
-    }
 
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -132,11 +129,7 @@ impl Provider {
         }
     }
 
-    pub const fn is_auto(self) -> bool {
-        matches!(self, Self::Auto(_))
-    }
-
-    /// The adapter of one stream.
+    /// Builds the adapter of one stream.
     pub fn adapter(self) -> Box<dyn Adapter> {
         match self {
             Self::Fixed(provider) => (provider.build)(),
@@ -159,7 +152,7 @@ impl fmt::Debug for Provider {
     }
 }
 
-/// As a route names it.
+/// Parses the name in a route.
 impl FromStr for Provider {
     type Err = ();
 
@@ -173,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_unique_and_every_provider_has_a_label_and_a_link() {
+    fn registry_names_are_unique_and_documented() {
         let mut names = REGISTRY.capture_names();
         names.sort_unstable();
         names.dedup();
@@ -201,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_names_no_provider_that_reads_documents_alone() {
+    fn for_route_refuses_a_document_provider() {
         assert_eq!(REGISTRY.for_route("tavily"), None);
         assert_eq!(REGISTRY.for_capture("tavily"), Some(tavily::PROVIDER));
         assert_eq!("doubao".parse(), Ok(doubao::PROVIDER));

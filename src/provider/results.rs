@@ -1,4 +1,4 @@
-//! What search responses have in common, each one JSON document with a list of `results`.
+//! Adapter for search services, whose responses are one JSON document with a list of `results`. Used by `tavily` and `mcp`.
 
 use super::{
     Adapter, FinishReason, ParseError, Signal, Sink, WEB, code,
@@ -13,7 +13,7 @@ use crate::{
     sse::Event,
 };
 
-/// Reads a document with `read`, which says whether it is one of the provider's.
+/// Reads documents with `read`, which returns false if a document is not the provider's.
 pub struct Results {
     pub provider: &'static str,
     pub read: fn(&Node<'_>, &mut dyn Sink) -> bool,
@@ -37,7 +37,8 @@ pub fn has_results(node: &Node<'_>) -> bool {
     matches!(node.get("results"), Some(Node::List(_)))
 }
 
-pub fn results(holder: &Node<'_>, query: Option<&str>, snippets: &[&str], sink: &mut dyn Sink) {
+/// Sends the references in `holder`'s `results`. `snippets` are the keys of an excerpt, in order of preference.
+pub fn emit_results(holder: &Node<'_>, query: Option<&str>, snippets: &[&str], sink: &mut dyn Sink) {
     let queries = query.map(Into::into).into_iter().collect();
     sink.signal(Signal::SearchRound { key: "results", summary: None, queries });
     let list = holder.get("results").map(Node::as_list).unwrap_or_default();
@@ -55,8 +56,8 @@ fn reference(result: &Node<'_>, position: u32, snippets: &[&str], sink: &mut dyn
     }
     let site = url.and_then(|url| link(url, None)).map(|link| link.hostname);
     let date = result.first(&["published_date", "publishedDate"]);
-    let written = date.and_then(Node::as_str).and_then(mail_date);
-    let published = match &written {
+    let rfc2822 = date.and_then(Node::as_str).and_then(rfc2822_date);
+    let published = match &rfc2822 {
         Some(time) => Some(Published::Text(time)),
         None => date.and_then(published),
     };
@@ -78,7 +79,7 @@ fn reference(result: &Node<'_>, position: u32, snippets: &[&str], sink: &mut dyn
     }));
 }
 
-/// The service's own relevance, 0 to 1, comparable within one response only. The one place where it is read.
+/// The service's own relevance, 0 to 1, comparable only within one response.
 fn score(result: &Node<'_>) -> Option<f64> {
     match result.get("score")? {
         Node::Float(score) => Some(*score),
@@ -87,8 +88,8 @@ fn score(result: &Node<'_>) -> Option<f64> {
     }
 }
 
-/// `Tue, 11 Nov 2025 09:00:00 GMT`, as news results have it.
-fn mail_date(text: &str) -> Option<String> {
+/// Parses the date of a news result, such as `Tue, 11 Nov 2025 09:00:00 GMT`.
+fn rfc2822_date(text: &str) -> Option<String> {
     let time = jiff::fmt::rfc2822::parse(text.trim()).ok()?;
     Some(time.timestamp().to_string())
 }

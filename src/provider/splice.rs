@@ -1,4 +1,5 @@
-//! Puts another text in the place of one string of a JSON document, and keeps every other byte.
+//! Replaces strings of a JSON document and keeps every other byte. `mapping` renames models with it, `pipeline` rewrites
+//! markers.
 
 use std::{borrow::Cow, fmt, ops::Range};
 
@@ -10,18 +11,18 @@ use serde_json::value::RawValue;
 
 use super::{json::MAX_STRING_NESTING, json_path::Step};
 
-/// The document with `text` in the place of each string that the steps lead to. `None`: one of them leads
-/// nowhere, and nothing should be changed.
+/// Replaces the string at each path with its text. `None`: a path does not lead to a string, so the caller keeps the
+/// document as it is.
 pub fn replace<'e>(json: &str, edits: impl IntoIterator<Item = (&'e [Step], &'e str)>) -> Option<String> {
-    let mut places: Vec<(Range<usize>, String)> = Vec::new();
+    let mut replacements: Vec<(Range<usize>, String)> = Vec::new();
     for (steps, text) in edits {
-        let place = find(json, steps, MAX_STRING_NESTING)?;
-        places.push((place.range, literal(text, place.nested)?));
+        let target = find(json, steps, MAX_STRING_NESTING)?;
+        replacements.push((target.range, encode_literal(text, target.nesting)?));
     }
-    places.sort_by_key(|(range, _)| range.start);
-    let mut out = String::with_capacity(json.len() + places.iter().map(|(_, text)| text.len()).sum::<usize>());
+    replacements.sort_by_key(|(range, _)| range.start);
+    let mut out = String::with_capacity(json.len() + replacements.iter().map(|(_, text)| text.len()).sum::<usize>());
     let mut from = 0;
-    for (range, text) in places {
+    for (range, text) in replacements {
         out.push_str(json.get(from..range.start)?);
         out.push_str(&text);
         from = range.end;
@@ -30,10 +31,12 @@ pub fn replace<'e>(json: &str, edits: impl IntoIterator<Item = (&'e [Step], &'e 
     Some(out)
 }
 
-/// A string literal, quotes included, and in how many string literals it stands.
+/// Position of a string literal in a document.
 struct StringRange {
+    /// Bytes of the literal, including its quotes.
     range: Range<usize>,
-    nested: u8,
+    /// Number of string literals around it.
+    nesting: u8,
 }
 
 fn find(json: &str, steps: &[Step], left: u8) -> Option<StringRange> {
@@ -43,22 +46,22 @@ fn find(json: &str, steps: &[Step], left: u8) -> Option<StringRange> {
 
 fn find_in(json: &str, value: &RawValue, steps: &[Step], left: u8) -> Option<StringRange> {
     let raw = value.get();
-    // A raw value is a piece of the document that it was read from.
+    // A `RawValue` borrows from `json`, so the distance of their pointers is its offset.
     let start = (raw.as_ptr() as usize).checked_sub(json.as_ptr() as usize)?;
     let Some((step, rest)) = steps.split_first() else {
-        return raw.starts_with('"').then_some(StringRange { range: start..start + raw.len(), nested: 0 });
+        return raw.starts_with('"').then_some(StringRange { range: start..start + raw.len(), nesting: 0 });
     };
     if raw.starts_with('"') {
         let inner: String = serde_json::from_str(raw).ok()?;
-        let place = find(&inner, steps, left.checked_sub(1)?)?;
-        let from = start + raw_offset(raw, place.range.start)?;
-        let to = start + raw_offset(raw, place.range.end)?;
-        return Some(StringRange { range: from..to, nested: place.nested + 1 });
+        let found = find(&inner, steps, left.checked_sub(1)?)?;
+        let from = start + raw_offset(raw, found.range.start)?;
+        let to = start + raw_offset(raw, found.range.end)?;
+        return Some(StringRange { range: from..to, nesting: found.nesting + 1 });
     }
     let inner = match *step {
         Step::Key(key) => {
             let Pairs(pairs) = serde_json::from_str(raw).ok()?;
-            // Of duplicates the last, as everywhere.
+            // The last of duplicate keys wins, as in `Node::get`.
             pairs.into_iter().rev().find(|(name, _)| name == key)?.1
         }
         Step::Index(index) => {
@@ -69,7 +72,7 @@ fn find_in(json: &str, value: &RawValue, steps: &[Step], left: u8) -> Option<Str
     find_in(json, inner, rest, left)
 }
 
-/// Where in a string literal the byte stands that is at `offset` of its value.
+/// Maps an offset in a string's value to the offset in its literal. `None` inside an escape sequence.
 fn raw_offset(literal: &str, offset: usize) -> Option<usize> {
     let bytes = literal.as_bytes();
     let unit = |at: usize| u16::from_str_radix(literal.get(at + 2..at + 6)?, 16).ok();
@@ -89,17 +92,17 @@ fn raw_offset(literal: &str, offset: usize) -> Option<usize> {
     (value == offset).then_some(at)
 }
 
-/// `text` as a string literal, and that as the content of a literal, so many times.
-fn literal(text: &str, nested: u8) -> Option<String> {
+/// Encodes `text` as a string literal, escaped once more for each of the `nesting` literals around it.
+fn encode_literal(text: &str, nesting: u8) -> Option<String> {
     let mut literal = serde_json::to_string(text).ok()?;
-    for _ in 0..nested {
+    for _ in 0..nesting {
         literal = serde_json::to_string(&literal).ok()?;
         literal = literal.get(1..literal.len() - 1)?.to_owned();
     }
     Some(literal)
 }
 
-/// An object, its values as they are written.
+/// The members of an object in their order, with their values unparsed.
 pub struct Pairs<'a>(pub Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Pairs<'de> {
@@ -130,28 +133,28 @@ mod tests {
 
     const KEY: fn(&'static str) -> Step = Step::Key;
 
-    fn swapped(json: &str, steps: &[Step], text: &str) -> Option<String> {
+    fn replace_one(json: &str, steps: &[Step], text: &str) -> Option<String> {
         replace(json, [(steps, text)])
     }
 
     #[test]
-    fn every_other_byte_stays() {
+    fn replace_keeps_every_other_byte() {
         let json = "{ \"a\" : [1, {\"t\":\"\\u4f60\\/好[1]\"} ,2.50],\t\"t\":\"x\" } ";
         assert_eq!(
-            swapped(json, &[KEY("a"), Step::Index(1), KEY("t")], "a\"b\n").as_deref(),
+            replace_one(json, &[KEY("a"), Step::Index(1), KEY("t")], "a\"b\n").as_deref(),
             Some("{ \"a\" : [1, {\"t\":\"a\\\"b\\n\"} ,2.50],\t\"t\":\"x\" } ")
         );
     }
 
     #[test]
-    fn strings_in_strings_are_opened_and_their_other_bytes_stay() {
+    fn replace_in_nested_strings_keeps_other_bytes() {
         let innermost = r#"{"text":"foo [1]","k":"\u4e2d\/"}"#;
         let inner = serde_json::json!({ "message": { "id": "7", "content": innermost } }).to_string();
         let json = format!(r#"{{"event_type":2001, "event_data":{}}}"#, serde_json::json!(inner));
         let steps = [KEY("event_data"), KEY("message"), KEY("content"), KEY("text")];
-        let out = swapped(&json, &steps, "foo [[1]](https://a.example/\"q\")").unwrap_or_default();
-        let same = |text: &str| text.replace("[[1]](https://a.example/\\\\\\\\\\\\\\\"q\\\\\\\\\\\\\\\")", "[1]");
-        assert_eq!(same(&out), json, "{out}");
+        let out = replace_one(&json, &steps, "foo [[1]](https://a.example/\"q\")").unwrap_or_default();
+        let restore = |text: &str| text.replace("[[1]](https://a.example/\\\\\\\\\\\\\\\"q\\\\\\\\\\\\\\\")", "[1]");
+        assert_eq!(restore(&out), json, "{out}");
         let reread: serde_json::Value = serde_json::from_str(&out).unwrap_or_default();
         let reread: serde_json::Value =
             serde_json::from_str(reread["event_data"].as_str().unwrap_or_default()).unwrap_or_default();
@@ -162,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn several_places_at_once_in_any_order() {
+    fn replace_takes_several_edits_in_any_order() {
         let json = r#"{"a":"1","b":"{\"c\":\"2\",\"d\":\"😀\\ud83d\\ude00 3\"}"}"#;
         let (a, c, d) = ([KEY("a")], [KEY("b"), KEY("c")], [KEY("b"), KEY("d")]);
         let out = replace(json, [(&d[..], "z"), (&a[..], "x"), (&c[..], "y")]);
@@ -170,12 +173,12 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_duplicate_keys_is_meant() {
-        assert_eq!(swapped(r#"{"t":"a","t":"b"}"#, &[KEY("t")], "c").as_deref(), Some(r#"{"t":"a","t":"c"}"#));
+    fn replace_duplicate_key_edits_the_last() {
+        assert_eq!(replace_one(r#"{"t":"a","t":"b"}"#, &[KEY("t")], "c").as_deref(), Some(r#"{"t":"a","t":"c"}"#));
     }
 
     #[test]
-    fn what_leads_nowhere_changes_nothing() {
+    fn replace_path_without_string_returns_none() {
         for (json, steps) in [
             (r#"{"t":1}"#, &[KEY("t")][..]),
             (r#"{"t":"a"}"#, &[KEY("u")]),
@@ -184,7 +187,7 @@ mod tests {
             (r#"{"t":"a"#, &[KEY("t")]),
             (r#"{"t":"\ud800"}"#, &[KEY("t"), KEY("u")]),
         ] {
-            assert_eq!(swapped(json, steps, "x"), None, "{json}");
+            assert_eq!(replace_one(json, steps, "x"), None, "{json}");
         }
     }
 }

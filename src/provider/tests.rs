@@ -1,11 +1,11 @@
 use super::{Provider, Signal, Sink};
 use crate::sse::Event;
 
-/// Writes signals down, shortly.
+/// Records each signal as a short line.
 #[derive(Default)]
-struct Notes(Vec<String>);
+struct SignalLog(Vec<String>);
 
-impl Sink for Notes {
+impl Sink for SignalLog {
     fn signal(&mut self, signal: Signal<'_>) {
         self.0.push(match signal {
             Signal::MessageId(id) => format!("message {id}"),
@@ -25,13 +25,13 @@ impl Sink for Notes {
     }
 }
 
-/// What an adapter says of frames, each given as the lines of its event.
-fn signals(kind: Provider, frames: &[&str]) -> Vec<String> {
-    let (mut adapter, mut notes) = (kind.adapter(), Notes::default());
+/// The signals of `frames`, each given as the lines of an event.
+fn signals(provider: Provider, frames: &[&str]) -> Vec<String> {
+    let (mut adapter, mut log) = (provider.adapter(), SignalLog::default());
     for frame in frames {
-        let _ = adapter.frame(&Event::read(frame.as_bytes()), &mut notes);
+        let _ = adapter.frame(&Event::read(frame.as_bytes()), &mut log);
     }
-    notes.0
+    log.0
 }
 
 #[test]
@@ -53,16 +53,16 @@ fn tencent_stages_are_signals_and_thinking_is_not_text() {
         ("something_new", "null"),
     ];
     for (stage, detail) in stages {
-        let said = signals(crate::provider::tencent::PROVIDER, &[&frame(stage, detail)]);
-        assert_eq!(said.len(), 2, "{said:?}");
-        assert!(said[1].starts_with(&format!("stage {stage} ")), "{said:?}");
+        let log = signals(crate::provider::tencent::PROVIDER, &[&frame(stage, detail)]);
+        assert_eq!(log.len(), 2, "{log:?}");
+        assert!(log[1].starts_with(&format!("stage {stage} ")), "{log:?}");
     }
     assert_eq!(signals(crate::provider::tencent::PROVIDER, &[&frame("thinking", "null")])[1], "thinking 想");
-    assert_eq!(signals(crate::provider::tencent::PROVIDER, &[&frame("", "null")]).len(), 1, "output has no stage");
+    assert_eq!(signals(crate::provider::tencent::PROVIDER, &[&frame("", "null")]).len(), 1, "answer text has no stage");
 }
 
 #[test]
-fn tencent_finishes_by_name_or_by_is_stop() {
+fn tencent_finish_event_or_is_stop_finishes() {
     let named = signals(
         crate::provider::tencent::PROVIDER,
         &["event:finish\ndata:{\"completion_id\":\"c\",\"content\":\"全文\"}"],
@@ -71,11 +71,11 @@ fn tencent_finishes_by_name_or_by_is_stop() {
     let stopped = signals(crate::provider::tencent::PROVIDER, &["data:{\"completion_id\":\"c\",\"is_stop\":true}"]);
     assert_eq!(stopped, ["message c", "finish"]);
     let broken = signals(crate::provider::tencent::PROVIDER, &["event:finish\ndata:{\"completion_id\":"]);
-    assert_eq!(broken, ["finish"], "a finish that cannot be read is one all the same");
+    assert_eq!(broken, ["finish"], "a malformed finish event also finishes");
 }
 
 #[test]
-fn doubao_goes_on_with_the_channel_that_was_last() {
+fn doubao_delta_continues_the_last_channel() {
     let block = |kind: u32, id: &str, parent: &str| {
         format!(
             "event: STREAM_CHUNK\ndata: {{\"message_id\":\"12\",\"patch_op\":[{{\"patch_object\":1,\"patch_value\":{{\"content_block\":[\
@@ -84,36 +84,36 @@ fn doubao_goes_on_with_the_channel_that_was_last() {
     };
     let delta = "event: CHUNK_DELTA\ndata: {\"text\":\"乙\"}";
     let frames = [&block(10_040, "t", ""), &block(10_000, "b1", "t"), delta, &block(10_000, "b2", ""), delta];
-    let said = signals(crate::provider::doubao::PROVIDER, &frames);
-    let said: Vec<&str> = said.iter().map(String::as_str).filter(|s| !s.starts_with("message")).collect();
-    assert_eq!(said, ["thinking 甲", "thinking 乙", "text 甲", "text 乙"]);
+    let log = signals(crate::provider::doubao::PROVIDER, &frames);
+    let texts: Vec<&str> = log.iter().map(String::as_str).filter(|s| !s.starts_with("message")).collect();
+    assert_eq!(texts, ["thinking 甲", "thinking 乙", "text 甲", "text 乙"]);
 }
 
 #[test]
-fn doubao_zero_is_no_conversation() {
+fn doubao_conversation_zero_is_ignored() {
     let ack = |id: &str| format!("event: SSE_ACK\ndata: {{\"ack_client_meta\":{{\"conversation_id\":\"{id}\"}}}}");
     assert_eq!(signals(crate::provider::doubao::PROVIDER, &[&ack("0")]), Vec::<String>::new());
     assert_eq!(signals(crate::provider::doubao::PROVIDER, &[&ack("77")]), ["conversation 77"]);
 }
 
 #[test]
-fn auto_gives_up_on_a_stream_that_it_does_not_know() {
-    let (mut adapter, mut notes) = (Provider::AUTO.adapter(), Notes::default());
+fn auto_gives_up_on_an_unknown_stream() {
+    let (mut adapter, mut log) = (Provider::AUTO.adapter(), SignalLog::default());
     for n in 0..64 {
         assert!(!adapter.gave_up(), "after {n}");
-        let _ = adapter.frame(&Event::read(b"data: {\"choices\":[]}"), &mut notes);
+        let _ = adapter.frame(&Event::read(b"data: {\"choices\":[]}"), &mut log);
     }
-    assert!(adapter.gave_up() && notes.0.is_empty() && adapter.provider().is_none());
+    assert!(adapter.gave_up() && log.0.is_empty() && adapter.provider().is_none());
 }
 
 #[test]
-fn auto_decides_late_and_loses_nothing_of_the_deciding_frame() {
-    let said = signals(
+fn auto_reads_the_frame_that_decides_the_provider() {
+    let log = signals(
         Provider::AUTO,
         &[
             "data: [DONE]",
             "data: {\"event_type\":2001,\"event_data\":\"{\\\"message\\\":{\\\"id\\\":\\\"9\\\"},\\\"is_finish\\\":true}\"}",
         ],
     );
-    assert_eq!(said, ["message 9", "finish"]);
+    assert_eq!(log, ["message 9", "finish"]);
 }

@@ -1,5 +1,5 @@
-//! Answers that nobody takes. A client that keeps its h2 window shut is not seen by its connection, which is
-//! alive, nor by the body, which is not asked for more: somebody else has to look.
+//! Response bodies that [`AbandonedBodies`] can drop. An h2 client that keeps its window closed has a live connection, and
+//! its body is not polled, so neither can time out: the body has to be dropped from outside.
 
 use std::{
     pin::Pin,
@@ -27,20 +27,22 @@ use crate::{
 
 type Relayed = TapBody<ResponseBody, RelayObserver>;
 
-/// A body that can be taken away from a client that does not take from it, and asked for what it has seen.
+/// The client's handle of a body in a [`Slot`].
 struct Guarded(Arc<Slot>);
 
-/// The body as the client gets it.
+/// Makes a relayed body droppable from outside, and the source of snapshots of its message.
 pub fn guard(open: &AbandonedBodies, mut body: Relayed) -> body::Body {
     let slot = Arc::new_cyclic(|slot: &Weak<Slot>| {
-        body.observer_mut().told_by(slot.clone());
+        body.observer_mut().set_snapshot_source(slot.clone());
         Slot { body: Mutex::new(Some(body)) }
     });
     open.add(Arc::downgrade(&slot) as Weak<dyn Abandonable>);
     body::Body::new(Guarded(slot))
 }
 
+/// A relayed body, shared by its client, the check for abandoned bodies and watchers of its message.
 struct Slot {
+    /// `None` once it was abandoned.
     body: Mutex<Option<Relayed>>,
 }
 
@@ -71,21 +73,21 @@ impl Body for Guarded {
 }
 
 impl SnapshotSource for Slot {
-    fn tell(&self) {
+    fn publish_snapshot(&self) {
         if let Some(body) = self.lock().as_mut() {
-            body.tell();
+            body.publish_snapshot();
         }
     }
 }
 
 impl Abandonable for Slot {
-    /// Its upstream is cancelled and its record kept.
+    /// Cancels the upstream and stores the record, as any drop of the body does.
     fn drop_if_abandoned(&self, limit: Duration) {
-        // Where somebody else has it, it is being asked.
+        // A locked body is being polled, so it is not abandoned.
         let Ok(mut body) = self.body.try_lock() else { return };
-        let stalled = body.take_if(|body| body.handed_at().is_some_and(|at| at.elapsed() > limit));
+        let abandoned = body.take_if(|body| body.unpolled_since().is_some_and(|at| at.elapsed() > limit));
         drop(body);
-        // Outside of the lock: it stores and reports.
-        drop(stalled);
+        // Dropped without the lock, because the drop stores and reports.
+        drop(abandoned);
     }
 }

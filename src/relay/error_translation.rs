@@ -1,11 +1,10 @@
-//! Answers whose beginning waits for the body, for clients that do not know the upstream: its errors, in their
-//! dialect, and documents, of which only the body tells whether they are errors.
-
-use std::time::Duration;
+//! Responses in another dialect whose head depends on the body: errors, which are translated to OpenAI's format, and
+//! documents, which turn out to be errors only once they are encoded. Called by `relay` and `api::facade`.
 
 use std::{
     pin::Pin,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use axum::body::Body;
@@ -16,37 +15,37 @@ use http_body_util::{BodyExt, Limited};
 
 use crate::{profile::openai, provider::error_document::ErrorDocument, transport::headers::drop_headers};
 
-/// Of an upstream's error, so much is read.
+/// Bytes of an upstream's error that are read. A larger error is replaced by a generic one.
 const MAX_ERROR: usize = 64 * 1024;
-/// So long is waited for it.
+/// How long an upstream may take to send its error.
 const ERROR_WAIT: Duration = Duration::from_secs(10);
-/// What is said of an error where the upstream says nothing.
-const SILENT: &str = "the upstream answered with an error";
-/// What is said of a document that did not come whole.
+/// Message of an upstream's error that has none.
+const NO_MESSAGE: &str = "the upstream answered with an error";
+/// Message of a document that broke off.
 const BROKEN: &str = "the upstream's answer broke off";
-/// Said of the upstream's bytes, and untrue of others.
-pub const OF_THE_BYTES: [&str; 6] =
+/// Headers that describe the upstream's bytes and are wrong for other bytes.
+pub const REPRESENTATION_HEADERS: [&str; 6] =
     ["content-length", "content-md5", "digest", "content-digest", "repr-digest", "etag"];
 
-/// An error answer, as OpenAI's API has it. Its status stays, and so do the headers that are not about its bytes.
-pub async fn error(answer: Response<Body>) -> Response<Body> {
-    let (mut head, body) = answer.into_parts();
+/// Translates an upstream's error to OpenAI's format. The status stays, as do headers that do not describe the bytes.
+pub async fn error(response: Response<Body>) -> Response<Body> {
+    let (mut head, body) = response.into_parts();
     let body = tokio::time::timeout(ERROR_WAIT, Limited::new(body, MAX_ERROR).collect()).await;
     let body = body.ok().and_then(Result::ok).map(http_body_util::Collected::to_bytes).unwrap_or_default();
-    of_our_own(&mut head.headers);
-    let body = translated(head.status, body);
+    set_json_headers(&mut head.headers);
+    let body = translate(head.status, body);
     Response::from_parts(head, Body::from(body))
 }
 
-/// A document, once it has begun to come. One that is an error, or never comes, is the upstream's fault.
-pub async fn document(answer: Response<Body>) -> Response<Body> {
-    let (mut head, mut body) = answer.into_parts();
+/// Waits for the first frame of a document. The status becomes 502 if the document is an error or breaks off.
+pub async fn document(response: Response<Body>) -> Response<Body> {
+    let (mut head, mut body) = response.into_parts();
     let first = match body.frame().await {
         Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
         Some(Err(_)) => {
-            of_our_own(&mut head.headers);
+            set_json_headers(&mut head.headers);
             head.status = StatusCode::BAD_GATEWAY;
-            return Response::from_parts(head, Body::from(said(None, BROKEN)));
+            return Response::from_parts(head, Body::from(error_json(None, BROKEN)));
         }
         None => Bytes::new(),
     };
@@ -56,7 +55,7 @@ pub async fn document(answer: Response<Body>) -> Response<Body> {
     Response::from_parts(head, prefixed(first, body))
 }
 
-/// A body whose first piece was taken from it.
+/// Puts the first frame's data back before the rest of its body.
 pub fn prefixed(first: Bytes, rest: Body) -> Body {
     Body::new(Prefixed { first: Some(first).filter(|first| !first.is_empty()), rest })
 }
@@ -83,26 +82,27 @@ impl http_body::Body for Prefixed {
     }
 }
 
-fn of_our_own(headers: &mut HeaderMap) {
-    drop_headers(headers, |name| OF_THE_BYTES.contains(&name));
+/// Describes a JSON body that replaces the upstream's.
+fn set_json_headers(headers: &mut HeaderMap) {
+    drop_headers(headers, |name| REPRESENTATION_HEADERS.contains(&name));
     headers.remove(header::CONTENT_ENCODING);
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
 }
 
-/// An error that OpenAI's clients can read already stays as it is.
-fn translated(status: StatusCode, body: Bytes) -> Bytes {
+/// An error in OpenAI's format. One that has this format already stays unchanged.
+fn translate(status: StatusCode, body: Bytes) -> Bytes {
     let text = std::str::from_utf8(&body).unwrap_or_default();
-    let own = serde_json::from_str(text)
+    let is_openai = serde_json::from_str(text)
         .is_ok_and(|json: serde_json::Value| json.pointer("/error/message").is_some_and(serde_json::Value::is_string));
-    if own {
+    if is_openai {
         return body;
     }
     let ErrorDocument { code, message, .. } = ErrorDocument::parse(text).unwrap_or_default();
     let code = code.unwrap_or_else(|| status.as_u16().to_string());
-    said(Some(&code), message.as_deref().unwrap_or(SILENT))
+    error_json(Some(&code), message.as_deref().unwrap_or(NO_MESSAGE))
 }
 
-fn said(code: Option<&str>, message: &str) -> Bytes {
+fn error_json(code: Option<&str>, message: &str) -> Bytes {
     let mut out = Vec::new();
     openai::write_json(&openai::upstream_error(code, message), &mut out);
     Bytes::from(out)
@@ -114,21 +114,21 @@ mod tests {
 
     use super::*;
 
-    fn of(body: &str) -> Value {
-        serde_json::from_slice(&translated(StatusCode::BAD_GATEWAY, Bytes::from(body.to_owned()))).unwrap()
+    fn translated(body: &str) -> Value {
+        serde_json::from_slice(&translate(StatusCode::BAD_GATEWAY, Bytes::from(body.to_owned()))).unwrap()
     }
 
     #[test]
-    fn an_upstreams_error_keeps_its_words() {
-        let error = of(r#"{"code":710022004,"msg":"rate limited"}"#);
+    fn translated_error_keeps_code_and_message() {
+        let error = translated(r#"{"code":710022004,"msg":"rate limited"}"#);
         assert_eq!(error["error"]["message"], "rate limited");
         assert_eq!(error["error"]["code"], "710022004");
         assert_eq!(error["error"]["type"], "upstream_error");
         let own = r#"{"error":{"message":"no","type":"invalid_request_error"}}"#;
-        assert_eq!(of(own), serde_json::from_str::<Value>(own).unwrap());
-        assert_eq!(of(r#"{"error":{"code":7}}"#)["error"]["message"], SILENT);
-        assert_eq!(of(r#"{"detail":"no such path"}"#)["error"]["message"], "no such path");
-        assert_eq!(of("<html>")["error"]["message"], SILENT);
-        assert_eq!(of("<html>")["error"]["code"], "502");
+        assert_eq!(translated(own), serde_json::from_str::<Value>(own).unwrap());
+        assert_eq!(translated(r#"{"error":{"code":7}}"#)["error"]["message"], NO_MESSAGE);
+        assert_eq!(translated(r#"{"detail":"no such path"}"#)["error"]["message"], "no such path");
+        assert_eq!(translated("<html>")["error"]["message"], NO_MESSAGE);
+        assert_eq!(translated("<html>")["error"]["code"], "502");
     }
 }

@@ -1,4 +1,7 @@
-//! The proxy handler: a request to its upstream, the answer through the tap to the client.
+//! The proxy handler: sends a request to its route's upstream and relays the response through the tap. `server` calls
+//! [`relay`] for every path that no other part of citetap answers; `api::facade` uses the same steps for mapped requests.
+//!
+//! Only [`tap_body`] polls an upstream's body. Nothing here may write to a store or parse a frame.
 
 pub mod abandoned_bodies;
 pub mod error_translation;
@@ -32,17 +35,17 @@ use hyper::body::Incoming;
 pub use self::request_check::{OtherSite, check, check_other_site};
 use self::{
     abandoned_bodies::guard,
-    model::Seeker,
+    model::ModelScanner,
     observer::{RelayObserver, StreamPermit},
     records::{RecordContext, Records},
     request_body::{BodyFailure, BodyStatus, RequestBody},
     request_options::RequestOptions,
     request_path::has_parent_segments,
-    supplement::Search,
-    tap_body::{Clocks, TapBody},
+    supplement::SearchHandle,
+    tap_body::{StreamTimeouts, TapBody},
 };
 use crate::{
-    app::{App, faults::Of, problem::Problem},
+    app::{App, faults::FaultContext, problem::Problem},
     config::{Form, Inject, OutputFormat, Profile, Provider, Route},
     pipeline::{Context, Pipeline, Settings, Supplement, tap::Tap},
     telemetry::{
@@ -57,13 +60,14 @@ use crate::{
     },
 };
 
-/// The task that the message belongs to, for `/tasks`. Ours to read, not the upstream's.
+/// The task that a message belongs to, for `/tasks`. Not relayed.
 const TASK: HeaderName = HeaderName::from_static("x-task-id");
 const NONCE: HeaderName = HeaderName::from_static("x-citetap-nonce");
-/// Also the id of a message that names none.
+/// The request id, which is also the message id if the upstream sends none.
 pub const REQUEST: HeaderName = HeaderName::from_static("x-citetap-request");
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
+/// Relays a request, or answers with a problem.
 pub async fn relay(app: Arc<App>, request: Request<Incoming>, peer: Peer) -> Response<Body> {
     match try_relay(app, request, peer).await {
         Ok(response) => response,
@@ -84,10 +88,10 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: Peer) -> Res
     }
     check_other_site(route, &head.extensions)?;
     let options = RequestOptions::of(&head.headers, route)?;
-    let place = StreamPermit::take(&app).ok_or_else(|| {
+    let permit = StreamPermit::take(&app).ok_or_else(|| {
         let (name, provider) = (Some(route.name.as_str()), Some(route.provider.as_str()));
-        let of = Of { tenant: &tenant, route: name, provider, request: None };
-        app.faults.noted(of, Problem::overloaded(app.config.limits.streams))
+        let context = FaultContext { tenant: &tenant, route: name, provider, request: None };
+        app.faults.noted(context, Problem::overloaded(app.config.limits.streams))
     })?;
     let limit = app.config.limits.request_body;
     if body.size_hint().lower() > limit {
@@ -98,269 +102,292 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: Peer) -> Res
 
     let task = task_of(&mut head.headers);
     let trusted = is_trusted(&app, peer.ip);
-    let chat = begin(&app, route, &head.method, &mut head.headers);
+    let chat = start_span(&app, route, &head.method, &mut head.headers);
     request_headers(&mut head.headers, trusted, &route.request_headers);
-    let status = BodyStatus::default();
-    let (copy, search) = supplement::begin(&app, route).unzip();
-    let model = chat.as_ref().map(|chat| Seeker::new(chat.model()));
-    let body =
-        RequestBody { inner: IncomingBody::new(body, head.version), left: limit, status: status.clone(), copy, model };
+    let body_status = BodyStatus::default();
+    let (copy, search) = supplement::prepare(&app, route).unzip();
+    let body = RequestBody {
+        inner: IncomingBody::new(body, head.version),
+        remaining: limit,
+        status: body_status.clone(),
+        copy,
+        model: chat.as_ref().map(|chat| ModelScanner::new(chat.model())),
+    };
     let mut outgoing = Request::new(Body::new(body));
-    let head_only = head.method == Method::HEAD;
+    let is_head_request = head.method == Method::HEAD;
     *outgoing.method_mut() = head.method;
     *outgoing.uri_mut() = target;
     *outgoing.headers_mut() = head.headers;
 
-    let mut watch = watch(&app, place, tenant, route, search, began);
-    watch.chat = chat;
-    let answer = send(&app, route, outgoing, &status, &mut watch, task).await?;
-    let foreign = options.output_format.profile != Profile::Native && !head_only;
-    let failed = answer.head.status.as_u16() >= 400;
-    let (response, form) = respond(&app, route, answer, watch, options, head_only);
+    let mut observer = new_observer(&app, permit, tenant, route, search, began);
+    observer.chat = chat;
+    let response = send(&app, route, outgoing, &body_status, &mut observer, task).await?;
+    let is_transcoded = options.output_format.profile != Profile::Native;
+    let is_error = response.head.status.as_u16() >= 400;
+    let (response, form) = respond(&app, route, response, observer, options, is_head_request);
+    // A response to HEAD has no body to translate.
     Ok(match form {
-        None if foreign && failed => Box::pin(error_translation::error(response)).await,
-        Some(Form::Document) if foreign => Box::pin(error_translation::document(response)).await,
+        _ if !is_transcoded || is_head_request => response,
+        None if is_error => Box::pin(error_translation::error(response)).await,
+        Some(Form::Document) => Box::pin(error_translation::document(response)).await,
         _ => response,
     })
 }
 
-pub fn watch(
+/// Creates the observer of one relayed request, with a new request id.
+pub fn new_observer(
     app: &Arc<App>,
-    place: StreamPermit,
+    permit: StreamPermit,
     tenant: String,
     route: &Route,
-    search: Option<Search>,
+    search: Option<SearchHandle>,
     began: Instant,
 ) -> RelayObserver {
     let created_ms = jiff::Timestamp::now().as_millisecond();
     let (route, provider) = (route.name.clone(), route.provider);
-    let owner = RecordContext { app: Arc::clone(app), route, provider, tenant, created_ms };
-    RelayObserver::new(place, Records::new(owner, search), uuid::Uuid::now_v7(), began)
+    let context = RecordContext { app: Arc::clone(app), route, provider, tenant, created_ms };
+    RelayObserver::new(permit, Records::new(context, search), uuid::Uuid::now_v7(), began)
 }
 
-/// Where telemetry is exported. Before the route's own rules for headers, which may forbid what it adds.
-pub fn begin(app: &App, route: &Route, method: &Method, headers: &mut HeaderMap) -> Option<Box<ChatSpan>> {
-    let asked = || UpstreamRequest {
+/// Starts a span if telemetry is exported, and adds the trace headers. Must run before the route's own header rules, which
+/// may remove them.
+pub fn start_span(app: &App, route: &Route, method: &Method, headers: &mut HeaderMap) -> Option<Box<ChatSpan>> {
+    let otel = app.otel.as_ref()?;
+    let request = UpstreamRequest {
         route: route.name.clone(),
         provider: route.provider,
         method: method.clone(),
         host: route.upstream.host_str().unwrap_or_default().to_owned(),
         port: route.upstream.port_or_known_default(),
     };
-    app.otel.as_ref().map(|otel| otel.start_span(asked(), headers))
+    Some(otel.start_span(request, headers))
 }
 
-/// Sends the request and waits for the head of its answer. `status` tells whether the client's body failed meanwhile.
+/// Sends the request and waits for the response head. `body_status` tells whether the client's body failed meanwhile.
 pub async fn send(
     app: &App,
     route: &Route,
     outgoing: Request<Body>,
-    status: &BodyStatus,
-    watch: &mut RelayObserver,
+    body_status: &BodyStatus,
+    observer: &mut RelayObserver,
     task: Option<String>,
 ) -> Result<UpstreamResponse, Problem> {
-    let host = route.upstream.host_str().unwrap_or_default();
     let first_byte = app.config.timeouts.first_byte;
-    let mut sent = pin!(tokio::time::timeout(first_byte, app.client.send(outgoing)));
-    // Asked once, it has left, or waits for a connection.
-    let early = poll_fn(|task| Poll::Ready(sent.as_mut().poll(task))).await;
-    let ready = Ready::new(app, route, watch.request, task);
-    let answer = match early {
-        Poll::Ready(answer) => answer,
+    let mut sending = pin!(tokio::time::timeout(first_byte, app.client.send(outgoing)));
+    // The first poll sends the request or starts to connect, so that the tap is built while the upstream works.
+    let first_poll = poll_fn(|task| Poll::Ready(sending.as_mut().poll(task))).await;
+    let prepared = Prepared::new(app, route, observer.request, task);
+    let result = match first_poll {
+        Poll::Ready(result) => result,
         Poll::Pending => tokio::select! {
-            answer = sent => answer,
+            result = sending => result,
             () = app.cut.cancelled() => {
                 let problem = Problem::draining();
-                watch.failed(&problem);
-                return Err(app.faults.noted(watch.of(), problem));
+                observer.failed(&problem);
+                return Err(app.faults.noted(observer.fault_context(), problem));
             }
         },
     };
-    let answer = match answer {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(fault)) => Err(match (status.failure(), fault) {
-            (Some(BodyFailure::TooLarge), _) => Problem::body_too_large(app.config.limits.request_body).closing(),
-            (Some(BodyFailure::Broken), _) => Problem::bad_request("the request body is broken").closing(),
-            (None, Fault::TooManyOpenFiles) => Problem::crowded(),
-            (None, fault) => Problem::upstream_unreachable(host, fault),
-        }),
+    let host = route.upstream.host_str().unwrap_or_default();
+    let response = match result {
+        Ok(Ok(response)) => Ok(response),
+        Ok(Err(fault)) => Err(send_problem(app, host, body_status, fault)),
         Err(_) => Err(Problem::upstream_timeout(host, first_byte)),
     };
-    let answer = answer.inspect_err(|problem| {
-        let status = problem.status.as_u16();
-        count(app, route, status);
-        app.faults.problem(watch.of(), problem);
-        watch.failed(problem);
-        tracing::warn!(request = %watch.request, route = route.name, status, why = problem.detail(), "upstream failed");
+    let response = response.inspect_err(|problem| {
+        let (request, status) = (observer.request, problem.status.as_u16());
+        count_request(app, route, status);
+        app.faults.problem(observer.fault_context(), problem);
+        observer.failed(problem);
+        tracing::warn!(%request, route = route.name, status, why = problem.detail(), "upstream failed");
     })?;
-    watch.first_byte = watch.began.elapsed();
-    watch.status = answer.status().as_u16();
-    if let Some(chat) = &mut watch.chat {
-        chat.response_status(watch.status);
+    observer.first_byte = observer.began.elapsed();
+    observer.status = response.status().as_u16();
+    if let Some(chat) = &mut observer.chat {
+        chat.response_status(observer.status);
     }
     app.metrics
         .first_byte
         .get_or_create(&RouteLabel { route: route.name.clone() })
-        .observe(watch.first_byte.as_secs_f64());
-    count(app, route, watch.status);
-    Ok(UpstreamResponse::new(route, answer, ready))
+        .observe(observer.first_byte.as_secs_f64());
+    count_request(app, route, observer.status);
+    Ok(UpstreamResponse::new(route, response, prepared))
 }
 
-/// What an answer needs that can be made while it is awaited: nobody waits for that then.
-struct Ready {
+/// The problem for a request that got no response. A body that failed on the client's side takes precedence.
+fn send_problem(app: &App, host: &str, body_status: &BodyStatus, fault: Fault) -> Problem {
+    match (body_status.failure(), fault) {
+        (Some(BodyFailure::TooLarge), _) => Problem::body_too_large(app.config.limits.request_body).closing(),
+        (Some(BodyFailure::Broken), _) => Problem::bad_request("the request body is broken").closing(),
+        (None, Fault::TooManyOpenFiles) => Problem::crowded(),
+        (None, fault) => Problem::upstream_unreachable(host, fault),
+    }
+}
+
+/// What a response needs besides the upstream's head and body. Built while the upstream works, so it adds no latency.
+struct Prepared {
     nonce: String,
-    request: String,
-    /// `None`: the route has none.
+    request_id: String,
+    /// `None` if the route has no tap.
     tap: Option<Box<Tap>>,
 }
 
-impl Ready {
+impl Prepared {
     fn new(app: &App, route: &Route, request: uuid::Uuid, task: Option<String>) -> Self {
-        let (nonce, request) = (uuid::Uuid::new_v4().simple().to_string(), request.to_string());
+        let (nonce, request_id) = (uuid::Uuid::new_v4().simple().to_string(), request.to_string());
         let context = || Context {
             route: route.name.clone(),
             provider: route.provider,
             link_base: route.link_base.clone(),
             nonce: nonce.clone(),
             created: jiff::Timestamp::now(),
-            fallback_id: request.clone(),
+            fallback_id: request_id.clone(),
             task,
             rules: Arc::clone(&app.config.rules),
         };
         let tap = route.tap.then(|| Box::new(Tap::new(context())));
-        Self { nonce, request, tap }
+        Self { nonce, request_id, tap }
     }
 }
 
-/// The upstream's answer, through the tap where it is a stream, and the form in which it is told in another dialect.
+/// The client's response, and its form if it is in another dialect than the upstream's.
 fn respond(
     app: &Arc<App>,
     route: &Route,
-    mut answer: UpstreamResponse,
-    watch: RelayObserver,
+    mut response: UpstreamResponse,
+    observer: RelayObserver,
     mut options: RequestOptions,
-    head_only: bool,
+    is_head_request: bool,
 ) -> (Response<Body>, Option<Form>) {
-    let foreign = options.output_format.profile != Profile::Native;
-    // The head of an answer in another dialect is that dialect's, also where nothing follows it.
-    if !head_only || foreign {
-        answer.look(app, route, foreign);
+    let is_transcoded = options.output_format.profile != Profile::Native;
+    // A response to HEAD has the headers of the client's dialect, so the upstream's format matters then, too.
+    if !is_head_request || is_transcoded {
+        response.detect_format(app, route, is_transcoded);
     }
-    answer.head_only = head_only;
-    if answer.readable == Some(Readable::Whole) && foreign {
+    response.is_head_request = is_head_request;
+    if response.readable == Some(Readable::Document) && is_transcoded {
         options.output_format.form = options.output_format.profile.document_form();
     }
-    let form = answer.readable.filter(|_| foreign).map(|_| options.output_format.form);
-    let response = answer.tapped(app, route, watch, options);
+    let form = response.readable.filter(|_| is_transcoded).map(|_| options.output_format.form);
+    let response = response.into_tapped(app, route, observer, options);
     (response.map(|body| guard(&app.abandoned, body)), form)
 }
 
-/// An upstream's answer whose body has not been read yet.
+/// An upstream's response whose body has not been read yet.
 pub struct UpstreamResponse {
     pub head: http::response::Parts,
+    /// The format that the tap reads; `None` to relay the body unread. Set by [`Self::detect_format`].
     pub readable: Option<Readable>,
-    /// Nothing follows its head.
-    head_only: bool,
+    /// The request was HEAD, so no body follows.
+    is_head_request: bool,
     body: ResponseBody,
-    ready: Ready,
+    prepared: Prepared,
 }
 
 impl UpstreamResponse {
-    fn new(route: &Route, answer: Response<ResponseBody>, ready: Ready) -> Self {
-        let (mut head, body) = answer.into_parts();
+    fn new(route: &Route, response: Response<ResponseBody>, prepared: Prepared) -> Self {
+        let (mut head, body) = response.into_parts();
         if !route.relay_cors {
             drop_headers(&mut head.headers, |name| name.starts_with("access-control-"));
         }
         response_headers(&mut head.headers, &route.response_headers);
-        Self { head, readable: None, head_only: false, body, ready }
+        Self { head, readable: None, is_head_request: false, body, prepared }
     }
 
-    /// Can it be tapped? `documents`: one JSON document also where the route names no provider.
-    pub fn look(&mut self, app: &App, route: &Route, documents: bool) {
-        self.readable = readable(app, route, documents, self.head.status, &self.head.headers);
+    /// Decides from the head whether the tap can read the body. `reads_json`: read a JSON document even if the route names
+    /// no provider.
+    pub fn detect_format(&mut self, app: &App, route: &Route, reads_json: bool) {
+        self.readable = readable(app, route, reads_json, self.head.status, &self.head.headers);
     }
 
-    /// As the client gets it.
-    pub fn tapped(
+    /// The client's response: the head with citetap's headers, and the body behind the tap.
+    pub fn into_tapped(
         self,
         app: &Arc<App>,
         route: &Route,
-        mut watch: RelayObserver,
+        mut observer: RelayObserver,
         options: RequestOptions,
     ) -> Response<TapBody<ResponseBody, RelayObserver>> {
-        let Self { mut head, readable, head_only, body, ready } = self;
-        if readable.is_none() || head_only {
-            // There will be no record for it.
-            watch.records.search = None;
+        let Self { mut head, readable, is_head_request, body, prepared } = self;
+        let is_tapped = readable.is_some() && !is_head_request;
+        if !is_tapped {
+            // No record will be made that could take the result.
+            observer.records.search = None;
         }
         let RequestOptions { inject, output_format, .. } = options;
-        let Ready { nonce, request, tap } = ready;
-        let tap = tap.filter(|_| readable.is_some() && !head_only);
+        let Prepared { nonce, request_id, tap } = prepared;
         if readable == Some(Readable::Stream)
-            && let Some(chat) = &mut watch.chat
+            && let Some(chat) = &mut observer.chat
         {
             chat.mark_streamed();
         }
         if let Some(readable) = readable {
-            let changed =
-                output_format != OutputFormat::default() || (readable == Readable::Stream && inject != Inject::Off);
-            if changed {
-                drop_headers(&mut head.headers, |name| error_translation::OF_THE_BYTES.contains(&name));
-            }
-            for (name, value) in output_format.profile.headers(output_format.form) {
-                head.headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
-            }
-            let foreign = output_format.profile != Profile::Native;
-            if (readable == Readable::Stream || foreign || output_format.changes_documents())
-                && let Ok(nonce) = HeaderValue::try_from(nonce)
-            {
-                head.headers.insert(NONCE, nonce);
-            }
-            if readable == Readable::Stream || (foreign && output_format.form == Form::Stream) {
-                stream_headers(&mut head.headers);
-            }
+            set_tap_headers(&mut head.headers, readable, inject, output_format, nonce);
         }
-        if let Ok(id) = HeaderValue::try_from(request) {
+        if let Ok(id) = HeaderValue::try_from(request_id) {
             head.headers.insert(REQUEST, id);
         }
         let settings = Settings {
             inject,
             emit_empty: route.emit_empty,
             output_format,
-            supplement: if watch.records.search.is_some() { route.supplement.when } else { Supplement::Off },
-            single_document: readable == Some(Readable::Whole),
+            supplement: if observer.records.search.is_some() { route.supplement.when } else { Supplement::Off },
+            single_document: readable == Some(Readable::Document),
             frame_cap: app.config.limits.frame,
             budget: Arc::clone(&app.budget),
         };
         let timeouts = &app.config.timeouts;
-        let clocks = Clocks {
+        let timeouts = StreamTimeouts {
             idle: timeouts.upstream_idle,
             heartbeat: timeouts.heartbeat,
-            deadline: timeouts.total.map(|total| tokio::time::Instant::from_std(watch.began) + total),
+            deadline: timeouts.total.map(|total| tokio::time::Instant::from_std(observer.began) + total),
         };
+        let pipeline = Pipeline::with_tap(tap.filter(|_| is_tapped), settings);
         let cut = app.cut.clone().cancelled_owned();
         head.version = Version::default();
         head.extensions.clear();
-        Response::from_parts(head, TapBody::new(body, Pipeline::with_tap(tap, settings), watch, clocks, cut))
+        Response::from_parts(head, TapBody::new(body, pipeline, observer, timeouts, cut))
     }
 }
 
-fn stream_headers(headers: &mut HeaderMap) {
-    headers.entry(BUFFERING).or_insert(HeaderValue::from_static("no"));
-    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, no-transform"));
+/// Sets the headers of a response that the tap reads, and removes those that no longer describe the body.
+fn set_tap_headers(
+    headers: &mut HeaderMap,
+    readable: Readable,
+    inject: Inject,
+    output_format: OutputFormat,
+    nonce: String,
+) {
+    let is_stream = readable == Readable::Stream;
+    if output_format != OutputFormat::default() || (is_stream && inject != Inject::Off) {
+        drop_headers(headers, |name| error_translation::REPRESENTATION_HEADERS.contains(&name));
+    }
+    for (name, value) in output_format.profile.headers(output_format.form) {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+    let is_transcoded = output_format.profile != Profile::Native;
+    if (is_stream || is_transcoded || output_format.changes_documents())
+        && let Ok(nonce) = HeaderValue::try_from(nonce)
+    {
+        headers.insert(NONCE, nonce);
+    }
+    if is_stream || (is_transcoded && output_format.form == Form::Stream) {
+        headers.entry(BUFFERING).or_insert(HeaderValue::from_static("no"));
+        headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, no-transform"));
+    }
 }
 
-/// What the tap can read.
+/// A body format that the tap can read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readable {
     Stream,
-    /// One JSON document: an answer that was not streamed, or an error. Looked at, never added to.
-    Whole,
+    /// One JSON document: an answer that is not streamed, or an error. In the upstream's dialect no event is added to it.
+    Document,
 }
 
-/// Only a 200 is a stream, only identity-coded bytes can be read, and only an event stream has events.
-/// Where the route names its provider, an answer without a type is taken for one.
-fn readable(app: &App, route: &Route, documents: bool, status: StatusCode, headers: &HeaderMap) -> Option<Readable> {
+/// The format of a 200 response with identity coding; `None`, with its reason counted, for any other response. Without a
+/// content type it is a stream if the route names its provider.
+fn readable(app: &App, route: &Route, reads_json: bool, status: StatusCode, headers: &HeaderMap) -> Option<Readable> {
     let skip = |reason| {
         app.metrics.tap_skipped.get_or_create(&ReasonLabel { reason }).inc();
         None
@@ -375,32 +402,33 @@ fn readable(app: &App, route: &Route, documents: bool, status: StatusCode, heade
     if encodings.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity")) {
         return skip("encoded");
     }
-    let Some(kind) = headers.get(header::CONTENT_TYPE) else {
+    let Some(content_type) = headers.get(header::CONTENT_TYPE) else {
         return if route.provider == Provider::AUTO { skip("not_a_stream") } else { Some(Readable::Stream) };
     };
-    let essence = kind.as_bytes().split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
+    let essence = content_type.as_bytes().split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
     if essence.eq_ignore_ascii_case(b"text/event-stream") {
         Some(Readable::Stream)
-    } else if essence.eq_ignore_ascii_case(b"application/json") && (route.provider != Provider::AUTO || documents) {
-        Some(Readable::Whole)
+    } else if essence.eq_ignore_ascii_case(b"application/json") && (route.provider != Provider::AUTO || reads_json) {
+        Some(Readable::Document)
     } else {
         skip("not_a_stream")
     }
 }
 
-fn count(app: &App, route: &Route, status: u16) {
+fn count_request(app: &App, route: &Route, status: u16) {
     let labels = RequestLabels { route: route.name.clone(), provider: route.provider.as_str().to_owned(), status };
     app.metrics.requests.get_or_create(&labels).inc();
 }
 
-/// Takes the header out: the upstream never sees it. Of several the first counts, and an empty one says nothing.
+/// Removes and returns the task header, so that the upstream does not get it. The first value counts; empty is `None`.
 pub fn task_of(headers: &mut HeaderMap) -> Option<String> {
     let task = headers.remove(TASK)?;
     let task = String::from_utf8_lossy(task.as_bytes()).trim().to_owned();
     (!task.is_empty()).then_some(task)
 }
 
-/// The route with the longest prefix, which ends at a slash or at the path's end, and what follows it.
+/// The route with the longest prefix of the path, and the rest of the path. A prefix ends at a slash or at the path's end;
+/// `routes` is sorted by descending length.
 pub fn find<'r, 'p>(routes: &'r [Route], path: &'p str) -> Option<(&'r Route, &'p str)> {
     routes.iter().find_map(|route| {
         if route.prefix == "/" {
@@ -415,6 +443,7 @@ fn prefixes(routes: &[Route]) -> String {
     routes.iter().map(|route| route.prefix.as_str()).collect::<Vec<_>>().join(", ")
 }
 
+/// True if the peer is one of `trusted_proxies`, whose forwarding headers are relayed.
 pub fn is_trusted(app: &App, peer: IpAddr) -> bool {
     app.config.trusted_proxies.iter().any(|net| net.contains(&peer.to_canonical()))
 }

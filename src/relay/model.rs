@@ -1,5 +1,5 @@
-//! The model that a request names, read as it is sent on: `model` of the JSON object, wherever it stands in it. Nothing
-//! else of the request is looked at longer than it takes to find that it is something else.
+//! Reads the model name from a request body while it is relayed: the string `model` of the top-level JSON object. Fed by
+//! `request_body` if telemetry is exported. It buffers at most one key or the name, never the body.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,41 +7,44 @@ use memchr::memchr2;
 
 use crate::citation::text;
 
-/// A longer one is none.
+/// Bytes of a model name. A longer name is ignored.
 const MAX_MODEL: usize = 256;
 const KEY: &[u8] = b"model";
 
-pub struct Seeker {
+/// An incremental JSON scanner.
+pub struct ModelScanner {
+    /// Set once.
     found: Arc<OnceLock<String>>,
     depth: u32,
-    within: Within,
-    /// The string that is being read, where it may matter; with its escapes.
+    lexeme: Lexeme,
+    /// The current string with its escapes, if [`Self::is_string_kept`].
     string: Vec<u8>,
-    /// In the object itself: the value that follows is the model's.
+    /// The next value of the top-level object is the model's.
     is_model: bool,
-    /// In the object itself: a string that comes now is a key.
-    key: bool,
-    over: bool,
+    /// The next string of the top-level object is a key.
+    expects_key: bool,
+    is_done: bool,
 }
 
+/// Where in the JSON text the scanner is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Within {
+enum Lexeme {
     Structure,
     String,
     Escape,
 }
 
-impl Seeker {
+impl ModelScanner {
     pub fn new(found: Arc<OnceLock<String>>) -> Self {
-        let (string, within) = (Vec::new(), Within::Structure);
-        Self { found, depth: 0, within, string, is_model: false, key: false, over: false }
+        let (string, lexeme) = (Vec::new(), Lexeme::Structure);
+        Self { found, depth: 0, lexeme, string, is_model: false, expects_key: false, is_done: false }
     }
 
-    /// The next bytes of the request.
-    pub fn look(&mut self, mut bytes: &[u8]) {
-        while !self.over && !bytes.is_empty() {
-            if self.within == Within::String && !self.matters() {
-                // Images and long prompts.
+    /// Scans the next bytes of the body.
+    pub fn feed(&mut self, mut bytes: &[u8]) {
+        while !self.is_done && !bytes.is_empty() {
+            if self.lexeme == Lexeme::String && !self.is_string_kept() {
+                // Skips the rest of the string: images and long prompts are large.
                 bytes = bytes.get(memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len())..).unwrap_or_default();
             }
             let Some((byte, rest)) = bytes.split_first() else { return };
@@ -50,51 +53,51 @@ impl Seeker {
         }
     }
 
-    fn matters(&self) -> bool {
-        self.depth == 1 && (self.key || self.is_model) && self.string.len() <= MAX_MODEL
+    fn is_string_kept(&self) -> bool {
+        self.depth == 1 && (self.expects_key || self.is_model) && self.string.len() <= MAX_MODEL
     }
 
     fn byte(&mut self, byte: u8) {
-        match (self.within, byte) {
-            (Within::String, b'"') => {
-                self.within = Within::Structure;
-                self.string_ended();
+        match (self.lexeme, byte) {
+            (Lexeme::String, b'"') => {
+                self.lexeme = Lexeme::Structure;
+                self.end_string();
             }
-            (Within::String | Within::Escape, _) => {
-                let escapes = self.within == Within::String && byte == b'\\';
-                self.within = if escapes { Within::Escape } else { Within::String };
-                if self.matters() {
+            (Lexeme::String | Lexeme::Escape, _) => {
+                let escapes = self.lexeme == Lexeme::String && byte == b'\\';
+                self.lexeme = if escapes { Lexeme::Escape } else { Lexeme::String };
+                if self.is_string_kept() {
                     self.string.push(byte);
                 }
             }
-            (Within::Structure, b'"') => {
-                self.over = self.depth == 0;
-                self.within = Within::String;
+            (Lexeme::Structure, b'"') => {
+                self.is_done = self.depth == 0;
+                self.lexeme = Lexeme::String;
                 self.string.clear();
             }
-            (Within::Structure, b'{' | b'[') => {
-                self.over = self.depth == 0 && byte == b'[';
+            (Lexeme::Structure, b'{' | b'[') => {
+                self.is_done = self.depth == 0 && byte == b'[';
                 self.depth += 1;
-                self.key |= self.depth == 1;
+                self.expects_key |= self.depth == 1;
             }
-            (Within::Structure, b'}' | b']') => {
+            (Lexeme::Structure, b'}' | b']') => {
                 self.depth = self.depth.saturating_sub(1);
-                self.over = self.depth == 0;
+                self.is_done = self.depth == 0;
             }
-            (Within::Structure, b':') if self.depth == 1 => self.key = false,
-            (Within::Structure, b',') if self.depth == 1 => (self.key, self.is_model) = (true, false),
-            (Within::Structure, _) => self.over = self.depth == 0 && !byte.is_ascii_whitespace(),
+            (Lexeme::Structure, b':') if self.depth == 1 => self.expects_key = false,
+            (Lexeme::Structure, b',') if self.depth == 1 => (self.expects_key, self.is_model) = (true, false),
+            (Lexeme::Structure, _) => self.is_done = self.depth == 0 && !byte.is_ascii_whitespace(),
         }
     }
 
-    fn string_ended(&mut self) {
+    fn end_string(&mut self) {
         if self.depth != 1 {
             return;
         }
-        if self.key {
+        if self.expects_key {
             self.is_model = self.string == KEY;
         } else if self.is_model {
-            self.over = true;
+            self.is_done = true;
             let quoted = [b"\"", &*self.string, b"\""].concat();
             let name: Option<String> = serde_json::from_slice(&quoted).ok();
             if let Some(name) = name.filter(|name| !name.is_empty() && self.string.len() <= MAX_MODEL) {
@@ -108,24 +111,24 @@ impl Seeker {
 mod tests {
     use super::*;
 
-    /// In one piece, and cut in two at every byte.
+    /// The model in a body, checked for every split of it in two.
     fn model(body: &str) -> Option<String> {
-        let seek = |pieces: &[&[u8]]| {
+        let scan = |pieces: &[&[u8]]| {
             let found = Arc::default();
-            let mut seeker = Seeker::new(Arc::clone(&found));
-            pieces.iter().for_each(|piece| seeker.look(piece));
+            let mut scanner = ModelScanner::new(Arc::clone(&found));
+            pieces.iter().for_each(|piece| scanner.feed(piece));
             found.get().cloned()
         };
-        let whole = seek(&[body.as_bytes()]);
+        let whole = scan(&[body.as_bytes()]);
         for at in 0..body.len() {
             let (left, right) = body.as_bytes().split_at(at);
-            assert_eq!(seek(&[left, right]), whole, "{body} cut at {at}");
+            assert_eq!(scan(&[left, right]), whole, "{body} cut at {at}");
         }
         whole
     }
 
     #[test]
-    fn it_is_found_wherever_it_stands() {
+    fn model_is_found_at_any_position() {
         let found = Some("gpt-4o".to_owned());
         assert_eq!(model(r#"{"model":"gpt-4o","messages":[]}"#), found);
         assert_eq!(model(r#"{"messages":[{"role":"user","content":"说\"model\":\"x\""}], "model" : "gpt-4o"}"#), found);
@@ -134,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_the_requests_own_is_not_taken() {
+    fn model_outside_the_top_level_is_ignored() {
         for body in [
             r#"{"messages":[{"model":"inner"}],"tools":{"model":"inner"}}"#,
             r#"{"x":"model","y":"model: z"}"#,
@@ -152,9 +155,9 @@ mod tests {
     }
 
     #[test]
-    fn at_its_limit_and_over_it() {
-        let named = |length| model(&format!(r#"{{"model":"{}"}}"#, "m".repeat(length))).map(|name| name.len());
-        assert_eq!(named(MAX_MODEL), Some(MAX_MODEL));
-        assert_eq!(named(MAX_MODEL + 1), None);
+    fn model_longer_than_the_limit_is_ignored() {
+        let model_len = |length| model(&format!(r#"{{"model":"{}"}}"#, "m".repeat(length))).map(|name| name.len());
+        assert_eq!(model_len(MAX_MODEL), Some(MAX_MODEL));
+        assert_eq!(model_len(MAX_MODEL + 1), None);
     }
 }

@@ -1,5 +1,5 @@
-//! What stands beside one relayed stream: its record's way to the store, those who watch it, its
-//! metrics, and its one log line.
+//! The observer of one relayed stream: stores its records, publishes snapshots to watchers, and writes its metrics and its
+//! one log line. Driven by `tap_body`; it must not wait in a callback.
 
 use std::{
     future::{Future, ready},
@@ -9,13 +9,13 @@ use std::{
 
 use super::{
     records::{Put, RecordContext, Records},
-    tap_body::{Commit, Report, StreamObserver, Supplying},
+    tap_body::{CommitFuture, Report, StreamObserver, SupplementFuture},
 };
 use crate::{
     app::{
         App,
-        faults::{self, Of},
-        in_flight::{InFlight, Nobody, SnapshotSource},
+        faults::{self, FaultContext},
+        in_flight::{InFlight, NoSource, SnapshotSource},
         problem::Problem,
     },
     citation::{Record, record::CitationOrigin, supplement::SearchOutcome},
@@ -27,20 +27,20 @@ use crate::{
     },
 };
 
-/// How often those who watch are told of a list that grows.
-const TELL_EVERY: Duration = Duration::from_millis(100);
+/// Shortest pause between two snapshots of a message for its watchers.
+const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A place among the streams that may be open; given back when dropped.
+/// A permit for one open stream (`limits.streams`), released on drop.
 pub struct StreamPermit(Arc<App>);
 
 impl StreamPermit {
-    /// `None` when all are taken.
+    /// Takes a permit; `None` at the limit.
     pub fn take(app: &Arc<App>) -> Option<Self> {
         let before = app.streams.fetch_add(1, Ordering::Relaxed);
-        // Made first, so that a place that was not to be had is given back as any other.
-        let place = Self(Arc::clone(app));
+        // Made before the check, so that a refusal decrements the counters as well.
+        let permit = Self(Arc::clone(app));
         app.metrics.streams.inc();
-        (before < app.config.limits.streams).then_some(place)
+        (before < app.config.limits.streams).then_some(permit)
     }
 }
 
@@ -51,35 +51,42 @@ impl Drop for StreamPermit {
     }
 }
 
+/// The observer of one relayed request.
 pub struct RelayObserver {
-    place: StreamPermit,
+    permit: StreamPermit,
+    /// The request id.
     pub request: uuid::Uuid,
     pub records: Records,
+    /// Status of the upstream's response; 0 before its head.
     pub status: u16,
     pub began: Instant,
+    /// Time from `began` to the response head.
     pub first_byte: Duration,
-    /// Where telemetry is exported.
+    /// `None` if no telemetry is exported.
     pub chat: Option<Box<ChatSpan>>,
+    /// `None` before the message id is known, and once a record is with the writer.
     in_flight: Option<InFlight>,
-    /// Whom those who watch ask; nobody before the body is with its client.
+    /// What watchers ask for a snapshot; `None` before the body is guarded.
     snapshot_source: Option<Weak<dyn SnapshotSource>>,
-    told_revision: u64,
-    /// With this one those who watch were told, or there were none.
-    known_revision: u64,
-    told_at: Option<Instant>,
+    /// Ledger revision of the last snapshot.
+    published_revision: u64,
+    /// Ledger revision that was last compared. It was published, or there were no watchers.
+    checked_revision: u64,
+    published_at: Option<Instant>,
+    /// Citations in the last record.
     citations: usize,
-    /// Those of them that the upstream named.
+    /// Citations that the upstream named.
     extracted: usize,
-    /// The answer names one of them.
-    cited: bool,
-    /// The record has gone to the store: the message is in flight no more.
-    settled: bool,
+    /// The text cites one of them.
+    has_cited: bool,
+    /// A record is with the writer, so the message is no longer in flight.
+    is_recorded: bool,
 }
 
 impl RelayObserver {
-    pub fn new(place: StreamPermit, records: Records, request: uuid::Uuid, began: Instant) -> Self {
+    pub fn new(permit: StreamPermit, records: Records, request: uuid::Uuid, began: Instant) -> Self {
         Self {
-            place,
+            permit,
             request,
             records,
             status: 0,
@@ -88,27 +95,27 @@ impl RelayObserver {
             chat: None,
             in_flight: None,
             snapshot_source: None,
-            told_revision: 0,
-            known_revision: 0,
-            told_at: None,
+            published_revision: 0,
+            checked_revision: 0,
+            published_at: None,
             citations: 0,
             extracted: 0,
-            cited: false,
-            settled: false,
+            has_cited: false,
+            is_recorded: false,
         }
     }
 
-    pub fn told_by(&mut self, snapshot_source: Weak<impl SnapshotSource + 'static>) {
+    pub fn set_snapshot_source(&mut self, snapshot_source: Weak<impl SnapshotSource + 'static>) {
         self.snapshot_source = Some(snapshot_source);
     }
 
-    /// For what goes wrong with it.
-    pub fn of(&self) -> Of<'_> {
-        let RecordContext { tenant, route, provider, .. } = &self.records.owner;
-        Of { tenant, route: Some(route), provider: Some(provider.as_str()), request: Some(self.request) }
+    /// The request's labels for a fault.
+    pub fn fault_context(&self) -> FaultContext<'_> {
+        let RecordContext { tenant, route, provider, .. } = &self.records.context;
+        FaultContext { tenant, route: Some(route), provider: Some(provider.as_str()), request: Some(self.request) }
     }
 
-    /// There is no answer.
+    /// Marks the span as failed: there is no response.
     pub fn failed(&mut self, problem: &Problem) {
         if let Some(chat) = &mut self.chat {
             chat.failed(problem.kind());
@@ -116,25 +123,26 @@ impl RelayObserver {
     }
 
     fn app(&self) -> &Arc<App> {
-        &self.place.0
+        &self.permit.0
     }
 
-    /// Hands the record to the writer; says whether it is stored, first to those who watch. `told`: an event follows.
-    fn keep(&mut self, record: Box<Record>, told: bool) -> impl Future<Output = bool> + Send + use<> {
-        self.settled = true;
+    /// Passes the record to the writer. The future publishes it to watchers and resolves to true once it is stored.
+    /// `has_event`: the client gets an event with this record.
+    fn write(&mut self, record: Box<Record>, has_event: bool) -> impl Future<Output = bool> + Send + use<> {
+        self.is_recorded = true;
         let limit = self.app().config.timeouts.commit;
-        let watched = self.in_flight.take().map(Arc::new);
-        let Put { record, stored, follows } = self.records.put(record, told, watched.as_ref());
+        let in_flight = self.in_flight.take().map(Arc::new);
+        let Put { record, write, published } = self.records.put(record, has_event, in_flight.as_ref());
         self.citations = record.citations.len();
         self.extracted = record.citations.iter().filter(|citation| citation.origin == CitationOrigin::Upstream).count();
-        self.cited = record.citations.iter().any(|citation| citation.cited);
+        self.has_cited = record.citations.iter().any(|citation| citation.cited);
         async move {
-            let stored = match stored {
-                Ok(stored) => matches!(tokio::time::timeout(limit, stored).await, Ok(Ok(Ok(())))),
+            let stored = match write {
+                Ok(write) => matches!(tokio::time::timeout(limit, write).await, Ok(Ok(Ok(())))),
                 Err(_) => false,
             };
-            if let Some(watched) = watched {
-                watched.update(Record { stored, ..*record }, follows.is_none());
+            if let Some(in_flight) = in_flight {
+                in_flight.update(Record { stored, ..*record }, published.is_none());
             }
             stored
         }
@@ -142,19 +150,19 @@ impl RelayObserver {
 }
 
 impl StreamObserver for RelayObserver {
-    fn supplement(&mut self) -> Supplying {
+    fn supplement(&mut self) -> SupplementFuture {
         match &self.records.search {
-            Some(search) => search.in_time(self.app()),
+            Some(search) => search.outcome_in_time(self.app()),
             None => Box::pin(ready(SearchOutcome::None)),
         }
     }
 
-    fn commit(&mut self, record: Box<Record>) -> Commit {
+    fn commit(&mut self, record: Box<Record>) -> CommitFuture {
         let app = Arc::clone(self.app());
-        let kept = self.keep(record, true);
+        let writing = self.write(record, true);
         Box::pin(async move {
             let began = Instant::now();
-            let stored = kept.await;
+            let stored = writing.await;
             let label = StoredLabel { stored: if stored { "true" } else { "false" } };
             app.metrics.commits.get_or_create(&label).inc();
             app.metrics.commit_wait.observe(began.elapsed().as_secs_f64());
@@ -163,59 +171,59 @@ impl StreamObserver for RelayObserver {
     }
 
     fn store(&mut self, record: Box<Record>) {
-        let watched = self.in_flight.is_some();
-        let kept = self.keep(record, false);
-        // The stream does not wait, nor need it be told: the writer counts what it cannot take. Those who
-        // watch hear `stored: true` after the commit only, so their last word waits for it aside.
-        if watched && let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(kept);
+        let is_in_flight = self.in_flight.is_some();
+        let writing = self.write(record, false);
+        // The write needs no polling, and the writer counts what it refuses. But watchers get `stored: true` only after the
+        // commit, so a task waits for it.
+        if is_in_flight && let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(writing);
         }
     }
 
-    fn listens(&self) -> bool {
+    fn observes_chunks(&self) -> bool {
         self.chat.is_some()
     }
 
-    fn came(&mut self, tap: Option<&Tap>) {
+    fn chunk_received(&mut self, tap: Option<&Tap>) {
         if let (Some(chat), Some(tap)) = (&mut self.chat, tap) {
             chat.chunk(tap);
         }
     }
 
     fn progress(&mut self, tap: &Tap) {
-        if self.settled || tap.state().finished {
+        if self.is_recorded || tap.state().finished {
             return;
         }
         if let Some(in_flight) = &self.in_flight {
             let revision = tap.state().ledger.revision();
-            // Most of what comes is text, which changes nothing.
-            if revision == self.known_revision {
+            // Most chunks are text and do not change the ledger.
+            if revision == self.checked_revision {
                 return;
             }
-            let watched = in_flight.is_watched();
-            if watched && self.told_at.is_some_and(|at| at.elapsed() < TELL_EVERY) {
+            let is_watched = in_flight.is_watched();
+            if is_watched && self.published_at.is_some_and(|at| at.elapsed() < SNAPSHOT_INTERVAL) {
                 return;
             }
-            // Whoever comes to watch later asks first.
-            self.known_revision = revision;
-            if watched {
-                self.tell(tap);
+            // Without watchers nothing is published: the first one asks the snapshot source.
+            self.checked_revision = revision;
+            if is_watched {
+                self.publish_snapshot(tap);
             }
         } else if let Some(id) = tap.message_id() {
-            // Where nobody can be asked later, it is told now.
+            // Without a source for later snapshots, the first one is published now.
             let record = self.snapshot_source.is_none().then(|| tap.record(false));
-            let snapshot_source = self.snapshot_source.clone().unwrap_or_else(|| Weak::<Nobody>::new());
-            self.in_flight = Some(self.app().live.begin(&self.records.owner.tenant, id, record, snapshot_source));
+            let snapshot_source = self.snapshot_source.clone().unwrap_or_else(|| Weak::<NoSource>::new());
+            self.in_flight = Some(self.app().live.begin(&self.records.context.tenant, id, record, snapshot_source));
         }
     }
 
-    fn tell(&mut self, tap: &Tap) {
+    fn publish_snapshot(&mut self, tap: &Tap) {
         let revision = tap.state().ledger.revision();
-        let known = self.told_at.is_some() && revision == self.told_revision;
-        if let Some(in_flight) = self.in_flight.as_ref().filter(|_| !known) {
+        let is_published = self.published_at.is_some() && revision == self.published_revision;
+        if let Some(in_flight) = self.in_flight.as_ref().filter(|_| !is_published) {
             in_flight.update(tap.record(false), false);
-            self.told_revision = revision;
-            self.told_at = Some(Instant::now());
+            self.published_revision = revision;
+            self.published_at = Some(Instant::now());
         }
     }
 
@@ -224,20 +232,23 @@ impl StreamObserver for RelayObserver {
         if stream_stats.frames > 0 {
             self.records.ended(stream_stats.finished);
         }
-        let tapped = pipeline.tap().and_then(Tap::provider);
+        let detected = pipeline.tap().and_then(Tap::provider);
         for what in
-            faults::of_stream(report.outcome, self.status, &stream_stats, tapped.is_some()).into_iter().flatten()
+            faults::of_stream(report.outcome, self.status, &stream_stats, detected.is_some()).into_iter().flatten()
         {
-            let of = Of { provider: tapped.or(self.of().provider), ..self.of() };
-            self.app().faults.note(of, what, self.status);
+            let context = self.fault_context();
+            let context = FaultContext { provider: detected.or(context.provider), ..context };
+            self.app().faults.note(context, what, self.status);
         }
-        let of_route = &self.records.owner.route;
+        let route = &self.records.context.route;
         let metrics = &self.app().metrics;
-        let route = RouteLabel { route: of_route.clone() };
         let outcome = report.outcome.as_str();
-        let provider = tapped.unwrap_or("none");
-        metrics.outcomes.get_or_create(&OutcomeLabels { route: of_route.clone(), outcome }).inc();
-        metrics.duration.get_or_create(&route).observe(self.began.elapsed().as_secs_f64());
+        let provider = detected.unwrap_or("none");
+        metrics.outcomes.get_or_create(&OutcomeLabels { route: route.clone(), outcome }).inc();
+        metrics
+            .duration
+            .get_or_create(&RouteLabel { route: route.clone() })
+            .observe(self.began.elapsed().as_secs_f64());
         metrics.relayed.inc_by(report.bytes_out);
         let frames = |kind, count| {
             if count > 0 {
@@ -258,10 +269,10 @@ impl StreamObserver for RelayObserver {
             let labels = ProviderLabel { provider: provider.to_owned() };
             metrics.overhead.get_or_create(&labels).observe(report.overhead.as_secs_f64());
         }
-        if self.settled {
+        if self.is_recorded {
             let sources = match self.citations {
                 0 => "none",
-                _ if self.cited => "cited",
+                _ if self.has_cited => "cited",
                 _ => "uncited",
             };
             metrics.messages.get_or_create(&MessageLabels { provider: provider.to_owned(), sources }).inc();
@@ -289,10 +300,9 @@ impl StreamObserver for RelayObserver {
             let error = if failed { Some(outcome) } else { stream_stats.fault.then_some("upstream_error") };
             chat.finish(&ChatEnd { tap: pipeline.tap(), error, citations: self.citations });
         }
-        let of_route = &self.records.owner.route;
         tracing::info!(
             request = %self.request,
-            route = of_route,
+            route = self.records.context.route,
             provider,
             status = self.status,
             outcome,

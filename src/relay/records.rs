@@ -1,5 +1,5 @@
-//! The way of a message's record to the store. A record that was finished before its search had answered is followed
-//! by a later version of itself, and those who watch the message hear of both.
+//! Writes the records of a relayed message to the store. If a record is finished before the route's own search, it is
+//! stored at once and amended when the search ends. Watchers of the message get both versions. Called by `observer`.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -11,7 +11,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::supplement::{Search, Searched};
+use super::supplement::{SearchHandle, SearchResult};
 use crate::{
     app::{App, in_flight::InFlight},
     citation::{Record, record::SupplementStatus, supplement::merge},
@@ -20,15 +20,15 @@ use crate::{
     telemetry::{ReasonLabel, SupplementLabels},
 };
 
-/// What the writer says to a put.
-type Stored = Result<Receiver<Result<(), StoreError>>, StoreError>;
+/// The writer's reply to a write: queued, with the result to come, or refused.
+type PendingWrite = Result<Receiver<Result<(), StoreError>>, StoreError>;
 
-/// Whose record it is.
+/// What a record is stored under, and where.
 #[derive(Clone)]
 pub struct RecordContext {
     pub app: Arc<App>,
     pub route: String,
-    /// As configured.
+    /// The route's provider as configured.
     pub provider: Provider,
     pub tenant: String,
     pub created_ms: i64,
@@ -39,10 +39,10 @@ impl RecordContext {
         Entry { tenant: self.tenant.clone(), created_ms: self.created_ms, record: record.clone() }
     }
 
-    /// Gives a record that waits for its search the answer. What an event could not name any more is late.
-    fn complete(&self, record: &mut Record, searched: &Searched, late: bool) {
-        merge(record, &searched.supply(), &self.app.config.rules.corroboration);
-        record.late |= late && record.stats.supplement == Some(SupplementStatus::Joined);
+    /// Merges a search result into a record. Sources that joined too late for the event mark the record as late.
+    fn merge_result(&self, record: &mut Record, result: &SearchResult, is_late: bool) {
+        merge(record, &result.outcome(), &self.app.config.rules.corroboration);
+        record.late |= is_late && record.stats.supplement == Some(SupplementStatus::Joined);
     }
 
     fn count(&self, outcome: &'static str) {
@@ -56,10 +56,10 @@ impl RecordContext {
     }
 }
 
-/// `None` while nothing is known, and where there was nothing to know.
-fn outcome(record: &Record, late: bool) -> Option<&'static str> {
+/// The metric label of a record's search; `None` if there was none or it is pending.
+fn outcome(record: &Record, is_late: bool) -> Option<&'static str> {
     match record.stats.supplement? {
-        SupplementStatus::Joined if late => Some("late"),
+        SupplementStatus::Joined if is_late => Some("late"),
         SupplementStatus::Joined => Some("joined"),
         SupplementStatus::Empty => Some("empty"),
         SupplementStatus::Failed => Some("failed"),
@@ -67,140 +67,150 @@ fn outcome(record: &Record, late: bool) -> Option<&'static str> {
     }
 }
 
+/// Stores the versions of one message's record.
 pub struct Records {
-    pub owner: RecordContext,
-    /// Dropped where nobody needs it.
-    pub search: Option<Search>,
-    later: Option<Arc<Mutex<Later>>>,
-    counted: bool,
+    pub context: RecordContext,
+    /// `None` if there is no search, or its result is not needed.
+    pub search: Option<SearchHandle>,
+    amendment: Option<Arc<Mutex<Amendment>>>,
+    /// The search's outcome is in the metrics, or an [`Amender`] will put it there.
+    is_counted: bool,
 }
 
-/// What was put last, and the answer: whichever of them comes second brings them together.
-struct Later {
-    last: Box<Record>,
-    answer: Option<(Searched, bool)>,
+/// The last record written and the search result, shared with the [`Amender`]. The result is merged when both are there.
+struct Amendment {
+    record: Box<Record>,
+    /// The result, and whether it is late.
+    result: Option<(SearchResult, bool)>,
 }
 
-/// A record that is with the writer.
+/// A record that was passed to the writer.
 pub struct Put {
     pub record: Box<Record>,
-    pub stored: Stored,
-    /// A later version follows: to be dropped when those who watch have heard of this one.
-    pub follows: Option<oneshot::Sender<()>>,
+    pub write: PendingWrite,
+    /// Set if an amended version follows. Drop it after this version was published to watchers.
+    pub published: Option<oneshot::Sender<()>>,
 }
 
 impl Records {
-    pub fn new(owner: RecordContext, search: Option<Search>) -> Self {
-        Self { owner, search, later: None, counted: false }
+    pub fn new(context: RecordContext, search: Option<SearchHandle>) -> Self {
+        Self { context, search, amendment: None, is_counted: false }
     }
 
-    /// Hands a record to the writer. One that waits for its search gets the answer if that is there, and else is
-    /// followed by it. `told`: an event goes out without it.
-    pub fn put(&mut self, mut record: Box<Record>, told: bool, watched: Option<&Arc<InFlight>>) -> Put {
-        let owner = &self.owner;
-        if let Some(later) = &self.later {
-            // Held until the record is with the writer, so that no older version comes after a newer one.
-            let mut later = lock(later);
-            later.last.clone_from(&record);
-            if let Some((searched, late)) = &later.answer {
-                owner.complete(&mut record, searched, *late);
+    /// Passes a record to the writer, with the search result if it is there; otherwise an amended version follows.
+    /// `has_event`: the client gets an event with this record, so a later result is late.
+    pub fn put(&mut self, mut record: Box<Record>, has_event: bool, in_flight: Option<&Arc<InFlight>>) -> Put {
+        let context = &self.context;
+        if let Some(amendment) = &self.amendment {
+            // Locked until the writer has the record, so that an older version cannot overwrite a newer one.
+            let mut amendment = lock(amendment);
+            amendment.record.clone_from(&record);
+            if let Some((result, is_late)) = &amendment.result {
+                context.merge_result(&mut record, result, *is_late);
             }
-            let stored = owner.app.writer.put(owner.entry(&record));
-            return Put { record, stored, follows: None };
+            let write = context.app.writer.put(context.entry(&record));
+            return Put { record, write, published: None };
         }
-        let pending = record.stats.supplement == Some(SupplementStatus::Pending);
-        if pending && let Some(searched) = self.search.as_ref().and_then(Search::now) {
-            owner.complete(&mut record, &searched, told);
+        let is_pending = record.stats.supplement == Some(SupplementStatus::Pending);
+        if is_pending && let Some(result) = self.search.as_ref().and_then(SearchHandle::try_result) {
+            context.merge_result(&mut record, &result, has_event);
         }
-        if let Some(outcome) = outcome(&record, pending && told).filter(|_| !self.counted) {
-            self.counted = true;
-            owner.count(outcome);
+        if let Some(outcome) = outcome(&record, is_pending && has_event).filter(|_| !self.is_counted) {
+            self.is_counted = true;
+            context.count(outcome);
         }
-        let stored = owner.app.writer.put(owner.entry(&record));
-        let follows = self.follow(&record, told, watched);
-        Put { record, stored, follows }
+        let write = context.app.writer.put(context.entry(&record));
+        let published = self.spawn_amender(&record, has_event, in_flight);
+        Put { record, write, published }
     }
 
-    fn follow(&mut self, record: &Record, told: bool, watched: Option<&Arc<InFlight>>) -> Option<oneshot::Sender<()>> {
+    fn spawn_amender(
+        &mut self,
+        record: &Record,
+        has_event: bool,
+        in_flight: Option<&Arc<InFlight>>,
+    ) -> Option<oneshot::Sender<()>> {
         if record.stats.supplement != Some(SupplementStatus::Pending) {
             return None;
         }
         let runtime = tokio::runtime::Handle::try_current().ok()?;
         let search = self.search.clone()?;
-        let later = Arc::new(Mutex::new(Later { last: Box::new(record.clone()), answer: None }));
-        let (follows, heard) = oneshot::channel();
-        let grace = if told { Duration::ZERO } else { search.max_wait };
-        let follower = Follower {
-            owner: self.owner.clone(),
+        let amendment = Arc::new(Mutex::new(Amendment { record: Box::new(record.clone()), result: None }));
+        let (published, first_published) = oneshot::channel();
+        let grace = if has_event { Duration::ZERO } else { search.max_wait };
+        let amender = Amender {
+            context: self.context.clone(),
             search,
-            later: Arc::clone(&later),
+            amendment: Arc::clone(&amendment),
             late_from: Instant::now() + grace,
-            watched: watched.cloned(),
-            heard,
+            in_flight: in_flight.cloned(),
+            first_published,
         };
-        runtime.spawn(follower.run());
-        self.later = Some(later);
-        self.counted = true;
-        Some(follows)
+        runtime.spawn(amender.run());
+        self.amendment = Some(amendment);
+        self.is_counted = true;
+        Some(published)
     }
 
-    /// The message is over. A search that nobody waits for is given up.
-    pub fn ended(&mut self, finished: bool) {
-        let Some(search) = self.search.take().filter(|_| !self.counted) else { return };
-        self.counted = true;
-        self.owner.count_skipped(match search.now() {
-            Some(Searched::Skipped(reason)) => reason,
-            _ if finished => "not_needed",
+    /// Called when the message has ended. Drops a search that no record waits for, and counts it as skipped.
+    pub fn ended(&mut self, is_finished: bool) {
+        let Some(search) = self.search.take().filter(|_| !self.is_counted) else { return };
+        self.is_counted = true;
+        self.context.count_skipped(match search.try_result() {
+            Some(SearchResult::Skipped(reason)) => reason,
+            _ if is_finished => "not_needed",
             _ => "not_finished",
         });
     }
 }
 
-fn lock(later: &Mutex<Later>) -> MutexGuard<'_, Later> {
-    later.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(amendment: &Mutex<Amendment>) -> MutexGuard<'_, Amendment> {
+    amendment.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for the answer, however late, and stores the record with it. Ends with the search, which has its own time limit.
-struct Follower {
-    owner: RecordContext,
-    search: Search,
-    later: Arc<Mutex<Later>>,
+/// The task that waits for a search result and stores the amended record. The search's own timeout ends it.
+struct Amender {
+    context: RecordContext,
+    search: SearchHandle,
+    amendment: Arc<Mutex<Amendment>>,
+    /// A result from then on is late.
     late_from: Instant,
-    watched: Option<Arc<InFlight>>,
-    heard: oneshot::Receiver<()>,
+    in_flight: Option<Arc<InFlight>>,
+    /// Closed once watchers have the first version.
+    first_published: oneshot::Receiver<()>,
 }
 
-impl Follower {
+impl Amender {
     async fn run(self) {
-        let searched = self.search.answered().await;
-        let late = Instant::now() >= self.late_from;
-        let (record, stored) = self.amend(&searched, late);
-        match (&searched, outcome(&record, late)) {
-            (Searched::Skipped(reason), _) => self.owner.count_skipped(reason),
-            (_, Some(outcome)) => self.owner.count(outcome),
+        let result = self.search.result().await;
+        let is_late = Instant::now() >= self.late_from;
+        let (record, write) = self.amend(&result, is_late);
+        match (&result, outcome(&record, is_late)) {
+            (SearchResult::Skipped(reason), _) => self.context.count_skipped(reason),
+            (_, Some(outcome)) => self.context.count(outcome),
             (_, None) => {}
         }
-        let Some(watched) = self.watched else { return };
-        // Their last word comes after the one before it.
-        let _ = self.heard.await;
-        let limit = self.owner.app.config.timeouts.commit;
-        let stored = match stored {
-            Ok(stored) => match timeout(limit, stored).await {
-                // Deleted, or a newer stream's: there is nothing to tell.
+        let Some(in_flight) = self.in_flight else { return };
+        // Watchers must get this version after the first one.
+        let _ = self.first_published.await;
+        let limit = self.context.app.config.timeouts.commit;
+        let stored = match write {
+            Ok(write) => match timeout(limit, write).await {
+                // The record was deleted, or replaced by a newer stream: nothing to publish.
                 Ok(Ok(Err(StoreError::Gone))) => return,
-                stored => matches!(stored, Ok(Ok(Ok(())))),
+                written => matches!(written, Ok(Ok(Ok(())))),
             },
             Err(_) => false,
         };
-        watched.update(Record { stored, ..*record }, true);
+        in_flight.update(Record { stored, ..*record }, true);
     }
 
-    fn amend(&self, searched: &Searched, late: bool) -> (Box<Record>, Stored) {
-        let mut later = lock(&self.later);
-        let mut record = later.last.clone();
-        self.owner.complete(&mut record, searched, late);
-        later.answer = Some((searched.clone(), late));
-        let stored = self.owner.app.writer.amend(self.owner.entry(&record));
-        (record, stored)
+    fn amend(&self, result: &SearchResult, is_late: bool) -> (Box<Record>, PendingWrite) {
+        let mut amendment = lock(&self.amendment);
+        let mut record = amendment.record.clone();
+        self.context.merge_result(&mut record, result, is_late);
+        amendment.result = Some((result.clone(), is_late));
+        let write = self.context.app.writer.amend(self.context.entry(&record));
+        (record, write)
     }
 }

@@ -1,4 +1,5 @@
-//! A client's request body on its way to the upstream: limited, observed, and never complete once it has failed.
+//! Request bodies for the upstream client: a client's body, limited and observed, and bodies that citetap has built.
+//! A client's body that failed never looks complete, so half a request is never sent as a whole one.
 
 use std::{
     convert::Infallible,
@@ -11,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use super::{model::Seeker, supplement::BodyCopy};
+use super::{model::ModelScanner, supplement::BodyCopy};
 use crate::{
     pipeline::budget::BudgetShare,
     transport::{BoxError, incoming::IncomingBody, trailers},
@@ -26,7 +27,7 @@ pub enum BodyFailure {
     Broken,
 }
 
-/// Where the handler finds out how the body ended: the upstream client reports only that the request failed.
+/// Tells the handler why the body failed, because the upstream client reports only that the request failed.
 #[derive(Clone, Default)]
 pub struct BodyStatus(Arc<OnceLock<BodyFailure>>);
 
@@ -40,37 +41,38 @@ impl BodyStatus {
     }
 }
 
-/// The client's body, up to the limit.
+/// A client's body, up to the size limit.
 pub struct RequestBody {
     pub inner: IncomingBody,
-    pub left: u64,
+    /// Bytes that the client may still send.
+    pub remaining: u64,
     pub status: BodyStatus,
-    /// For a search of our own.
+    /// Copy for the route's own search.
     pub copy: Option<BodyCopy>,
     /// For exported telemetry.
-    pub model: Option<Seeker>,
+    pub model: Option<ModelScanner>,
 }
 
 impl RequestBody {
-    /// Passes a frame, or the end of the body, to the observers of the request.
+    /// Passes a frame, or the end of the body, to the scanner and the copy.
     fn observe(&mut self, frame: Option<&Frame<Bytes>>) {
         // hyper does not poll for the end of a body whose length is known.
-        let last = frame.is_none_or(|frame| frame.is_trailers() || self.inner.is_end_stream());
-        if let (Some(seeker), Some(data)) = (&mut self.model, frame.and_then(Frame::data_ref)) {
-            seeker.look(data);
+        let is_last = frame.is_none_or(|frame| frame.is_trailers() || self.inner.is_end_stream());
+        if let (Some(scanner), Some(data)) = (&mut self.model, frame.and_then(Frame::data_ref)) {
+            scanner.feed(data);
         }
         let Some(copy) = &mut self.copy else { return };
         if let Some(data) = frame.and_then(Frame::data_ref) {
             copy.add(data);
         }
-        if last {
+        if is_last {
             copy.end();
         }
     }
 
     fn limit(&mut self, frame: Frame<Bytes>) -> Result<Frame<Bytes>, BodyFailure> {
         let length = frame.data_ref().map_or(0, |data| data.len() as u64);
-        self.left = self.left.checked_sub(length).ok_or(BodyFailure::TooLarge)?;
+        self.remaining = self.remaining.checked_sub(length).ok_or(BodyFailure::TooLarge)?;
         Ok(frame)
     }
 }
@@ -81,7 +83,7 @@ impl Body for RequestBody {
 
     fn poll_frame(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = self.get_mut();
-        // A body that failed must not look complete to anyone who polls it again.
+        // A body that failed must not look complete when it is polled again.
         if let Some(failure) = this.status.failure() {
             return Poll::Ready(Some(Err(failure.into())));
         }
@@ -125,18 +127,19 @@ impl fmt::Display for BodyFailure {
 
 impl std::error::Error for BodyFailure {}
 
-/// A body of our own goes out in pieces of this size, so that it is held, and counted as held, until it was taken.
+/// Bytes per data frame of an [`OwnBody`]. hyper drops a body once it has the last frame, so one large frame would release
+/// the budget before it is sent.
 const PIECE: usize = 64 * 1024;
 
-/// A request body of our own, and the share of the budget that they take until they are sent.
+/// A body that citetap has built, with its reservation of the budget until it is sent.
 pub struct OwnBody {
-    rest: Bytes,
+    unsent: Bytes,
     _share: BudgetShare,
 }
 
 impl OwnBody {
     pub fn new(bytes: Bytes, share: BudgetShare) -> Self {
-        Self { rest: bytes, _share: share }
+        Self { unsent: bytes, _share: share }
     }
 }
 
@@ -145,15 +148,15 @@ impl Body for OwnBody {
     type Error = Infallible;
 
     fn poll_frame(self: Pin<&mut Self>, _: &mut Task<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let rest = &mut self.get_mut().rest;
-        Poll::Ready((!rest.is_empty()).then(|| Ok(Frame::data(rest.split_to(rest.len().min(PIECE))))))
+        let unsent = &mut self.get_mut().unsent;
+        Poll::Ready((!unsent.is_empty()).then(|| Ok(Frame::data(unsent.split_to(unsent.len().min(PIECE))))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.rest.is_empty()
+        self.unsent.is_empty()
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.rest.len() as u64)
+        SizeHint::with_exact(self.unsent.len() as u64)
     }
 }

@@ -1,5 +1,5 @@
-//! What a proxy must not pass on of a request's head, whatever the route. Framing is hyper's to refuse; this is what hyper
-//! takes and an upstream could read otherwise.
+//! Refuses request heads that hyper accepts but an upstream could read differently. `relay`, `api::facade` and `server` call
+//! it. Malformed framing is refused by hyper.
 
 use http::{
     Extensions, HeaderMap, HeaderValue, Uri, Version,
@@ -9,11 +9,11 @@ use http::{
 
 use crate::{app::problem::Problem, config::Route};
 
-/// Marks a request that a page of another site sent, where keys are needed. An extension of the request.
+/// Request extension: a page of another site sent this request, and the server requires keys. Set by `api::cross_site`.
 #[derive(Clone, Copy)]
 pub struct OtherSite;
 
-/// Refuses such a request on a route where citetap adds a credential of the operator's.
+/// Refuses an [`OtherSite`] request on a route where citetap adds a credential of the operator's.
 pub fn check_other_site(route: &Route, extensions: &Extensions) -> Result<(), Problem> {
     let is_refused = route.adds_credentials() && extensions.get::<OtherSite>().is_some();
     if is_refused { Err(Problem::cross_site()) } else { Ok(()) }
@@ -26,29 +26,29 @@ pub fn check(uri: &Uri, version: Version, headers: &HeaderMap) -> Result<(), Pro
     if hosts.next().is_some() || (host.is_none() && version == Version::HTTP_11) {
         return Err(Problem::bad_request("a request has exactly one Host header"));
     }
-    // Neither chooses an upstream. They are checked as those behind us may believe what we took.
+    // Neither chooses an upstream. They are checked because an upstream may trust what a proxy let through.
     if !host.is_none_or(is_host) || !uri.authority().is_none_or(is_host_and_port) {
         return Err(Problem::bad_request(
             "Host and the URI's authority are a host and a port, without credentials or a path",
         ));
     }
-    // RFC 9110 7.6.1: what it names must not be passed on, so it has to be readable.
+    // RFC 9110 7.6.1: headers that it names must not be relayed, so their names must be readable.
     if headers.get_all(CONNECTION).iter().any(|value| value.to_str().is_err()) {
         return Err(Problem::bad_request("the Connection header names headers in ASCII"));
     }
-    // Codings that we would have to undo, and chunks twice, are read otherwise by others (RFC 9112 6.1).
+    // RFC 9112 6.1: other codings would have to be decoded here, and servers disagree on repeated `chunked`.
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
-    let chunked = codings.next().is_none_or(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"));
-    // hyper leaves one length of HTTP/1.1; h2 takes several equal ones.
-    if !chunked || codings.next().is_some() || headers.get_all(CONTENT_LENGTH).iter().count() > 1 {
+    let is_chunked = codings.next().is_none_or(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"));
+    // hyper reduces equal lengths to one over HTTP/1.1, but not over h2.
+    if !is_chunked || codings.next().is_some() || headers.get_all(CONTENT_LENGTH).iter().count() > 1 {
         return Err(Problem::bad_request("a request body is chunked once, or has a length").closing());
     }
-    // h2c is an offer that may be left unanswered; anything else wants another protocol.
-    let upgrade = headers.get(UPGRADE).is_some_and(|to| !to.as_bytes().eq_ignore_ascii_case(b"h2c"));
-    if upgrade { Err(Problem::refused("Upgrade")) } else { Ok(()) }
+    // RFC 9110 7.8: a server may ignore an Upgrade. An offer of h2c is ignored, one of any other protocol is refused.
+    let is_refused = headers.get(UPGRADE).is_some_and(|to| !to.as_bytes().eq_ignore_ascii_case(b"h2c"));
+    if is_refused { Err(Problem::refused("Upgrade")) } else { Ok(()) }
 }
 
-/// RFC 9110 7.2: `uri-host [ ":" port ]`. Empty where the URI has no authority.
+/// RFC 9110 7.2: `uri-host [ ":" port ]`, or empty if the URI has no authority.
 fn is_host(value: &HeaderValue) -> bool {
     value.is_empty() || Authority::try_from(value.as_bytes()).is_ok_and(|authority| is_host_and_port(&authority))
 }

@@ -1,4 +1,4 @@
-//! What a request asks of us, in headers that end here.
+//! Options of one request, from `x-citetap-` headers that are not relayed.
 
 use std::str::FromStr;
 
@@ -13,36 +13,41 @@ const INJECT: HeaderName = HeaderName::from_static("x-citetap-inject");
 const PROFILE: HeaderName = HeaderName::from_static("x-citetap-profile");
 const MARKERS: HeaderName = HeaderName::from_static("x-citetap-markers");
 
-/// What the client gets: as the route says, or as the request asks.
+/// How the client gets its response: the route's settings, overridden by the request's headers.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestOptions {
     pub inject: Inject,
     pub output_format: OutputFormat,
-    /// The request says itself that it wants the upstream's own dialect.
+    /// The request itself asks for the upstream's dialect.
     pub native: bool,
 }
 
 impl RequestOptions {
     pub fn of(headers: &HeaderMap, route: &Route) -> Result<Self, Problem> {
         let Route { inject, output_format, .. } = route;
-        let profile = asked(
+        let profile = parse_header(
             headers,
             &PROFILE,
             output_format.profile,
             "x-citetap-profile is native, openai, ai-sdk or open-webui",
         )?;
-        let markers =
-            asked(headers, &MARKERS, output_format.markers, "x-citetap-markers is keep, link, sup, footnote or strip")?;
+        let markers = parse_header(
+            headers,
+            &MARKERS,
+            output_format.markers,
+            "x-citetap-markers is keep, link, sup, footnote or strip",
+        )?;
         Ok(Self {
-            inject: asked(headers, &INJECT, *inject, "x-citetap-inject is final, live or off")?,
+            inject: parse_header(headers, &INJECT, *inject, "x-citetap-inject is final, live or off")?,
             output_format: OutputFormat { profile, markers, ..*output_format },
             native: profile == Profile::Native && headers.contains_key(&PROFILE),
         })
     }
 }
 
-fn asked<T: FromStr>(headers: &HeaderMap, name: &HeaderName, otherwise: T, what: &str) -> Result<T, Problem> {
-    let Some(asked) = headers.get(name) else { return Ok(otherwise) };
-    let asked = asked.to_str().ok().and_then(|asked| asked.trim().parse().ok());
-    asked.ok_or_else(|| Problem::bad_request(what))
+/// Parses a header; without it, returns the default. `expected` is the text of the problem for any other value.
+fn parse_header<T: FromStr>(headers: &HeaderMap, name: &HeaderName, default: T, expected: &str) -> Result<T, Problem> {
+    let Some(value) = headers.get(name) else { return Ok(default) };
+    let value = value.to_str().ok().and_then(|value| value.trim().parse().ok());
+    value.ok_or_else(|| Problem::bad_request(expected))
 }

@@ -1,10 +1,11 @@
-//! Paths that an upstream could read as leaving its base path. A path is relayed as it came, so every reading counts.
+//! Finds paths that an upstream could read as leaving its base path. A path is relayed unchanged, so every way in which a
+//! server may decode it counts. Called by `relay` with the path after the route's prefix.
 
 use std::borrow::Cow;
 
 use percent_encoding::percent_decode;
 
-/// How often a path is decoded. Two servers in a row decode twice; no known one decodes more than that by itself.
+/// How often a path is decoded. Two servers in a row decode twice, and no known server decodes more often by itself.
 const DECODINGS: usize = 3;
 
 /// Spellings that percent-decoding leaves: overlong UTF-8, the `%u` escapes of IIS, full-width forms.
@@ -22,15 +23,15 @@ const SPELLINGS: &[(&[u8], u8)] = &[
     ("＼".as_bytes(), b'\\'),
 ];
 
-/// Does the path have a `..` segment, in any spelling?
+/// True if the path has a `..` segment in any spelling.
 pub fn has_parent_segments(path: &str) -> bool {
-    let plain = |b: &u8| b.is_ascii() && *b != b'%';
-    if path.as_bytes().iter().all(plain) {
-        return path.contains("..") && is_climbing(path.as_bytes());
+    let is_plain = |b: &u8| b.is_ascii() && *b != b'%';
+    if path.as_bytes().iter().all(is_plain) {
+        return path.contains("..") && has_plain_parent_segment(path.as_bytes());
     }
     let mut path = Cow::Borrowed(path.as_bytes());
     for _ in 0..DECODINGS {
-        if is_climbing(&path) || is_climbing(&respelled(&path)) {
+        if has_plain_parent_segment(&path) || has_plain_parent_segment(&normalized(&path)) {
             return true;
         }
         match percent_decode(&path).into() {
@@ -38,12 +39,13 @@ pub fn has_parent_segments(path: &str) -> bool {
             Cow::Owned(decoded) => path = Cow::Owned(decoded),
         }
     }
-    is_climbing(&path) || is_climbing(&respelled(&path))
+    has_plain_parent_segment(&path) || has_plain_parent_segment(&normalized(&path))
 }
 
-fn is_climbing(path: &[u8]) -> bool {
+/// True if a segment is `..` without further decoding.
+fn has_plain_parent_segment(path: &[u8]) -> bool {
     path.split(|b| matches!(b, b'/' | b'\\')).any(|segment| {
-        // Path parameters, and where a decoded name ends for whoever reads it as a C string or as a URL.
+        // Cut at path parameters, and where a server that reads a C string or a URL ends the name.
         let name = segment.split(|b| matches!(b, b';' | b'\0' | b'?' | b'#')).next().unwrap_or_default();
         let is_blank = |b: &u8| b.is_ascii_control() || *b == b' ';
         let from = name.iter().position(|b| !is_blank(b)).unwrap_or_default();
@@ -52,16 +54,16 @@ fn is_climbing(path: &[u8]) -> bool {
     })
 }
 
-/// The path with other spellings of `.`, `/` and `\` written out.
-fn respelled(path: &[u8]) -> Vec<u8> {
+/// The path with [`SPELLINGS`] replaced by `.`, `/` and `\`.
+fn normalized(path: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(path.len());
     let mut rest = path;
     while let Some((first, after)) = rest.split_first() {
-        let begins =
+        let starts_with =
             |spelling: &[u8]| rest.get(..spelling.len()).is_some_and(|part| part.eq_ignore_ascii_case(spelling));
-        match SPELLINGS.iter().find(|(spelling, _)| begins(spelling)) {
-            Some((spelling, meant)) => {
-                plain.push(*meant);
+        match SPELLINGS.iter().find(|(spelling, _)| starts_with(spelling)) {
+            Some((spelling, ascii)) => {
+                plain.push(*ascii);
                 rest = rest.get(spelling.len()..).unwrap_or_default();
             }
             None => {

@@ -1,9 +1,10 @@
-//! A search of our own beside a relayed chat. The request's body is copied aside while it is sent on; when it is
-//! complete, its query is looked for and searched, beside the upstream. Who no longer needs the answer drops it, and
-//! with it the search: a client that leaves before the finish, a message that has sources enough, an upstream that
-//! failed. From the finish on the search is the record's, and its answer goes into the store whoever is left to see it.
+//! A route's own search in parallel with a relayed chat. `request_body` copies the request while it is relayed; when the
+//! copy is complete, its query goes to the search service. [`prepare`] makes the copy and the handle of the search.
 //!
-//! The query is the user's text: it goes to the search service, and into no log, metric, error or record.
+//! Dropping the last [`SearchHandle`] cancels the search. A client that leaves before the finish, a message with enough
+//! sources and a failed upstream drop it. From the finish on, `records` holds it, so that the result reaches the store.
+//!
+//! The query is the user's text. It must not get into a log, a metric, an error or a record.
 
 use std::{
     future::{Future, poll_fn},
@@ -15,7 +16,7 @@ use std::{
 
 use tokio::{sync::oneshot, time::sleep};
 
-use super::tap_body::Supplying;
+use super::tap_body::SupplementFuture;
 use crate::{
     app::App,
     citation::{Record, supplement::SearchOutcome},
@@ -24,20 +25,20 @@ use crate::{
     search::{Ask, Query, query},
 };
 
-/// Of a request's body so much is copied; a longer one is relayed all the same, and not searched for.
+/// Bytes of a request body that are copied. A larger body is relayed without a search.
 pub const MAX_COPY: usize = 1024 * 1024;
 
-/// What came of a search.
+/// How a search ended.
 #[derive(Debug, Clone)]
-pub enum Searched {
+pub enum SearchResult {
     Found(Arc<Record>),
     Failed,
-    /// Nothing was asked of the service, and why.
+    /// The service was not called; the label of the reason.
     Skipped(&'static str),
 }
 
-impl Searched {
-    pub fn supply(&self) -> SearchOutcome {
+impl SearchResult {
+    pub fn outcome(&self) -> SearchOutcome {
         match self {
             Self::Found(found) => SearchOutcome::Found(Arc::clone(found)),
             Self::Failed => SearchOutcome::Failed,
@@ -46,127 +47,129 @@ impl Searched {
     }
 }
 
-/// For a route that asks for one: what copies the request, and what awaits the answer.
-pub fn begin(app: &Arc<App>, route: &Route) -> Option<(BodyCopy, Search)> {
+/// Makes the request copy that starts a search and the handle that awaits it; `None` if the route has no search.
+pub fn prepare(app: &Arc<App>, route: &Route) -> Option<(BodyCopy, SearchHandle)> {
     if route.supplement.when == Supplement::Off || app.search.is_none() {
         return None;
     }
-    let (tell, coming) = oneshot::channel();
-    let then = Then { app: Arc::clone(app), route: Arc::clone(&route.supplement), tell };
-    let copy = BodyCopy { held: HeldBytes::new(Arc::clone(&app.copies), MAX_COPY), then: Some(then) };
-    let answer = Arc::new(Mutex::new(SearchState::Coming(coming)));
-    Some((copy, Search { answer, max_wait: route.supplement.max_wait }))
+    let (sender, receiver) = oneshot::channel();
+    let search = Search { app: Arc::clone(app), settings: Arc::clone(&route.supplement), sender };
+    let copy = BodyCopy { buffer: HeldBytes::new(Arc::clone(&app.copies), MAX_COPY), search: Some(search) };
+    let state = Arc::new(Mutex::new(SearchState::Pending(receiver)));
+    Some((copy, SearchHandle { state, max_wait: route.supplement.max_wait }))
 }
 
-/// The copy of a request's body. Dropped before the body's end, it searches for nothing.
+/// The copy of a request body. Dropped before the body's end, it starts no search.
 pub struct BodyCopy {
-    held: HeldBytes,
-    then: Option<Then>,
+    buffer: HeldBytes,
+    /// `None` once the search has started or is skipped.
+    search: Option<Search>,
 }
 
-struct Then {
+/// What a search needs besides its query.
+struct Search {
     app: Arc<App>,
-    route: Arc<Supplementing>,
-    tell: oneshot::Sender<Searched>,
+    settings: Arc<Supplementing>,
+    sender: oneshot::Sender<SearchResult>,
 }
 
 impl BodyCopy {
     pub fn add(&mut self, data: &[u8]) {
-        if self.then.is_none() || self.held.add(data) {
+        if self.search.is_none() || self.buffer.add(data) {
             return;
         }
-        let reason = if self.held.len() + data.len() > MAX_COPY { "too_large" } else { "busy" };
-        drop(self.held.take());
-        if let Some(then) = self.then.take() {
-            let _ = then.tell.send(Searched::Skipped(reason));
+        let reason = if self.buffer.len() + data.len() > MAX_COPY { "too_large" } else { "busy" };
+        drop(self.buffer.take());
+        if let Some(search) = self.search.take() {
+            let _ = search.sender.send(SearchResult::Skipped(reason));
         }
     }
 
-    /// The body is complete: the search begins. Never waits.
+    /// Starts the search in a task of its own, as the body is complete.
     pub fn end(&mut self) {
-        if let Some(mut then) = self.then.take() {
-            let held = std::mem::replace(&mut self.held, HeldBytes::new(Arc::clone(&then.app.copies), 0));
+        if let Some(mut search) = self.search.take() {
+            let buffer = std::mem::replace(&mut self.buffer, HeldBytes::new(Arc::clone(&search.app.copies), 0));
             tokio::spawn(async move {
-                let searched = tokio::select! {
+                let result = tokio::select! {
                     biased;
-                    () = then.tell.closed() => return,
-                    searched = look(&then.app, &then.route, held) => searched,
+                    () = search.sender.closed() => return,
+                    result = run_search(&search.app, &search.settings, buffer) => result,
                 };
-                let _ = then.tell.send(searched);
+                let _ = search.sender.send(result);
             });
         }
     }
 }
 
-async fn look(app: &App, route: &Arc<Supplementing>, mut body: HeldBytes) -> Searched {
-    let by = Arc::clone(route);
-    // A body of 1 MiB takes its time to read.
-    let found = tokio::task::spawn_blocking(move || query::find(&body.take(), by.query.as_ref())).await;
-    let Ok(Some(query)) = found else { return Searched::Skipped("no_query") };
-    let Ok(_place) = app.supplementing.try_acquire() else { return Searched::Skipped("busy") };
-    let ask = Ask { query, include_domains: route.domains.clone(), ..Ask::default() };
+async fn run_search(app: &App, settings: &Arc<Supplementing>, mut body: HeldBytes) -> SearchResult {
+    let blocking_settings = Arc::clone(settings);
+    // Parsing 1 MiB takes too long for a worker thread.
+    let query = tokio::task::spawn_blocking(move || query::find(&body.take(), blocking_settings.query.as_ref())).await;
+    let Ok(Some(query)) = query else { return SearchResult::Skipped("no_query") };
+    let Ok(_permit) = app.supplementing.try_acquire() else { return SearchResult::Skipped("busy") };
+    let ask = Ask { query, include_domains: settings.domains.clone(), ..Ask::default() };
     let (Some(service), Ok(query)) = (&app.search, Query::new(ask, &app.config.search)) else {
-        return Searched::Skipped("no_query");
+        return SearchResult::Skipped("no_query");
     };
     match app.search(service, &query).await {
-        Ok(found) => Searched::Found(Arc::from(found)),
-        Err(_) => Searched::Failed,
+        Ok(record) => SearchResult::Found(Arc::from(record)),
+        Err(_) => SearchResult::Failed,
     }
 }
 
-/// A search that is under way. Dropped, it is given up, unless its answer is still awaited for a record.
+/// Access to a search and its result. The search is cancelled when its last handle is dropped.
 #[derive(Clone)]
-pub struct Search {
-    answer: Arc<Mutex<SearchState>>,
-    /// For what is not there at the finish.
+pub struct SearchHandle {
+    state: Arc<Mutex<SearchState>>,
+    /// How long a stream waits for the result before its event.
     pub max_wait: Duration,
 }
 
 enum SearchState {
-    Coming(oneshot::Receiver<Searched>),
-    Here(Searched),
+    Pending(oneshot::Receiver<SearchResult>),
+    Done(SearchResult),
 }
 
-impl Search {
+impl SearchHandle {
     fn lock(&self) -> MutexGuard<'_, SearchState> {
-        self.answer.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn poll(&self, task: &mut Context<'_>) -> Poll<Searched> {
-        let mut answer = self.lock();
-        let searched = match &mut *answer {
-            SearchState::Here(searched) => searched.clone(),
-            SearchState::Coming(coming) => match Pin::new(coming).poll(task) {
+    fn poll(&self, task: &mut Context<'_>) -> Poll<SearchResult> {
+        let mut state = self.lock();
+        let result = match &mut *state {
+            SearchState::Done(result) => result.clone(),
+            SearchState::Pending(receiver) => match Pin::new(receiver).poll(task) {
                 Poll::Pending => return Poll::Pending,
-                // The request ended before its body did, or had none.
-                Poll::Ready(answer) => answer.unwrap_or(Searched::Skipped("no_body")),
+                // An error means that the request ended before its body did, or that it had none.
+                Poll::Ready(result) => result.unwrap_or(SearchResult::Skipped("no_body")),
             },
         };
-        *answer = SearchState::Here(searched.clone());
-        Poll::Ready(searched)
+        *state = SearchState::Done(result.clone());
+        Poll::Ready(result)
     }
 
-    /// The answer, if it is there.
-    pub fn now(&self) -> Option<Searched> {
+    /// The result, if the search has ended.
+    pub fn try_result(&self) -> Option<SearchResult> {
         match self.poll(&mut Context::from_waker(std::task::Waker::noop())) {
-            Poll::Ready(searched) => Some(searched),
+            Poll::Ready(result) => Some(result),
             Poll::Pending => None,
         }
     }
 
-    /// The answer, however late.
-    pub async fn answered(&self) -> Searched {
+    /// Waits for the result without a time limit.
+    pub async fn result(&self) -> SearchResult {
         poll_fn(|task| self.poll(task)).await
     }
 
-    /// For an event: what is there within the route's wait, and before the server cuts its streams. Dropping this
-    /// does not give the search up.
-    pub fn in_time(&self, app: &App) -> Supplying {
+    /// Waits for the result until `max_wait` has passed or the server cuts its streams. Dropping the future does not
+    /// cancel the search.
+    pub fn outcome_in_time(&self, app: &App) -> SupplementFuture {
         let (search, cut) = (self.clone(), app.cut.clone());
         Box::pin(async move {
             tokio::select! {
                 biased;
-                searched = search.answered() => searched.supply(),
+                result = search.result() => result.outcome(),
                 () = sleep(search.max_wait) => SearchOutcome::Pending,
                 () = cut.cancelled() => SearchOutcome::Pending,
             }

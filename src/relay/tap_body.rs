@@ -1,11 +1,11 @@
-//! The one `poll_frame`: the upstream's body through the pipeline to the client.
+//! The response body of a relayed request. Its `poll_frame` is the only place that polls an upstream's body; hyper calls it
+//! when the client can take more.
 //!
-//! No task and no channel: backpressure and cancellation are the body's own. Time passes only while
-//! the upstream is silent; the only other waits are those before our event: for a
-//! search of our own, where there is one, and for the commit.
+//! It has no task and no channel, so backpressure and cancellation are those of the body. It waits only for the upstream
+//! and, before citetap's event, for the route's own search and for the commit.
 //!
-//! *Cancel safety.* Dropping the body cancels the upstream. What was seen is handed to the
-//! [`StreamObserver`] from `Drop`, and a commit that is under way goes on without us.
+//! *Cancel safety.* Dropping the body cancels the upstream request. `Drop` passes an unfinished record to the
+//! [`StreamObserver`]; a commit that has begun continues in the store's writer.
 
 use std::{
     fmt,
@@ -29,50 +29,54 @@ use crate::{
     transport::{BoxError, trailers},
 };
 
-/// hyper drops what it has not written when a body fails: the bytes before an abort, our event among them, get so long.
+/// Pause between the last bytes and an abort. hyper drops unwritten bytes when a body fails, and the event may be among them.
 const LINGER: Duration = Duration::from_millis(100);
 
-/// Pieces that are ready at the same time leave as one of at most this: an h2 DATA frame as it is by default.
-const JOINED: usize = 16 * 1024;
+/// Bytes up to which outputs that are ready together become one frame: the default size of an h2 DATA frame.
+const MAX_COALESCED: usize = 16 * 1024;
 
-/// A timer that is later than this was not waited for: the process was stopped, or the client took its time.
-pub const LATE: Duration = Duration::from_millis(500);
+/// A timer that fires later than this did not measure the upstream: the process was suspended, or the client did not poll.
+const SUSPENDED: Duration = Duration::from_millis(500);
 
-/// Whether the record is stored; resolves within the commit wait.
-pub type Commit = Pin<Box<dyn Future<Output = bool> + Send>>;
+/// Resolves to true if the record is stored, within `timeouts.commit`.
+pub type CommitFuture = Pin<Box<dyn Future<Output = bool> + Send>>;
 
-/// What a search of our own found; resolves within the route's wait.
-pub type Supplying = Pin<Box<dyn Future<Output = SearchOutcome> + Send>>;
+/// Resolves to the result of the route's own search, within the route's `max_wait`.
+pub type SupplementFuture = Pin<Box<dyn Future<Output = SearchOutcome> + Send>>;
 
-/// What stands beside a stream: the store, those who watch it, the log.
+/// Receives what happens in a stream. [`RelayObserver`](super::observer::RelayObserver) implements it with the store,
+/// the messages in flight, metrics and the log.
 pub trait StreamObserver: Send + 'static {
-    fn supplement(&mut self) -> Supplying;
-    fn commit(&mut self, record: Box<Record>) -> Commit;
+    /// Waits for the route's own search.
+    fn supplement(&mut self) -> SupplementFuture;
+    /// Stores the record; the stream waits for the result.
+    fn commit(&mut self, record: Box<Record>) -> CommitFuture;
+    /// Stores the record; the stream does not wait.
     fn store(&mut self, record: Box<Record>);
-    /// Is it to be told of whatever comes?
-    fn listens(&self) -> bool;
-    /// Bytes have come from the upstream; the tap has not seen them.
-    fn came(&mut self, tap: Option<&Tap>);
-    /// After bytes from the upstream went through the tap.
+    /// True to have [`Self::chunk_received`] called. Read once.
+    fn observes_chunks(&self) -> bool;
+    /// Called for each chunk from the upstream before the tap reads it.
+    fn chunk_received(&mut self, tap: Option<&Tap>);
+    /// Called after the tap has read a chunk.
     fn progress(&mut self, tap: &Tap);
-    /// Somebody asks for what is known so far.
-    fn tell(&mut self, tap: &Tap);
-    /// Once, however it ends.
+    /// Publishes a snapshot of the message for those who watch it.
+    fn publish_snapshot(&mut self, tap: &Tap);
+    /// Called once when the stream has ended, also from `Drop`.
     fn ended(&mut self, report: &Report, pipeline: &Pipeline);
 }
 
-/// How a stream ended, and what went through.
+/// How a stream ended, with its byte counts.
 #[derive(Debug, Clone, Copy)]
 pub struct Report {
     pub outcome: Outcome,
     pub bytes_in: u64,
     pub bytes_out: u64,
-    /// The longest that a piece was here before something of it, or in its place, went on. What waited for the rest of
-    /// its frame, for the store or for a search did not wait for us.
+    /// Longest time from a chunk's arrival to the next output. Chunks that wait for the rest of a frame, for the store or for
+    /// a search are not measured.
     pub overhead: Duration,
 }
 
-/// What the client's connection is aborted with: never a clean end.
+/// The body error that aborts the client's response, so that a cut stream never looks complete.
 #[derive(Debug)]
 pub struct Aborted(pub Outcome);
 
@@ -85,50 +89,54 @@ impl fmt::Display for Aborted {
 impl std::error::Error for Aborted {}
 
 #[derive(Debug, Clone, Copy)]
-pub struct Clocks {
-    /// Silence of the upstream that ends the stream.
+pub struct StreamTimeouts {
+    /// Longest silence of the upstream.
     pub idle: Duration,
+    /// Silence after which a comment is sent to the client.
     pub heartbeat: Option<Duration>,
-    /// When the stream must be over.
+    /// End of the stream, whatever the upstream sends.
     pub deadline: Option<Instant>,
 }
 
-impl Clocks {
-    /// The next thing to do when the upstream is silent.
+impl StreamTimeouts {
+    /// The next instant at which a silent stream has something to do.
     fn wake_at(&self, last_in: Instant, last_out: Instant) -> Instant {
         let idle = last_in + self.idle;
-        let beat = self.heartbeat.map_or(idle, |every| last_out.max(last_in) + every);
-        self.deadline.map_or(idle.min(beat), |deadline| deadline.min(idle).min(beat))
+        let heartbeat = self.heartbeat.map_or(idle, |every| last_out.max(last_in) + every);
+        self.deadline.map_or(idle.min(heartbeat), |deadline| deadline.min(idle).min(heartbeat))
     }
 }
 
+/// An upstream's body `B` behind the tap.
 pub struct TapBody<B, K>
 where
     B: Body<Data = Bytes> + Unpin,
     K: StreamObserver,
 {
+    /// `None` once the upstream has ended or is cancelled.
     upstream: Option<B>,
-    supplying: Option<Supplying>,
-    commit: Option<Commit>,
+    /// Set while the stream waits for a search.
+    supplement: Option<SupplementFuture>,
+    /// Set while the stream waits for a commit.
+    commit: Option<CommitFuture>,
     last_in: Instant,
     last_out: Instant,
     overhead: Duration,
     bytes_in: u64,
     bytes_out: u64,
     outcome: Option<Outcome>,
-    /// The observer wants to hear of every piece.
-    listens: bool,
-    /// Nothing went out since the last bytes came in, nor was anything waited for.
-    fresh: bool,
-    /// Something was handed out, and nothing was asked for since.
-    handed: bool,
-    reported: bool,
+    observes_chunks: bool,
+    /// True from a chunk's arrival until the next output or wait: the time until then is overhead.
+    is_timing: bool,
+    /// The last poll returned a frame, or there was no poll yet.
+    awaits_poll: bool,
+    is_reported: bool,
     pipeline: Pipeline,
     observer: K,
-    clocks: Clocks,
+    timeouts: StreamTimeouts,
     /// Resolves when the server cuts its streams.
     cut: Pin<Box<dyn Future<Output = ()> + Send>>,
-    /// Armed while the upstream is silent; looks at the instants above when it fires.
+    /// Not reset for each chunk: when it fires, the instants above are compared. Polled only while the upstream is silent.
     timer: Pin<Box<Sleep>>,
     trailers: Option<HeaderMap>,
 }
@@ -142,20 +150,20 @@ where
         upstream: B,
         pipeline: Pipeline,
         observer: K,
-        clocks: Clocks,
+        timeouts: StreamTimeouts,
         cut: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
         let now = Instant::now();
         Self {
             upstream: Some(upstream),
-            listens: observer.listens(),
+            observes_chunks: observer.observes_chunks(),
             pipeline,
             observer,
-            clocks,
+            timeouts,
             cut: Box::pin(cut),
-            supplying: None,
+            supplement: None,
             commit: None,
-            timer: Box::pin(tokio::time::sleep_until(clocks.wake_at(now, now))),
+            timer: Box::pin(tokio::time::sleep_until(timeouts.wake_at(now, now))),
             last_in: now,
             last_out: now,
             trailers: None,
@@ -163,15 +171,15 @@ where
             bytes_in: 0,
             bytes_out: 0,
             overhead: Duration::ZERO,
-            fresh: false,
-            handed: true,
-            reported: false,
+            is_timing: false,
+            awaits_poll: true,
+            is_reported: false,
         }
     }
 
-    /// When it last handed something out, if it was not asked since.
-    pub fn handed_at(&self) -> Option<Instant> {
-        self.handed.then_some(self.last_out)
+    /// The time since which the client has not polled; `None` if the last poll is pending.
+    pub fn unpolled_since(&self) -> Option<Instant> {
+        self.awaits_poll.then_some(self.last_out)
     }
 
     pub fn pipeline(&self) -> &Pipeline {
@@ -190,25 +198,24 @@ where
         &mut self.observer
     }
 
-    /// Has the observer tell what is known of the message so far.
-    pub fn tell(&mut self) {
+    /// Has the observer publish a snapshot of the message.
+    pub fn publish_snapshot(&mut self) {
         if let Some(tap) = self.pipeline.tap() {
-            self.observer.tell(tap);
+            self.observer.publish_snapshot(tap);
         }
     }
 
-    /// Something is to be handed out, or the end is known, and nothing is waited for.
-    pub fn has_more(&self) -> bool {
-        let waits = self.supplying.is_some() || self.commit.is_some();
-        !waits && (self.pipeline.has_bytes() || self.outcome == Some(Outcome::Complete))
+    /// True while a search or a commit is awaited.
+    fn is_waiting(&self) -> bool {
+        self.supplement.is_some() || self.commit.is_some()
     }
 
-    /// How it ended; `None` while the upstream may still say something.
+    /// How the upstream's body ended; `None` while it is open.
     pub fn outcome(&self) -> Option<Outcome> {
         self.outcome
     }
 
-    /// The stream is over for the upstream: what is left comes out, then the end.
+    /// Ends the upstream's side. Later polls return the remaining output and then the end.
     fn end(&mut self, outcome: Outcome) {
         self.upstream = None;
         self.outcome = Some(outcome);
@@ -219,34 +226,35 @@ where
         });
     }
 
-    /// With what else is ready. Each piece becomes an h2 DATA frame, and clients end a connection that floods
-    /// them with small ones (`ENHANCE_YOUR_CALM`).
-    fn joined(&mut self, first: Bytes) -> Bytes {
-        let mut room = JOINED.saturating_sub(first.len());
-        let Some(next) = self.pipeline.take_bytes(room) else { return first };
+    /// Joins bytes with the outputs that follow them. Each frame becomes an h2 DATA frame, and some clients close a
+    /// connection with `ENHANCE_YOUR_CALM` if it carries too many small ones.
+    fn coalesce(&mut self, first: Bytes) -> Bytes {
+        let mut remaining = MAX_COALESCED.saturating_sub(first.len());
+        let Some(next) = self.pipeline.take_bytes(remaining) else { return first };
         let mut all = BytesMut::from(first);
         let mut next = Some(next);
         while let Some(piece) = next {
             all.extend_from_slice(&piece);
-            room -= piece.len();
-            next = self.pipeline.take_bytes(room);
+            remaining -= piece.len();
+            next = self.pipeline.take_bytes(remaining);
         }
         all.freeze()
     }
 
-    fn out(&mut self, bytes: Bytes) -> Frame<Bytes> {
-        self.handed = true;
+    /// Makes a frame and updates the counts and instants of the output.
+    fn emit(&mut self, bytes: Bytes) -> Frame<Bytes> {
+        self.awaits_poll = true;
         self.bytes_out += bytes.len() as u64;
         self.last_out = Instant::now();
-        if std::mem::take(&mut self.fresh) {
+        if std::mem::take(&mut self.is_timing) {
             self.overhead = self.overhead.max(self.last_out - self.last_in);
         }
         Frame::data(bytes)
     }
 
-    /// The upstream is silent: is something due?
-    fn poll_clocks(&mut self, task: &mut Task<'_>) -> Poll<Option<Bytes>> {
-        // Unconstrained: a flood uses up what a task may do at once, and must not keep its own end away.
+    /// Ends the stream if a timeout has passed, or returns a heartbeat if one is due. Called while the upstream is silent.
+    fn poll_timeouts(&mut self, task: &mut Task<'_>) -> Poll<Option<Bytes>> {
+        // Unconstrained: a flood of chunks uses up tokio's budget of the task, and its own timeouts must still fire.
         if pin!(unconstrained(self.cut.as_mut())).poll(task).is_ready() {
             self.end(Outcome::Shutdown);
             return Poll::Ready(None);
@@ -254,42 +262,44 @@ where
         loop {
             ready!(pin!(unconstrained(self.timer.as_mut())).poll(task));
             let now = Instant::now();
-            if now > self.timer.deadline() + LATE {
-                // It was not the upstream that stood still: what it sent meanwhile is still to be seen.
+            if now > self.timer.deadline() + SUSPENDED {
+                // The upstream may have sent data meanwhile that has not been read yet.
                 self.last_in = now;
             }
-            if self.clocks.deadline.is_some_and(|deadline| now >= deadline) {
+            if self.timeouts.deadline.is_some_and(|deadline| now >= deadline) {
                 self.end(Outcome::TotalTimeout);
                 return Poll::Ready(None);
             }
-            if now >= self.last_in + self.clocks.idle {
+            if now >= self.last_in + self.timeouts.idle {
                 self.end(Outcome::UpstreamIdle);
                 return Poll::Ready(None);
             }
-            let beat = self.clocks.heartbeat.is_some_and(|every| now >= self.last_out.max(self.last_in) + every);
-            if beat {
+            let is_heartbeat_due =
+                self.timeouts.heartbeat.is_some_and(|every| now >= self.last_out.max(self.last_in) + every);
+            if is_heartbeat_due {
                 self.last_out = now;
             }
-            let next = self.clocks.wake_at(self.last_in, self.last_out);
+            let next = self.timeouts.wake_at(self.last_in, self.last_out);
             self.timer.as_mut().reset(next);
-            if beat && let Some(comment) = self.pipeline.heartbeat() {
+            if is_heartbeat_due && let Some(comment) = self.pipeline.heartbeat() {
                 return Poll::Ready(Some(comment));
             }
         }
     }
 
-    /// Waits until what went out last had its time to leave.
+    /// Waits for [`LINGER`] after the last output.
     fn poll_linger(&mut self, task: &mut Task<'_>) -> Poll<()> {
-        let due = self.last_out + LINGER;
-        if self.timer.deadline() != due {
-            self.timer.as_mut().reset(due);
+        let deadline = self.last_out + LINGER;
+        if self.timer.deadline() != deadline {
+            self.timer.as_mut().reset(deadline);
         }
         self.timer.as_mut().poll(task)
     }
 
+    /// Reports the end to the observer, once.
     fn report(&mut self, outcome: Outcome) {
-        if !self.reported {
-            self.reported = true;
+        if !self.is_reported {
+            self.is_reported = true;
             let Self { bytes_in, bytes_out, overhead, .. } = *self;
             let report = Report { outcome, bytes_in, bytes_out, overhead };
             self.observer.ended(&report, &self.pipeline);
@@ -307,32 +317,32 @@ where
 
     fn poll_frame(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = self.get_mut();
-        this.handed = false;
+        this.awaits_poll = false;
         loop {
-            if let Some(supplying) = &mut this.supplying {
-                let supply = ready!(supplying.as_mut().poll(task));
-                this.supplying = None;
-                this.pipeline.supplemented(supply);
+            if let Some(supplement) = &mut this.supplement {
+                let outcome = ready!(supplement.as_mut().poll(task));
+                this.supplement = None;
+                this.pipeline.supplemented(outcome);
             }
             if let Some(commit) = &mut this.commit {
                 let stored = ready!(commit.as_mut().poll(task));
                 this.commit = None;
                 this.pipeline.committed(stored);
             }
-            if let Some(out) = this.pipeline.take() {
-                match out {
+            if let Some(output) = this.pipeline.take() {
+                match output {
                     Output::Bytes(bytes) => {
-                        let bytes = this.joined(bytes);
-                        return Poll::Ready(Some(Ok(this.out(bytes))));
+                        let bytes = this.coalesce(bytes);
+                        return Poll::Ready(Some(Ok(this.emit(bytes))));
                     }
-                    // Alone: of a DATA frame that is cut, an h2 client gets nothing.
-                    Output::Event(bytes) => return Poll::Ready(Some(Ok(this.out(bytes)))),
+                    // In a frame of its own: an h2 client drops a DATA frame that is cut off.
+                    Output::Event(bytes) => return Poll::Ready(Some(Ok(this.emit(bytes)))),
                     Output::AwaitSearch => {
-                        this.fresh = false;
-                        this.supplying = Some(this.observer.supplement());
+                        this.is_timing = false;
+                        this.supplement = Some(this.observer.supplement());
                     }
                     Output::Commit(record) => {
-                        this.fresh = false;
+                        this.is_timing = false;
                         this.commit = Some(this.observer.commit(record));
                     }
                     Output::Store(record) => this.observer.store(record),
@@ -347,7 +357,7 @@ where
                     return Poll::Ready(Some(Err(Aborted(outcome).into())));
                 }
                 if let Some(trailers) = this.trailers.take() {
-                    (this.handed, this.last_out) = (true, Instant::now());
+                    (this.awaits_poll, this.last_out) = (true, Instant::now());
                     return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
                 }
                 this.report(Outcome::Complete);
@@ -358,18 +368,17 @@ where
                     Ok(data) => {
                         this.bytes_in += data.len() as u64;
                         this.last_in = Instant::now();
-                        this.fresh = true;
-                        if this.listens {
-                            this.observer.came(this.pipeline.tap());
+                        this.is_timing = true;
+                        if this.observes_chunks {
+                            this.observer.chunk_received(this.pipeline.tap());
                         }
-                        // Of a body whose length is known, the last bytes are known to be the last: whoever sends
-                        // them on does not ask again.
-                        let last = this.upstream.as_ref().is_some_and(Body::is_end_stream);
+                        // hyper does not poll again after the last bytes of a body of known length.
+                        let is_last = this.upstream.as_ref().is_some_and(Body::is_end_stream);
                         this.pipeline.push(data);
                         if let Some(tap) = this.pipeline.tap() {
                             this.observer.progress(tap);
                         }
-                        if last && !this.pipeline.may_add_bytes() {
+                        if is_last && !this.pipeline.may_add_bytes() {
                             this.end(Outcome::Complete);
                         }
                     }
@@ -380,9 +389,9 @@ where
                 Poll::Ready(Some(Err(_))) => this.end(Outcome::UpstreamCut),
                 Poll::Ready(None) => this.end(Outcome::Complete),
                 Poll::Pending => {
-                    this.fresh = false;
-                    if let Some(comment) = ready!(this.poll_clocks(task)) {
-                        return Poll::Ready(Some(Ok(this.out(comment))));
+                    this.is_timing = false;
+                    if let Some(comment) = ready!(this.poll_timeouts(task)) {
+                        return Poll::Ready(Some(Ok(this.emit(comment))));
                     }
                 }
             }
@@ -390,7 +399,7 @@ where
     }
 
     fn is_end_stream(&self) -> bool {
-        // Only an untouched, untapped, empty body is over before it is asked.
+        // Only an empty body without a tap has ended before it is polled.
         !self.pipeline.may_add_bytes() && self.bytes_in == 0 && self.upstream.as_ref().is_some_and(Body::is_end_stream)
     }
 
@@ -408,16 +417,15 @@ where
     K: StreamObserver,
 {
     fn drop(&mut self) {
-        if self.reported {
+        if self.is_reported {
             return;
         }
-        // Whoever sends us on stops asking when the body is empty, or when its length is reached.
-        let empty = self.bytes_in == 0 && self.upstream.as_ref().is_some_and(Body::is_end_stream);
-        let waits = self.supplying.is_some() || self.commit.is_some();
-        let over = self.outcome == Some(Outcome::Complete) && !self.pipeline.has_bytes() && !waits;
+        // hyper does not poll for the end of a body that is empty or whose length is reached, so that is no disconnect.
+        let is_empty = self.bytes_in == 0 && self.upstream.as_ref().is_some_and(Body::is_end_stream);
+        let is_sent = self.outcome == Some(Outcome::Complete) && !self.pipeline.has_bytes() && !self.is_waiting();
         if let Some(record) = self.pipeline.abandon() {
             self.observer.store(record);
         }
-        self.report(if empty || over { Outcome::Complete } else { Outcome::ClientGone });
+        self.report(if is_empty || is_sent { Outcome::Complete } else { Outcome::ClientGone });
     }
 }

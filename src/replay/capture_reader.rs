@@ -8,9 +8,8 @@ use url::Url;
 use super::capture::{CaptureFile, Format};
 use crate::{
     citation::{Record, Rules},
-    pipeline::Supplement,
     pipeline::{
-        Budget, Context, End, Inject, Settings,
+        Budget, Context, End, Inject, Settings, Supplement,
         offline::{self, OfflineOutput},
     },
     profile::OutputFormat,
@@ -38,7 +37,7 @@ impl CaptureReader {
     /// Processes each stream, or the document. The error describes what the input contains instead.
     pub fn read(&self, captured: CaptureFile) -> Result<Vec<OfflineOutput>, String> {
         match captured {
-            CaptureFile::Document(text) => self.document(&text).map(|passed| vec![passed]),
+            CaptureFile::Document(text) => self.document(&text).map(|output| vec![output]),
             CaptureFile::Streams(streams) => Ok(streams.into_iter().map(|capture| self.stream(capture.sse)).collect()),
         }
     }
@@ -53,12 +52,12 @@ impl CaptureReader {
             frame_cap: self.frame_cap,
             budget: Budget::new(sse.len().max(self.frame_cap)),
         };
-        // Nothing is stored here, and the record says so.
-        let mut passed = offline::run(self.context(self.provider), settings, [sse], End::Clean, false);
-        if let Some(record) = &mut passed.record {
+        let mut output = offline::run(self.context(self.provider), settings, [sse], End::Clean, false);
+        // This pipeline has no store, but a record sent to one has `stored: true`.
+        if let Some(record) = &mut output.record {
             record.stored = false;
         }
-        passed
+        output
     }
 
     fn document(&self, text: &str) -> Result<OfflineOutput, String> {
@@ -66,9 +65,9 @@ impl CaptureReader {
             Provider::Auto(registry) => registry.detect_document(text).ok_or_else(|| describe_document(text))?,
             named => named,
         };
-        let passed = offline::run_document(self.context(provider), Bytes::copy_from_slice(text.as_bytes()));
-        match passed.record {
-            Some(_) => Ok(passed),
+        let output = offline::run_document(self.context(provider), Bytes::copy_from_slice(text.as_bytes()));
+        match output.record {
+            Some(_) => Ok(output),
             None => Err(format!("{}, and nothing of {} in it", describe_document(text), provider.as_str())),
         }
     }
@@ -87,8 +86,8 @@ impl CaptureReader {
     }
 
     /// Error text for streams in which no message was found.
-    pub fn no_message(&self, passed: &[OfflineOutput]) -> String {
-        let frames: u64 = passed.iter().map(|passed| passed.stream_stats.frames).sum();
+    pub fn no_message(&self, outputs: &[OfflineOutput]) -> String {
+        let frames: u64 = outputs.iter().map(|output| output.stream_stats.frames).sum();
         let expected = match self.provider {
             Provider::Auto(_) => "a known provider",
             named => named.as_str(),
@@ -106,9 +105,9 @@ pub struct HarRecords<'a> {
 }
 
 impl<'a> HarRecords<'a> {
-    pub fn of(passed: &'a [OfflineOutput]) -> Self {
-        let records: Vec<&Record> = passed.iter().filter_map(|passed| passed.record.as_deref()).collect();
-        Self { skipped: passed.len() - records.len(), records }
+    pub fn of(outputs: &'a [OfflineOutput]) -> Self {
+        let records: Vec<&Record> = outputs.iter().filter_map(|output| output.record.as_deref()).collect();
+        Self { skipped: outputs.len() - records.len(), records }
     }
 }
 

@@ -16,8 +16,8 @@ pub(super) const CAPTURES: [(&str, &[u8]); 4] = [
     ("/doubao-en", include_bytes!("captures/doubao-en.sse")),
     ("/openai", include_bytes!("captures/openai.sse")),
 ];
-/// Answer of `/openai` to a request without `"stream": true`.
-const WHOLE: (&str, &[u8]) = ("/openai", include_bytes!("captures/openai.json"));
+/// Answer of `/openai` to a request without `"stream": true`, as one document.
+const DOCUMENT: (&str, &[u8]) = ("/openai", include_bytes!("captures/openai.json"));
 
 /// Routes of the demo: `/doubao`, `/tencent`, `/doubao-en` and `/openai`, with all paths below.
 ///
@@ -27,8 +27,8 @@ pub fn demo_routes(pace: Pace) -> Vec<Scripted> {
     let route = |(path, sse): (&str, &'static [u8])| {
         let sse = Bytes::from_static(sse);
         let script = Script::sse_steps(steps(&sse, pace.chunking, &fitted(pace, &sse)));
-        let (whole_path, whole) = WHOLE;
-        Scripted::new(path, if path == whole_path { script.unless_streamed(Script::json(whole)) } else { script })
+        let (document_path, document) = DOCUMENT;
+        Scripted::new(path, if path == document_path { script.unless_streamed(Script::json(document)) } else { script })
     };
     CAPTURES.into_iter().map(route).collect()
 }

@@ -35,6 +35,7 @@ pub struct RecordedRequest {
     pub outcome: Outcome,
 }
 
+/// How a response ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// In progress, or hanging.

@@ -217,7 +217,7 @@ impl Script {
     /// The script for a request with this body, which may be truncated.
     pub(super) fn for_request(self, body: &[u8]) -> Self {
         match &self.unstreamed {
-            Some(whole) if !asks_for_a_stream(body) => Self::clone(whole),
+            Some(whole) if !requests_stream(body) => Self::clone(whole),
             _ => self,
         }
     }
@@ -301,7 +301,7 @@ fn frames(sse: &[u8]) -> Vec<(usize, usize)> {
     frames
 }
 
-fn asks_for_a_stream(body: &[u8]) -> bool {
+fn requests_stream(body: &[u8]) -> bool {
     let dense: Vec<u8> = body.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
     memmem::find(&dense, b"\"stream\":true").is_some()
 }

@@ -132,8 +132,8 @@ async fn upstream_counts_clients_that_leave() -> Test {
             assert!(upstream.until(SOON, |up| up.cancelled() == index + 1).await, "{path}, h2: {h2}");
         }
         for (index, path) in ["/hang", "/late"].into_iter().enumerate() {
-            let answer = tokio::time::timeout(Duration::from_millis(50), get(&client, &upstream, path)).await;
-            assert!(answer.is_err(), "{path} is not answered");
+            let response = tokio::time::timeout(Duration::from_millis(50), get(&client, &upstream, path)).await;
+            assert!(response.is_err(), "{path} is not answered");
             assert!(upstream.until(SOON, |up| up.cancelled() == index + 3).await, "{path}, h2: {h2}");
         }
         assert!(upstream.requests().iter().all(|seen| seen.outcome == Outcome::Cancelled));
@@ -172,7 +172,7 @@ async fn upstream_client_does_not_read_pauses_script() -> Test {
             let data = body.frame().await.ok_or("ended")??.into_data().map_err(|_| "trailers")?;
             read += data.len() as u64;
         }
-        assert!(bytes_out() >= read, "reading lets it go on");
+        assert!(bytes_out() >= read, "reading resumes the script");
     }
     Ok(())
 }
@@ -215,8 +215,8 @@ async fn upstream_long_request_body_is_kept_in_part() -> Test {
     let upstream = upstream(Script::json("{}")).await?;
     let long = vec![b'x'; 3 * MAX_RECORDED_BODY + 1];
     let request = Request::put(upstream.url()).body(Full::from(long))?;
-    let answer = client(false).request(request).await?.into_body().collect().await?.to_bytes();
-    assert_eq!(answer, "{}");
+    let body = client(false).request(request).await?.into_body().collect().await?.to_bytes();
+    assert_eq!(body, "{}");
     let seen = &upstream.requests()[0];
     assert_eq!((seen.body.len(), seen.body_len), (MAX_RECORDED_BODY, 3 * MAX_RECORDED_BODY as u64 + 1));
     Ok(())
@@ -232,8 +232,8 @@ async fn upstream_longest_path_wins_and_unknown_is_404() -> Test {
     ];
     let upstream = Upstream::bind(routes).await?;
     let client = client(false);
-    for (path, answer) in [("/doubao/chat/completion?a=1", "1"), ("/doubao-en", "2"), ("/doubao", "1")] {
-        assert_eq!(read(get(&client, &upstream, path).await?.into_body()).await, (answer.into(), true));
+    for (path, body) in [("/doubao/chat/completion?a=1", "1"), ("/doubao-en", "2"), ("/doubao", "1")] {
+        assert_eq!(read(get(&client, &upstream, path).await?.into_body()).await, (body.into(), true));
     }
     assert_eq!(get(&client, &upstream, "/other").await?.status(), StatusCode::NOT_FOUND);
     let head = client.request(Request::head(format!("{}/doubao", upstream.url())).body(Full::default())?).await?;
@@ -273,7 +273,7 @@ async fn upstream_shutdown_and_drop_end_every_task() -> Test {
         } else {
             drop(upstream);
         }
-        assert!(!read(body).await.1, "what was open is cut");
+        assert!(!read(body).await.1, "open responses are cut");
         drop(client);
         let end = Instant::now() + SOON;
         while tokio::runtime::Handle::current().metrics().num_alive_tasks() > before {

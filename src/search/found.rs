@@ -1,4 +1,4 @@
-//! What a search gives: its bundle for an evidence pipeline, the verdict on its sources, and the record of both.
+//! The result of a search as `POST /search` and `citetap search` return it.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -19,7 +19,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// `None` for a record that is not of a search.
+    /// `None` if the record has no search round.
     pub fn new(record: Box<Record>, rules: &Rules) -> Option<Self> {
         let bundle = bundle::bundles(&record, rules).into_iter().next()?;
         Some(Self { bundle, corroboration: record.corroboration.clone(), record })

@@ -1,5 +1,6 @@
-//! Searches of our own: what is asked of a search service, within the domains that an event type enforces,
-//! and the record that its answer becomes.
+//! citetap's own searches: checks a query, restricts it to the domains of its event type, and turns the search service's
+//! response into a record. Called by `app::App::search` for `POST /search` and for the relay, and by `citetap search`.
+//! Records made here are not stored by this module.
 
 mod found;
 pub mod query;
@@ -27,8 +28,9 @@ use crate::{
 pub use found::Found;
 pub use tavily::Tavily;
 
-/// The longest query that is sent on, in characters.
+/// Characters of the longest query that is sent to the service.
 pub const MAX_QUERY: usize = 2000;
+
 /// What somebody asks for. Everything but the query has a default.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -59,7 +61,7 @@ pub enum TimeRange {
     Year,
 }
 
-/// A search as the service is asked for it: checked, and within the domains of its event type.
+/// The service's request: checked, and within the domains of its event type.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Query {
     pub query: String,
@@ -74,7 +76,7 @@ pub struct Query {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub country: Option<String>,
     pub max_results: u32,
-    /// Also enforced on what comes back; empty: any.
+    /// Also enforced on the results. Empty allows any domain.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub include_domains: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -86,7 +88,7 @@ pub struct Query {
 }
 
 impl Query {
-    /// Checks what is asked; the error says what would be right.
+    /// Checks a request, with the configuration's defaults. The error says what is valid.
     pub fn new(ask: Ask, search: &Search) -> Result<Self, String> {
         let query = ask.query.trim().to_owned();
         if query.is_empty() || query.chars().count() > MAX_QUERY {
@@ -96,22 +98,22 @@ impl Query {
         if !(1..=MAX_RESULTS).contains(&max_results) {
             return Err(format!("max_results is a number from 1 to {MAX_RESULTS}"));
         }
-        let asked = domains("include_domains", &ask.include_domains)?;
+        let requested = parse_domains("include_domains", &ask.include_domains)?;
         let include_domains = match &ask.event_type {
-            Some(name) => narrowed(name, enforced(name, &search.event_types)?, asked)?,
-            None => asked,
+            Some(name) => narrow_domains(name, enforced_domains(name, &search.event_types)?, requested)?,
+            None => requested,
         };
         Ok(Self {
             query,
             topic: ask.topic.unwrap_or(search.topic),
             search_depth: ask.search_depth.unwrap_or(search.search_depth),
             time_range: ask.time_range,
-            start_date: date("start_date", ask.start_date)?,
-            end_date: date("end_date", ask.end_date)?,
-            country: country(ask.country)?,
+            start_date: check_date("start_date", ask.start_date)?,
+            end_date: check_date("end_date", ask.end_date)?,
+            country: check_country(ask.country)?,
             max_results,
             include_domains,
-            exclude_domains: domains("exclude_domains", &ask.exclude_domains)?,
+            exclude_domains: parse_domains("exclude_domains", &ask.exclude_domains)?,
             include_answer: false,
             include_favicon: true,
             event_type: ask.event_type,
@@ -119,11 +121,12 @@ impl Query {
     }
 
     fn allows(&self, hostname: Option<&str>) -> bool {
-        self.include_domains.is_empty() || hostname.is_some_and(|host| within(host, &self.include_domains))
+        self.include_domains.is_empty() || hostname.is_some_and(|host| is_within(host, &self.include_domains))
     }
 }
 
-fn enforced<'c>(name: &str, known: &'c BTreeMap<String, Vec<String>>) -> Result<&'c [String], String> {
+/// The domains of an event type.
+fn enforced_domains<'c>(name: &str, known: &'c BTreeMap<String, Vec<String>>) -> Result<&'c [String], String> {
     known.get(name).map(Vec::as_slice).ok_or_else(|| {
         let names: Vec<&str> = known.keys().map(String::as_str).collect();
         match &names[..] {
@@ -133,79 +136,79 @@ fn enforced<'c>(name: &str, known: &'c BTreeMap<String, Vec<String>>) -> Result<
     })
 }
 
-/// What is asked for within what is enforced: a request can narrow the list of an event type, never leave it.
-fn narrowed(name: &str, enforced: &[String], asked: Vec<String>) -> Result<Vec<String>, String> {
-    if asked.is_empty() || enforced.is_empty() {
-        return Ok(if asked.is_empty() { enforced.to_vec() } else { asked });
+/// The requested domains within the enforced ones: a request can narrow an event type's list but not leave it.
+fn narrow_domains(name: &str, enforced: &[String], requested: Vec<String>) -> Result<Vec<String>, String> {
+    if requested.is_empty() || enforced.is_empty() {
+        return Ok(if requested.is_empty() { enforced.to_vec() } else { requested });
     }
-    let mut both: Vec<String> = asked.iter().filter(|domain| within(domain, enforced)).cloned().collect();
-    both.extend(enforced.iter().filter(|domain| within(domain, &asked)).cloned());
-    both.sort();
-    both.dedup();
-    if both.is_empty() {
+    let mut allowed: Vec<String> = requested.iter().filter(|domain| is_within(domain, enforced)).cloned().collect();
+    allowed.extend(enforced.iter().filter(|domain| is_within(domain, &requested)).cloned());
+    allowed.sort();
+    allowed.dedup();
+    if allowed.is_empty() {
         return Err(format!(
             "include_domains: none is within the domains of event_type {name}: {}",
             enforced.join(", ")
         ));
     }
-    Ok(both)
+    Ok(allowed)
 }
 
-/// Is the host one of these domains, or below one?
-fn within(host: &str, domains: &[String]) -> bool {
+/// True if the host is one of these domains or a subdomain of one.
+fn is_within(host: &str, domains: &[String]) -> bool {
     let host = host.trim_end_matches('.');
     domains
         .iter()
         .any(|domain| host.strip_suffix(domain.as_str()).is_some_and(|below| below.is_empty() || below.ends_with('.')))
 }
 
-fn domains(name: &str, asked: &[String]) -> Result<Vec<String>, String> {
-    if asked.len() > MAX_DOMAINS {
+fn parse_domains(name: &str, requested: &[String]) -> Result<Vec<String>, String> {
+    if requested.len() > MAX_DOMAINS {
         return Err(format!("{name} has {MAX_DOMAINS} domains at most"));
     }
-    let read = |text: &String| domain(text).ok_or_else(|| format!("{name} is a list of domains such as example.com"));
-    asked.iter().map(read).collect()
+    let parse = |text: &String| domain(text).ok_or_else(|| format!("{name} is a list of domains such as example.com"));
+    requested.iter().map(parse).collect()
 }
 
-fn date(name: &str, asked: Option<String>) -> Result<Option<String>, String> {
-    match asked {
+fn check_date(name: &str, requested: Option<String>) -> Result<Option<String>, String> {
+    match requested {
         Some(text) if text.parse::<jiff::civil::Date>().is_err() => Err(format!("{name} is a date such as 2026-01-13")),
-        asked => Ok(asked),
+        valid => Ok(valid),
     }
 }
 
-fn country(asked: Option<String>) -> Result<Option<String>, String> {
-    let plain = |text: &String| {
+fn check_country(requested: Option<String>) -> Result<Option<String>, String> {
+    let is_plain = |text: &String| {
         (2..=64).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphabetic() || c == ' ' || c == '-')
     };
-    match asked {
-        Some(text) if !plain(&text) => Err("country is its English name, such as china".to_owned()),
-        asked => Ok(asked),
+    match requested {
+        Some(text) if !is_plain(&text) => Err("country is its English name, such as china".to_owned()),
+        valid => Ok(valid),
     }
 }
 
-/// Why a search gave nothing. Holds neither the key nor the query.
+/// Why a search has no result. Contains neither the key nor the query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SearchError {
     /// 401, 403.
     KeyRefused,
-    /// 429, and how long the service wants to be left alone.
+    /// 429, with the service's `Retry-After`.
     RateLimited(Option<Duration>),
     /// 432, 433: the plan's credits are used up.
     QuotaUsedUp,
-    /// 400, 422: the service's own words, shortened.
+    /// 400, 422: the service's message, shortened.
     Refused(String),
     Timeout(Duration),
-    /// No connection, or one that broke.
+    /// The connection could not be opened, or it broke.
     Unreachable(String),
-    /// Any other status, and how long the service wants to be left alone; redirects are not followed.
+    /// Any other status, redirects included, with the service's `Retry-After`.
     Status(u16, Option<Duration>),
-    /// An answer that is no search response.
+    /// The response is no search response.
     Unreadable(&'static str),
 }
 
 impl SearchError {
-    /// For metrics and logs.
+    /// The label in metrics and logs.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::KeyRefused => "key_refused",
@@ -242,7 +245,7 @@ impl fmt::Display for SearchError {
 
 impl std::error::Error for SearchError {}
 
-/// What a search is run under: its record has an id of our own, as the service's names a request, not a message.
+/// The context of a search's record. The record gets a new id, because the service's id names a request, not a message.
 pub fn context(rules: Arc<Rules>) -> Context {
     Context {
         route: "search".to_owned(),
@@ -256,12 +259,12 @@ pub fn context(rules: Arc<Rules>) -> Context {
     }
 }
 
-/// The service's answer as a record, which is not stored, and how many results were dropped because they lie
-/// outside the domains: services return such, whatever they were asked for.
-pub fn record(context: Context, query: &Query, answer: Bytes) -> Result<(Box<Record>, u32), SearchError> {
+/// Turns the service's response into a record and drops results outside the query's domains, which services may return.
+/// Also returns how many were dropped.
+pub fn record(context: Context, query: &Query, response: Bytes) -> Result<(Box<Record>, u32), SearchError> {
     let id = context.fallback_id.clone();
     let rules = Arc::clone(&context.rules);
-    let record = offline::document_record(context, answer);
+    let record = offline::document_record(context, response);
     let mut record = record.ok_or(SearchError::Unreadable("it is no search response"))?;
     let request_id = std::mem::replace(&mut record.message_id, id);
     if request_id != record.message_id {
@@ -269,10 +272,10 @@ pub fn record(context: Context, query: &Query, answer: Bytes) -> Result<(Box<Rec
     }
     let (mut dropped, mut filtered) = (0, 0);
     record.citations.retain(|citation| {
-        let inside = query.allows(citation.hostname.as_deref());
-        dropped += u32::from(!inside);
-        filtered += u32::from(!inside && citation.status == CitationStatus::Filtered);
-        inside
+        let is_allowed = query.allows(citation.hostname.as_deref());
+        dropped += u32::from(!is_allowed);
+        filtered += u32::from(!is_allowed && citation.status == CitationStatus::Filtered);
+        is_allowed
     });
     record.stats.total_returned -= dropped;
     record.stats.filtered_count -= filtered;
@@ -286,7 +289,7 @@ pub fn record(context: Context, query: &Query, answer: Bytes) -> Result<(Box<Rec
     if dropped > 0 {
         record.metadata.insert("droppedOutsideDomains".to_owned(), dropped.into());
     }
-    // The service may leave it out, and a record of a search names what was searched.
+    // The service may not repeat the query, but a search's record names it.
     if record.queries.is_empty() {
         record.queries.push(query.query.clone());
         if record.rounds.is_empty() {

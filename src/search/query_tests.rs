@@ -2,16 +2,16 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn usual(body: Value) -> Option<String> {
+fn query_in(body: Value) -> Option<String> {
     find(body.to_string().as_bytes(), None)
 }
 
-fn at(pointer: &str, body: &Value) -> Option<String> {
+fn query_at(pointer: &str, body: &Value) -> Option<String> {
     find(body.to_string().as_bytes(), Some(&Pointer::parse(pointer).unwrap()))
 }
 
 #[test]
-fn every_shape_that_clients_send() {
+fn query_is_found_in_every_known_format() {
     let block = |content: Value| json!({"block_type": 10000, "content": content, "block_id": "b", "parent_id": ""});
     let text = json!({"text_block": {"text": "问题", "icon_url": "", "summary": ""}, "pc_event_block": ""});
     let attachment = json!({"attachment_block": {"attachments": [{"type": 1, "identifier": "x"}]}});
@@ -76,12 +76,12 @@ fn every_shape_that_clients_send() {
         ("lke", json!({"content": "问题", "bot_app_key": "k"})),
         ("one message", json!({"message": {"role": "user", "content": "问题"}})),
     ] {
-        assert_eq!(usual(body).as_deref(), Some("问题"), "{shape}");
+        assert_eq!(query_in(body).as_deref(), Some("问题"), "{shape}");
     }
 }
 
 #[test]
-fn what_is_no_question_is_none() {
+fn body_without_a_user_text_has_no_query() {
     for body in [
         json!({}),
         json!([]),
@@ -93,7 +93,7 @@ fn what_is_no_question_is_none() {
         json!({"prompt": 7, "query": null}),
         json!({"conversation_id": "1"}),
     ] {
-        assert_eq!(usual(body.clone()), None, "{body}");
+        assert_eq!(query_in(body.clone()), None, "{body}");
     }
     for body in [&b""[..], b"query=x", b"{\"query\":\"x\"", b"{\"query\":\"\xff\"}", b"\x1f\x8b\x08"] {
         assert_eq!(find(body, None), None);
@@ -101,23 +101,23 @@ fn what_is_no_question_is_none() {
 }
 
 #[test]
-fn json_that_a_user_wrote_stays_text() {
+fn user_text_that_is_json_is_not_decoded() {
     let pasted = r#"{"text":"x"} what is this?"#;
-    assert_eq!(usual(json!({"messages": [{"role": "user", "content": pasted}]})).as_deref(), Some(pasted));
+    assert_eq!(query_in(json!({"messages": [{"role": "user", "content": pasted}]})).as_deref(), Some(pasted));
     let object = r#"{"text":"x"}"#;
-    assert_eq!(usual(json!({"messages": [{"role": "user", "content": object}]})).as_deref(), Some(object));
+    assert_eq!(query_in(json!({"messages": [{"role": "user", "content": object}]})).as_deref(), Some(object));
 }
 
 #[test]
-fn it_is_one_line_and_cut_at_the_limit_and_over_it() {
-    assert_eq!(usual(json!({"query": " 一\n\n二\t三 "})).as_deref(), Some("一 二 三"));
+fn query_is_one_line_and_cut_at_the_limit() {
+    assert_eq!(query_in(json!({"query": " 一\n\n二\t三 "})).as_deref(), Some("一 二 三"));
     for (count, kept) in [(MAX_CHARS, MAX_CHARS), (MAX_CHARS + 1, MAX_CHARS)] {
-        assert_eq!(usual(json!({"query": "长".repeat(count)})).map(|query| query.chars().count()), Some(kept));
+        assert_eq!(query_in(json!({"query": "长".repeat(count)})).map(|query| query.chars().count()), Some(kept));
     }
 }
 
 #[test]
-fn a_pointer_names_a_text_a_message_or_a_list() {
+fn pointer_finds_a_text_a_message_or_a_list() {
     let body = json!({
         "a/b": {"m~n": "甲"}, "query": "not this",
         "chat": [{"role": "user", "content": "乙"}, {"role": "assistant", "content": "丙"}],
@@ -135,7 +135,7 @@ fn a_pointer_names_a_text_a_message_or_a_list() {
         ("/nowhere", None),
         ("/a~1b", None),
     ] {
-        assert_eq!(at(pointer, &body).as_deref(), query, "{pointer}");
+        assert_eq!(query_at(pointer, &body).as_deref(), query, "{pointer}");
     }
     for wrong in ["", "query", "a/b", "/a~2", "/~", &"/x".repeat(65)] {
         assert_eq!(Pointer::parse(wrong), None, "{wrong}");

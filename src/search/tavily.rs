@@ -1,5 +1,5 @@
-//! Tavily's search API: `POST {base}/search`. Redirects are not followed, nothing is decompressed, and the key
-//! goes into one header and nowhere else.
+//! The client of Tavily's search API: `POST {base}/search`. It follows no redirect and decompresses nothing. The key must
+//! not leave its header.
 
 use std::time::Duration;
 
@@ -22,20 +22,20 @@ use crate::{
     transport::service_client,
 };
 
-/// A larger answer is not read.
-pub const MAX_ANSWER: usize = 4 * 1024 * 1024;
-/// Of an error's answer so much is read.
+/// Bytes of the largest response that is read.
+const MAX_RESPONSE: usize = 4 * 1024 * 1024;
+/// Bytes of the largest error response that is read.
 const MAX_ERROR: usize = 64 * 1024;
-/// Of the service's own words so much is repeated.
-const MAX_WORDS: usize = 200;
-/// Before the one retry, where the service does not say how long.
-const REST: Duration = Duration::from_millis(250);
-/// Who wants to be left alone for longer is not asked again: the error says for how long.
-const MAX_REST: Duration = Duration::from_secs(5);
+/// Bytes of the service's error message that are repeated.
+const MAX_MESSAGE: usize = 200;
+/// Pause before the one retry if the response has no `Retry-After`.
+const RETRY_PAUSE: Duration = Duration::from_millis(250);
+/// Longest `Retry-After` that is waited for. After a longer one the search fails, and the error says how long it is.
+const MAX_RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 const AGENT: &str = concat!("citetap/", env!("CARGO_PKG_VERSION"));
 
-/// The service, with a key.
+/// The client, with a key.
 pub struct Tavily {
     client: Client,
     endpoint: Url,
@@ -54,33 +54,32 @@ impl Tavily {
         Some(Self { client, endpoint, authorization, timeout: search.timeout })
     }
 
-    /// The service's answer, which is a search response. One retry on 429 and 5xx, after the rest that the service
-    /// wants, all within the timeout.
+    /// Sends a query and returns the search response. Retries once on 429 and 5xx, after `Retry-After`, within the timeout.
     pub async fn search(&self, query: &Query) -> Result<Bytes, SearchError> {
         let body = Bytes::from(serde_json::to_vec(query).unwrap_or_default());
         let deadline = Instant::now() + self.timeout;
-        let answer = timeout_at(deadline, self.twice(body, deadline)).await;
-        answer.unwrap_or(Err(SearchError::Timeout(self.timeout)))
+        let result = timeout_at(deadline, self.send_with_retry(body, deadline)).await;
+        result.unwrap_or(Err(SearchError::Timeout(self.timeout)))
     }
 
-    async fn twice(&self, body: Bytes, deadline: Instant) -> Result<Bytes, SearchError> {
-        let error = match self.once(body.clone()).await {
+    async fn send_with_retry(&self, body: Bytes, deadline: Instant) -> Result<Bytes, SearchError> {
+        let error = match self.send(body.clone()).await {
             Err(error) => error,
-            answer => return answer,
+            response => return response,
         };
-        let rest = match &error {
-            SearchError::RateLimited(rest) | SearchError::Status(500.., rest) => rest.unwrap_or(REST),
+        let pause = match &error {
+            SearchError::RateLimited(wait) | SearchError::Status(500.., wait) => wait.unwrap_or(RETRY_PAUSE),
             _ => return Err(error),
         };
-        // Whoever would wake up too late need not sleep.
-        if rest > MAX_REST || Instant::now().checked_add(rest).is_none_or(|awake| awake >= deadline) {
+        // A retry after the deadline would be useless.
+        if pause > MAX_RETRY_PAUSE || Instant::now().checked_add(pause).is_none_or(|retry_at| retry_at >= deadline) {
             return Err(error);
         }
-        sleep(rest).await;
-        self.once(body).await
+        sleep(pause).await;
+        self.send(body).await
     }
 
-    async fn once(&self, body: Bytes) -> Result<Bytes, SearchError> {
+    async fn send(&self, body: Bytes) -> Result<Bytes, SearchError> {
         let request = self
             .client
             .post(self.endpoint.clone())
@@ -89,44 +88,46 @@ impl Tavily {
             .header(ACCEPT, "application/json")
             .header(ACCEPT_ENCODING, "identity")
             .body(body);
-        let answer = request.send().await.map_err(|error| SearchError::Unreachable(service_client::why(&error)))?;
-        match answer.status() {
-            StatusCode::OK => read(answer).await,
-            status => Err(self.error(status, answer).await),
+        let response = request.send().await.map_err(|error| SearchError::Unreachable(service_client::why(&error)))?;
+        match response.status() {
+            StatusCode::OK => read(response).await,
+            status => Err(self.error(status, response).await),
         }
     }
 
-    async fn error(&self, status: StatusCode, answer: Response) -> SearchError {
+    async fn error(&self, status: StatusCode, response: Response) -> SearchError {
         match status.as_u16() {
             401 | 403 => SearchError::KeyRefused,
-            429 => SearchError::RateLimited(retry_after(answer.headers())),
+            429 => SearchError::RateLimited(retry_after(response.headers())),
             432 | 433 => SearchError::QuotaUsedUp,
             400 | 422 => {
-                let body = Limited::new(Body::from(answer), MAX_ERROR).collect().await;
+                let body = Limited::new(Body::from(response), MAX_ERROR).collect().await;
                 let body = body.map(|body| body.to_bytes()).unwrap_or_default();
-                SearchError::Refused(self.words(&body))
+                SearchError::Refused(self.message(&body))
             }
-            other => SearchError::Status(other, retry_after(answer.headers())),
+            other => SearchError::Status(other, retry_after(response.headers())),
         }
     }
 
-    /// The service's own words, on one line, without the key should it repeat that.
-    fn words(&self, body: &[u8]) -> String {
+    /// The service's error message on one line. The key is masked, in case the service repeats it.
+    fn message(&self, body: &[u8]) -> String {
         let json: Value = serde_json::from_slice(body).unwrap_or_default();
-        let places = ["/detail/error", "/detail/0/msg", "/detail", "/error", "/message"];
-        let said = places.iter().find_map(|place| json.pointer(place)?.as_str()).unwrap_or("it did not say why");
+        let pointers = ["/detail/error", "/detail/0/msg", "/detail", "/error", "/message"];
+        let message =
+            pointers.iter().find_map(|pointer| json.pointer(pointer)?.as_str()).unwrap_or("it did not say why");
         let key = self.authorization.to_str().ok().and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
-        let said = if key.is_empty() { said.to_owned() } else { said.replace(key, "•••") };
-        text::single_line(&said, MAX_WORDS)
+        let message = if key.is_empty() { message.to_owned() } else { message.replace(key, "•••") };
+        text::single_line(&message, MAX_MESSAGE)
     }
 }
 
-async fn read(answer: Response) -> Result<Bytes, SearchError> {
-    let mut codings = answer.headers().get_all(CONTENT_ENCODING).iter();
+/// Reads and checks the body of a 200 response.
+async fn read(response: Response) -> Result<Bytes, SearchError> {
+    let mut codings = response.headers().get_all(CONTENT_ENCODING).iter();
     if codings.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity")) {
         return Err(SearchError::Unreadable("it is compressed, which was not asked for"));
     }
-    let body = Limited::new(Body::from(answer), MAX_ANSWER).collect().await.map_err(|error| {
+    let body = Limited::new(Body::from(response), MAX_RESPONSE).collect().await.map_err(|error| {
         if error.is::<http_body_util::LengthLimitError>() {
             SearchError::Unreadable("it is larger than 4 MiB")
         } else {
@@ -134,15 +135,15 @@ async fn read(answer: Response) -> Result<Bytes, SearchError> {
         }
     })?;
     let body = body.to_bytes();
-    let is_response =
+    let has_results =
         |text| json::with_parsed(text, |node| matches!(node.get("results"), Some(Node::List(_)))).unwrap_or(false);
     match std::str::from_utf8(&body) {
-        Ok(text) if is_response(text) => Ok(body),
+        Ok(text) if has_results(text) => Ok(body),
         _ => Err(SearchError::Unreadable("it is no search response")),
     }
 }
 
-/// Seconds, or a date (RFC 9110 10.2.3).
+/// The pause in `Retry-After`: seconds or a date (RFC 9110 10.2.3).
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {

@@ -13,7 +13,7 @@ fn ask(query: &str) -> Ask {
 }
 
 #[test]
-fn a_domain_is_a_host_and_nothing_else() {
+fn domain_is_a_host_without_url_parts() {
     assert_eq!(domain(" Example.COM. ").as_deref(), Some("example.com"));
     assert_eq!(domain("例子.中国").as_deref(), Some("xn--fsqu00a.xn--fiqs8s"));
     for text in
@@ -24,9 +24,9 @@ fn a_domain_is_a_host_and_nothing_else() {
 }
 
 #[test]
-fn below_a_domain_is_not_beside_it() {
+fn is_within_matches_subdomains_only() {
     let domains = ["coin.example".to_owned()];
-    for (host, inside) in [
+    for (host, expected) in [
         ("coin.example", true),
         ("www.coin.example", true),
         ("coin.example.", true),
@@ -35,17 +35,17 @@ fn below_a_domain_is_not_beside_it() {
         ("example", false),
         ("", false),
     ] {
-        assert_eq!(within(host, &domains), inside, "{host}");
+        assert_eq!(is_within(host, &domains), expected, "{host}");
     }
 }
 
 #[test]
-fn the_configuration_fills_what_is_not_asked() {
+fn query_without_a_value_gets_the_configured_one() {
     let search = search("[search]\nmax_results = 9\ntopic = \"finance\"\nsearch_depth = \"advanced\"");
     let query = Query::new(ask("q"), &search).unwrap();
     assert_eq!((query.max_results, query.topic, query.search_depth), (9, Topic::Finance, Depth::Advanced));
-    let asked = Ask { max_results: Some(20), topic: Some(Topic::News), ..ask("q") };
-    let query = Query::new(asked, &search).unwrap();
+    let request = Ask { max_results: Some(20), topic: Some(Topic::News), ..ask("q") };
+    let query = Query::new(request, &search).unwrap();
     assert_eq!((query.max_results, query.topic, query.search_depth), (20, Topic::News, Depth::Advanced));
     for max_results in [0, 21] {
         assert!(Query::new(Ask { max_results: Some(max_results), ..ask("q") }, &search).is_err());
@@ -53,12 +53,12 @@ fn the_configuration_fills_what_is_not_asked() {
 }
 
 #[test]
-fn a_wider_domain_is_narrowed_to_the_enforced_one() {
+fn wider_domain_is_narrowed_to_the_enforced_one() {
     let search = search("[search.event_types]\nnews = [\"news.a.example\", \"b.example\"]");
-    let asked = Ask {
+    let request = Ask {
         event_type: Some("news".to_owned()),
         include_domains: vec!["a.example".to_owned(), "x.b.example".to_owned(), "c.example".to_owned()],
         ..ask("q")
     };
-    assert_eq!(Query::new(asked, &search).unwrap().include_domains, ["news.a.example", "x.b.example"]);
+    assert_eq!(Query::new(request, &search).unwrap().include_domains, ["news.a.example", "x.b.example"]);
 }

@@ -1,4 +1,4 @@
-//! Encodes our own frames: an event with one line of compact JSON, or a comment.
+//! Encodes our own frames: an event with one line of data, or a comment.
 
 use bytes::Bytes;
 

@@ -1,4 +1,4 @@
-//! Finds the ends of frames in any chunking, reading each byte once.
+//! Splits a byte stream into frames, however it is chunked. Reads each byte once and buffers nothing: the caller does.
 
 use memchr::memchr2;
 
@@ -27,6 +27,7 @@ enum State {
 
 const BOM: [u8; 3] = [0xEF, 0xBB, 0xBF];
 
+/// Finds the ends of frames. One instance per stream.
 #[derive(Debug, Clone, Copy)]
 pub struct Splitter {
     state: State,
@@ -39,12 +40,12 @@ impl Default for Splitter {
 }
 
 impl Splitter {
-    /// Whether a BOM can no longer follow.
+    /// True once a BOM can no longer follow.
     pub fn has_started(&self) -> bool {
         !matches!(self.state, State::Start(_))
     }
 
-    /// Whether the last frame ended in CR and its LF may still follow.
+    /// True if the last frame ended in CR and its LF may still follow.
     pub fn awaits_lf(&self) -> bool {
         self.state == State::AfterFrameCr
     }

@@ -14,7 +14,7 @@ use prometheus_client::{
 
 use super::{
     StoreMetrics,
-    process::{ProcessCollector, RuntimeCollector},
+    process::{ProcessCollector, RuntimeCollector, Runtimes},
     prometheus_text,
     store_metrics::StoreCollector,
 };
@@ -99,6 +99,8 @@ type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
 pub struct Metrics {
     registry: Registry,
+    /// Their tasks are counted.
+    pub runtimes: Runtimes,
     pub requests: Family<RequestLabels, Counter>,
     pub outcomes: Family<OutcomeLabels, Counter>,
     pub first_byte: Histograms<RouteLabel>,
@@ -147,6 +149,7 @@ impl Metrics {
     pub fn new(writer: Writer, store_metrics: &StoreMetrics, streams: usize) -> Self {
         let this = Self {
             registry: Registry::default(),
+            runtimes: Runtimes::default(),
             requests: Family::default(),
             outcomes: Family::default(),
             first_byte: Family::new_with_constructor(latency),
@@ -220,7 +223,7 @@ impl Metrics {
         let help = "Messages whose search was not needed or not made, and why";
         prefixed.register("supplements_skipped", help, self.supplements_skipped.clone());
         prefixed.register("build_info", "Version and commit of this build", build);
-        prefixed.register_collector(Box::new(RuntimeCollector));
+        prefixed.register_collector(Box::new(RuntimeCollector(self.runtimes.clone())));
         store_metrics.register(prefixed);
         prefixed.register_collector(Box::new(StoreCollector { writer, store: store_metrics.store() }));
         self

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    sync::{Arc, PoisonError, RwLock},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -14,15 +15,31 @@ use rustix::{
     process::{Resource, getrlimit},
     time::{ClockId, clock_gettime},
 };
+use tokio::runtime::Handle;
 
-/// Number of live tasks of the current runtime.
+/// The runtimes of the process: the main one, and one per worker.
+#[derive(Debug, Clone, Default)]
+pub struct Runtimes(Arc<RwLock<Vec<Handle>>>);
+
+impl Runtimes {
+    /// Replaces the runtimes whose tasks are counted.
+    pub fn set(&self, runtimes: Vec<Handle>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = runtimes;
+    }
+
+    fn alive_tasks(&self) -> usize {
+        let runtimes = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        runtimes.iter().map(|runtime| runtime.metrics().num_alive_tasks()).sum()
+    }
+}
+
+/// Number of live tasks of all runtimes.
 #[derive(Debug)]
-pub(super) struct RuntimeCollector;
+pub(super) struct RuntimeCollector(pub Runtimes);
 
 impl Collector for RuntimeCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return Ok(()) };
-        let alive = ConstGauge::new(runtime.metrics().num_alive_tasks() as f64);
+        let alive = ConstGauge::new(self.0.alive_tasks() as f64);
         let help = "Live tasks: those of connections and streams, and a few permanent ones";
         alive.encode(encoder.encode_descriptor("tasks", help, None, MetricType::Gauge)?)
     }

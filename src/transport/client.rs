@@ -1,7 +1,7 @@
 //! The HTTP client for upstreams: hyper-util's pooled client, one per worker.
 //!
 //! It follows no redirect and decompresses nothing. A request is sent again only if its pooled connection was closed before
-//! anything was written. A connection whose answer ended before its request is closed.
+//! anything was written. A connection whose response ended before its request is closed.
 
 use std::{
     convert::Infallible,
@@ -40,9 +40,9 @@ const MAX_BUFFER: usize = 64 * 1024;
 /// h2 flow-control window of a stream: bytes that an upstream may send ahead of the client.
 const STREAM_WINDOW: u32 = 64 * 1024;
 /// h2 flow-control window of a connection. Wide enough for every stream's window, so that a slow client never stops the
-/// streams beside it.
+/// other streams.
 const CONNECTION_WINDOW: u32 = 1 << 30;
-/// 1xx answers before the final one. An upstream that sends more is treated as broken.
+/// 1xx responses before the final one. An upstream that sends more is treated as broken.
 const MAX_INFORMATIONAL: u32 = 10;
 /// Idle connections per upstream and worker.
 const IDLE_CONNECTIONS: usize = 256;
@@ -50,12 +50,12 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
 type Connector = HttpsConnector<FdGuard<HttpConnector>>;
 
-/// A request's body.
+/// A request body that the client can send; implemented by every suitable type.
 pub trait RequestBody: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static {}
 
 impl<B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static> RequestBody for B {}
 
-/// The client.
+/// The pooled upstream client.
 pub struct Client<B: RequestBody> {
     builder: Builder,
     connector: Connector,
@@ -95,13 +95,13 @@ impl<B: RequestBody> Client<B> {
         Self { per_worker, ..self }
     }
 
-    /// Sends a request whose URI is absolute, and waits for the head of its final answer.
+    /// Sends a request whose URI is absolute, and waits for the head of its final response.
     pub async fn send(&self, request: Request<B>) -> Result<Response<ResponseBody>, Fault> {
-        let (answer_open, answer_over) = oneshot::channel();
+        let (response_open, response_ended) = oneshot::channel();
         let progress = Arc::<Progress>::default();
         let has_body = !request.body().is_end_stream();
-        let sent = Arc::clone(&progress);
-        let mut request = request.map(|body| SendingBody { body, answer_over, progress: sent });
+        let body_progress = Arc::clone(&progress);
+        let mut request = request.map(|body| SendingBody { body, response_ended, progress: body_progress });
         declare_body(&mut request);
         // Lets the runtime deliver socket events first, so that hyper discards a pooled connection that was closed, or on
         // which an upstream has sent bytes without a request.
@@ -114,25 +114,25 @@ impl<B: RequestBody> Client<B> {
             }
         });
         let client = &self.per_worker[workers::current() % self.per_worker.len()];
-        let answer = tokio::select! {
+        let response = tokio::select! {
             biased;
             () = flooded.notified() => None,
-            answer = client.request(request) => Some(answer),
+            response = client.request(request) => Some(response),
         };
-        // The limit may have been passed and the final answer read in one go.
+        // One read can return more than the limit and the final response.
         let is_flooded = progress.informational.load(Ordering::Relaxed) > MAX_INFORMATIONAL;
-        match answer.filter(|_| !is_flooded) {
-            Some(Ok(mut answer)) => {
-                let (status, version) = (answer.status(), answer.version());
-                // hyper sends no body of unknown length over a connection that has carried an HTTP/1.0 answer.
-                let is_unsent = has_body && !progress.body_asked.load(Ordering::Relaxed);
+        match response.filter(|_| !is_flooded) {
+            Some(Ok(mut response)) => {
+                let (status, version) = (response.status(), response.version());
+                // hyper sends no body of unknown length over a connection that has carried an HTTP/1.0 response.
+                let is_unsent = has_body && !progress.is_body_polled.load(Ordering::Relaxed);
                 let checked = if is_unsent && version == Version::HTTP_10 {
                     Err("it speaks HTTP/1.0, which has no request bodies of unknown length")
                 } else {
-                    response_check::check(status, answer.headers_mut())
+                    response_check::check(status, response.headers_mut())
                 };
                 checked.map_err(|why| Fault::Broken(why.to_owned()))?;
-                Ok(answer.map(|body| ResponseBody { body: IncomingBody::new(body, version), _open: answer_open }))
+                Ok(response.map(|body| ResponseBody { body: IncomingBody::new(body, version), _open: response_open }))
             }
             Some(Err(error)) => Err(Fault::of(&error)),
             None => Err(Fault::Broken("it sends informational answers without end".to_owned())),
@@ -140,13 +140,12 @@ impl<B: RequestBody> Client<B> {
     }
 }
 
-/// How far a request is.
+/// What hyper has done with a request so far.
 #[derive(Default)]
 struct Progress {
-    /// 1xx answers so far.
+    /// Number of 1xx responses.
     informational: AtomicU32,
-    /// hyper has asked for the body.
-    body_asked: AtomicBool,
+    is_body_polled: AtomicBool,
 }
 
 /// hyper sends no body of unknown length with these methods, unless a header says that there is one.
@@ -158,7 +157,7 @@ fn declare_body<B: Body>(request: &mut Request<B>) {
     }
 }
 
-/// The body of an answer.
+/// An upstream's response body.
 pub struct ResponseBody {
     body: IncomingBody,
     /// Dropped with the body, which ends [`SendingBody`].
@@ -182,11 +181,11 @@ impl Body for ResponseBody {
     }
 }
 
-/// The body of a request that is being sent. It fails when the answer is over first: the connection, with half a request on
+/// The body of a request that is being sent. It fails when the response ends first: the connection, with half a request on
 /// it, is then closed, and the body is dropped.
 pub struct SendingBody<B> {
     body: B,
-    answer_over: oneshot::Receiver<Infallible>,
+    response_ended: oneshot::Receiver<Infallible>,
     progress: Arc<Progress>,
 }
 
@@ -196,11 +195,11 @@ impl<B: RequestBody> Body for SendingBody<B> {
 
     fn poll_frame(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = self.get_mut();
-        this.progress.body_asked.store(true, Ordering::Relaxed);
+        this.progress.is_body_polled.store(true, Ordering::Relaxed);
         match Pin::new(&mut this.body).poll_frame(task) {
             Poll::Ready(frame) => Poll::Ready(frame.map(|frame| frame.map_err(Into::into))),
             Poll::Pending => {
-                let _ = ready!(Pin::new(&mut this.answer_over).poll(task));
+                let _ = ready!(Pin::new(&mut this.response_ended).poll(task));
                 Poll::Ready(Some(Err("the answer ended before the request".into())))
             }
         }
@@ -230,7 +229,7 @@ pub(super) fn trust() -> rustls::ClientConfig {
     }
 }
 
-/// Why there is no answer. Its text has no URL.
+/// Why there is no response. Its text has no URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     /// No connection: refused, unknown host, certificate, timeout.

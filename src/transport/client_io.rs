@@ -1,6 +1,6 @@
 //! A client's socket under hyper. It adds the timeouts that hyper does not have: for a client that takes nothing, that sends
 //! nothing, or (over h2) never ends a request's header block. It also notices a client that has gone while hyper does not
-//! read, and closes so that a client which still sends can read its answer.
+//! read, and closes so that a client which still sends can read its response.
 
 use std::{
     io,
@@ -42,7 +42,7 @@ fn descriptor(socket: &ClientSocket) -> BorrowedFd<'_> {
     }
 }
 
-/// Has the peer closed its side? Also true while data from it is unread.
+/// True if the peer has closed its side, even while data from it is unread.
 fn has_hung_up(socket: &ClientSocket) -> bool {
     #[cfg(target_os = "linux")]
     let closed = PollFlags::RDHUP;
@@ -78,7 +78,7 @@ enum Protocol {
 }
 
 impl Protocol {
-    /// Does the server wait for the client?
+    /// True while the server waits for the client.
     fn is_due(&self) -> bool {
         match self {
             Self::Unknown(_) => true,

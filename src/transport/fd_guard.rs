@@ -13,6 +13,7 @@ use tower::Service;
 
 use super::{BoxError, fd_limit::FdLimit};
 
+/// Wraps the connector `C`.
 #[derive(Clone)]
 pub struct FdGuard<C> {
     inner: C,
@@ -50,7 +51,7 @@ where
     }
 }
 
-/// Few file descriptors are left.
+/// The error of a connection that was refused because few file descriptors are left.
 #[derive(Debug)]
 pub struct TooManyOpenFiles;
 

@@ -12,9 +12,9 @@ use std::{
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors reserved for connections that are answered with 503, and for operators.
+/// Descriptors reserved for connections that get a 503, and for operators.
 const SPARE: usize = 32;
-/// A connection that would take one of the last descriptors is closed without an answer.
+/// A connection that would take one of the last descriptors is closed without a response.
 const LAST: usize = 4;
 /// A stream needs a client connection and an upstream connection.
 const PER_STREAM: usize = 2;
@@ -66,7 +66,7 @@ impl FdLimit {
 
     /// Headroom after this connection was accepted.
     pub fn headroom(&self, accepted: &impl AsRawFd) -> FdHeadroom {
-        self.beside(number(accepted))
+        self.headroom_above(fd_number(accepted))
     }
 
     /// A permit for one more upstream connection, to be held until it is open; `None` when few descriptors are left.
@@ -76,12 +76,13 @@ impl FdLimit {
         let connecting = Connecting(Arc::clone(self));
         let (Some(limit), Some(probe)) = (self.limit, &self.probe) else { return Some(connecting) };
         // Connections that have their descriptor already are counted twice, so a burst is refused a little early.
-        let taken = before + number(&probe.try_clone().ok()?);
+        let used = before + fd_number(&probe.try_clone().ok()?);
         // Accepted clients may use half of the reserve for their upstreams.
-        (left(limit, taken) >= spare(limit) / 2).then_some(connecting)
+        (left(limit, used) >= spare(limit) / 2).then_some(connecting)
     }
 
-    fn beside(&self, number: usize) -> FdHeadroom {
+    /// Headroom if all descriptors up to this number are in use.
+    fn headroom_above(&self, number: usize) -> FdHeadroom {
         let Some(limit) = self.limit else { return FdHeadroom::Enough };
         let left = left(limit, number);
         if left >= spare(limit) {
@@ -105,7 +106,7 @@ impl Drop for Connecting {
 }
 
 /// POSIX: a new descriptor gets the lowest free number, so its number tells how many are in use.
-fn number(file: &impl AsRawFd) -> usize {
+fn fd_number(file: &impl AsRawFd) -> usize {
     usize::try_from(file.as_raw_fd()).unwrap_or_default()
 }
 
@@ -113,7 +114,7 @@ fn left(limit: usize, number: usize) -> usize {
     limit.saturating_sub(number + 1)
 }
 
-/// A low limit reserves fewer.
+/// Descriptors to reserve: [`SPARE`], or fewer if the limit is low.
 fn spare(limit: usize) -> usize {
     SPARE.min(limit / 4)
 }
@@ -122,38 +123,38 @@ fn spare(limit: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn files(limit: Option<usize>) -> Arc<FdLimit> {
+    fn fd_limit(limit: Option<usize>) -> Arc<FdLimit> {
         Arc::new(FdLimit { limit, ..Arc::into_inner(FdLimit::of_process()).unwrap() })
     }
 
     #[test]
     fn last_descriptors_are_reserved() {
-        let crowd = files(Some(1024));
-        assert_eq!([990, 991].map(|n| crowd.beside(n)), [FdHeadroom::Enough; 2]);
-        assert_eq!([992, 1019].map(|n| crowd.beside(n)), [FdHeadroom::Low; 2]);
-        assert_eq!([1020, 1023].map(|n| crowd.beside(n)), [FdHeadroom::None; 2]);
-        assert_eq!(files(Some(40)).beside(20), FdHeadroom::Enough, "a low limit reserves fewer");
-        assert_eq!(files(None).beside(1 << 20), FdHeadroom::Enough);
+        let limit = fd_limit(Some(1024));
+        assert_eq!([990, 991].map(|n| limit.headroom_above(n)), [FdHeadroom::Enough; 2]);
+        assert_eq!([992, 1019].map(|n| limit.headroom_above(n)), [FdHeadroom::Low; 2]);
+        assert_eq!([1020, 1023].map(|n| limit.headroom_above(n)), [FdHeadroom::None; 2]);
+        assert_eq!(fd_limit(Some(40)).headroom_above(20), FdHeadroom::Enough, "a low limit reserves fewer");
+        assert_eq!(fd_limit(None).headroom_above(1 << 20), FdHeadroom::Enough);
     }
 
     #[test]
     fn connecting_counts_until_the_permit_is_dropped() {
-        // More than this process has open, far less than the loop below asks for.
-        let files = files(Some(1 << 16));
-        let mut begun: Vec<Connecting> = std::iter::from_fn(|| files.connect()).take(1 << 17).collect();
-        assert!(begun.len() < (1 << 16) - SPARE / 2, "{} of {}", begun.len(), 1 << 16);
-        assert!(begun.len() > 1 << 15, "other tests have descriptors open too");
-        assert_eq!(files.connecting.load(Ordering::Relaxed), begun.len(), "a refusal is not counted");
-        begun.truncate(1);
-        assert!(files.connect().is_some());
+        // More than this process has open, far fewer than the line below tries to take.
+        let limit = fd_limit(Some(1 << 16));
+        let mut permits: Vec<Connecting> = std::iter::from_fn(|| limit.connect()).take(1 << 17).collect();
+        assert!(permits.len() < (1 << 16) - SPARE / 2, "{} of {}", permits.len(), 1 << 16);
+        assert!(permits.len() > 1 << 15, "other tests have descriptors open too");
+        assert_eq!(limit.connecting.load(Ordering::Relaxed), permits.len(), "a refusal is not counted");
+        permits.truncate(1);
+        assert!(limit.connect().is_some());
     }
 
     #[test]
     fn streams_need_two_descriptors_each() {
         assert!(shortfall(1).is_none());
         if getrlimit(Resource::Nofile).maximum.is_some() {
-            let (needed, there) = shortfall(usize::MAX / 4).unwrap();
-            assert!(needed > there);
+            let (needed, available) = shortfall(usize::MAX / 4).unwrap();
+            assert!(needed > available);
         }
     }
 }

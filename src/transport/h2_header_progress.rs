@@ -11,21 +11,21 @@ const END_HEADERS: u8 = 4;
 #[derive(Debug)]
 pub struct HeaderProgress {
     frame: [u8; FRAME_HEAD],
-    /// Bytes of `frame` that have come.
+    /// Bytes of `frame` that were received.
     known: usize,
     /// Bytes of the frame's payload that are still to come.
     left: usize,
     due: bool,
     /// The current frame ends the header block.
-    ends: bool,
+    ends_block: bool,
 }
 
 impl HeaderProgress {
     pub fn new() -> Self {
-        Self { frame: [0; FRAME_HEAD], known: 0, left: 0, due: true, ends: false }
+        Self { frame: [0; FRAME_HEAD], known: 0, left: 0, due: true, ends_block: false }
     }
 
-    /// Has a header block begun and not ended, or has none come yet?
+    /// True while a header block has begun and not ended, and before the first one.
     pub fn due(&self) -> bool {
         self.due
     }
@@ -40,22 +40,22 @@ impl HeaderProgress {
                 if self.known < FRAME_HEAD {
                     return;
                 }
-                self.begin();
+                self.begin_frame();
             }
             let taken = bytes.len().min(self.left);
             self.left -= taken;
             bytes = &bytes[taken..];
             if self.left == 0 {
                 self.known = 0;
-                self.due &= !self.ends;
+                self.due &= !self.ends_block;
             }
         }
     }
 
-    fn begin(&mut self) {
+    fn begin_frame(&mut self) {
         let [a, b, c, kind, flags, ..] = self.frame;
         self.left = u32::from_be_bytes([0, a, b, c]) as usize;
-        self.ends = matches!(kind, HEADERS | CONTINUATION) && flags & END_HEADERS != 0;
+        self.ends_block = matches!(kind, HEADERS | CONTINUATION) && flags & END_HEADERS != 0;
         self.due |= kind == HEADERS;
     }
 }

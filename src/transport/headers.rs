@@ -23,43 +23,43 @@ fn is_hop_by_hop(name: &str) -> bool {
     )
 }
 
-/// Headers that a `Connection` header cannot remove: the answer depends on them.
+/// Headers that a `Connection` header cannot remove: the response depends on them.
 const KEPT: &[HeaderName] = &[AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST];
 
 /// Prefix of the headers between citetap and its clients.
-const OURS: &str = "x-citetap-";
+const OWN_PREFIX: &str = "x-citetap-";
 
 /// Removes the headers whose name matches.
-pub fn drop_headers(headers: &mut HeaderMap, is_one: impl Fn(&str) -> bool) {
-    let named: Vec<HeaderName> = headers.keys().filter(|name| is_one(name.as_str())).cloned().collect();
+pub fn drop_headers(headers: &mut HeaderMap, matches: impl Fn(&str) -> bool) {
+    let named: Vec<HeaderName> = headers.keys().filter(|name| matches(name.as_str())).cloned().collect();
     for name in named {
         headers.remove(name);
     }
 }
 
 /// Removes hop-by-hop headers, those that `Connection` names, and those that match.
-fn drop_hop_by_hop(headers: &mut HeaderMap, is_one: impl Fn(&str) -> bool) {
+fn drop_hop_by_hop(headers: &mut HeaderMap, matches: impl Fn(&str) -> bool) {
     let named: Vec<HeaderName> = headers
         .get_all(CONNECTION)
         .iter()
         .flat_map(|value| value.as_bytes().split(|b| *b == b','))
-        // What is no name is no header's.
+        // An invalid name cannot match a header.
         .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
         .filter(|name| !KEPT.contains(name))
         .collect();
     for name in named {
         headers.remove(name);
     }
-    drop_headers(headers, |name| is_hop_by_hop(name) || is_one(name));
+    drop_headers(headers, |name| is_hop_by_hop(name) || matches(name));
 }
 
-/// Turns a client's headers into the upstream's: without hop-by-hop headers and ours, and with identity encoding, so that
-/// the answer can be tapped.
+/// Turns a client's headers into the upstream's: without hop-by-hop headers and citetap's own, and with identity
+/// encoding, so that the response can be tapped.
 pub fn request_headers(headers: &mut HeaderMap, trusted_peer: bool, rules: &HeaderRules) {
     let trailers = headers.get_all(TE).iter().any(|te| te.as_bytes().eq_ignore_ascii_case(b"trailers"));
     let forwarded = |name: &str| matches!(name, "forwarded" | "x-real-ip") || name.starts_with("x-forwarded-");
     drop_hop_by_hop(headers, |name| {
-        matches!(name, "te" | "host" | "expect") || name.starts_with(OURS) || (!trusted_peer && forwarded(name))
+        matches!(name, "te" | "host" | "expect") || name.starts_with(OWN_PREFIX) || (!trusted_peer && forwarded(name))
     });
     if trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
@@ -75,7 +75,7 @@ pub fn response_headers(headers: &mut HeaderMap, rules: &HeaderRules) {
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
     }
-    drop_hop_by_hop(headers, |name| name.starts_with(OURS));
+    drop_hop_by_hop(headers, |name| name.starts_with(OWN_PREFIX));
     apply(headers, rules);
 }
 

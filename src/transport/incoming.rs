@@ -1,4 +1,4 @@
-//! A body from hyper that ends only where its sender ended it.
+//! A body from hyper that ends only where its sender ended it. Used for clients' requests and upstreams' responses.
 
 use std::{
     pin::Pin,
@@ -12,8 +12,8 @@ use hyper::body::Incoming;
 
 use super::BoxError;
 
-/// A body whose stream was reset is an error, also where the reset says `NO_ERROR`: hyper takes that for the body's end,
-/// as it is the end of an answer that was complete before (RFC 9113 8.1).
+/// Fails if the stream was reset, even with `NO_ERROR`. hyper treats that reset as the end of the body, because it may
+/// follow a complete response (RFC 9113 8.1).
 pub struct IncomingBody {
     body: Incoming,
     is_h2: bool,
@@ -25,7 +25,8 @@ impl IncomingBody {
         Self { body, is_h2: version == Version::HTTP_2 }
     }
 
-    /// Over h2, has the sender ended the body? Asked when there is nothing left to read. HTTP/1.1 has no other end.
+    /// True if the sender has ended the body, once nothing is left to read. Over HTTP/1.1 hyper reports any other end as an
+    /// error.
     fn is_ended(&self) -> bool {
         !self.is_h2 || self.body.is_end_stream()
     }

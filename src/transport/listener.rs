@@ -29,7 +29,7 @@ const BACKLOG: u32 = 4096;
 pub enum Surface {
     /// The relay, the API and the operators' endpoints.
     All,
-    /// The relay and the probes alone: the rest is at `admin_listen`.
+    /// The relay and the probes only; `admin_listen` has the rest.
     Chats,
 }
 
@@ -109,7 +109,7 @@ impl ListenerSet {
         Ok(Self { listeners, next: 0 })
     }
 
-    /// The next connection and the listener that it came to.
+    /// Accepts the next connection, and returns it with its listener.
     pub fn poll_accept(&mut self, task: &mut Context<'_>) -> Poll<(io::Result<Accepted>, &Listener)> {
         for step in 0..self.listeners.len() {
             let at = (self.next + step) % self.listeners.len();
@@ -160,7 +160,7 @@ fn set_no_delay(listener: &TcpListener) {
 }
 
 impl Socket {
-    /// A TCP socket that somebody else has opened.
+    /// A TCP socket that another process has opened, such as systemd.
     pub fn inherited(listener: TcpListener) -> Self {
         Self::Tcp { listener, reuse_port: false }
     }
@@ -207,12 +207,12 @@ impl Socket {
 
     /// Creates a socket file with this mode. A file that a dead process left behind is replaced.
     pub fn unix(path: &Path, mode: u32) -> io::Result<Self> {
-        make_way(path)?;
+        remove_stale(path)?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
         net::bind(&socket, &SocketAddrUnix::new(path)?)?;
         let file = SocketFile::of(path)?;
-        // Connections are refused until `listen`, so nobody connects before the mode is set.
+        // Connections are refused until `listen`, so none is made before the mode is set.
         fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
         net::listen(&socket, i32::try_from(BACKLOG).unwrap_or(i32::MAX))?;
         Ok(Self::Unix(UnixListener::from_std(StdUnixListener::from(socket))?, Some(Arc::new(file))))
@@ -236,8 +236,8 @@ fn listen(address: SocketAddr, reuse_port: bool) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Removes a socket file that nobody listens on.
-fn make_way(path: &Path) -> io::Result<()> {
+/// Removes a socket file that no process listens on. Any other file at the path is an error.
+fn remove_stale(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
@@ -250,7 +250,7 @@ fn make_way(path: &Path) -> io::Result<()> {
         // Left behind by a process that was killed.
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        // Permission denied or a full queue: somebody listens.
+        // Permission denied or a full queue: a process listens.
         Ok(_) | Err(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens there")),
     }
 }
@@ -290,14 +290,14 @@ mod tests {
 
     #[tokio::test]
     async fn more_than_a_thousand_connections_wait_in_the_backlog() {
-        let most = fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap().trim().parse().unwrap_or(128);
+        let max_backlog = fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap().trim().parse().unwrap_or(128);
         let Socket::Tcp { listener, .. } = Socket::tcp("127.0.0.1:0").await.unwrap() else { panic!("not TCP") };
         let address = listener.local_addr().unwrap();
         let mut waiting = Vec::new();
-        for count in 0..most.min(1500) {
+        for count in 0..max_backlog.min(1500) {
             let connecting = TcpStream::connect(address);
             let connected = tokio::time::timeout(std::time::Duration::from_secs(5), connecting).await;
-            waiting.push(connected.unwrap_or_else(|_| panic!("no place after {count}")).unwrap());
+            waiting.push(connected.unwrap_or_else(|_| panic!("refused after {count}")).unwrap());
         }
     }
 

@@ -1,4 +1,4 @@
-//! HTTP transport: listeners, the hyper server, the pooled hyper client, the client for calls of our own, header
+//! HTTP transport: listeners, the hyper server, the pooled hyper client, the client for citetap's own calls, header
 //! hygiene, timeouts and caps.
 //!
 //! Reads, writes, chunked coding and pooling are hyper's. This module must not parse or write HTTP, and knows nothing of

@@ -1,17 +1,17 @@
-//! What hyper takes of a response head, and a proxy must not relay.
+//! Refuses response heads that hyper accepts but a proxy must not relay. Called by `client`.
 
 use http::{
     HeaderMap, HeaderValue, StatusCode,
     header::{CONTENT_LENGTH, TRANSFER_ENCODING},
 };
 
-/// Checks the head of a final response, and makes several equal lengths one. The error says what is wrong with it.
+/// Checks the head of a final response and reduces equal lengths to one. The error says what is wrong.
 pub fn check(status: StatusCode, headers: &mut HeaderMap) -> Result<(), &'static str> {
-    // Upgrades are refused on the way in, so none was asked for.
+    // No upgrade is ever requested, because `relay::check` refuses them.
     if status == StatusCode::SWITCHING_PROTOCOLS {
         return Err("it switches protocols unasked");
     }
-    // hyper removes the last coding, if that is `chunked`, and the header ends here: nobody would be told of another one.
+    // hyper decodes a final `chunked` only, and the header is not relayed, so the client would not know of other codings.
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     let is_chunked = codings.next().is_none_or(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"));
     if !is_chunked || codings.next().is_some() {
@@ -20,8 +20,8 @@ pub fn check(status: StatusCode, headers: &mut HeaderMap) -> Result<(), &'static
     unify_lengths(headers)
 }
 
-/// RFC 9110 8.6: a list of equal lengths is sent on as one; any other is invalid. Also where no body follows, as after
-/// `HEAD`, which hyper does not look at.
+/// RFC 9110 8.6: equal lengths are relayed as one; other lists are invalid. hyper does not check responses without a body,
+/// such as those to `HEAD`.
 fn unify_lengths(headers: &mut HeaderMap) -> Result<(), &'static str> {
     let values = headers.get_all(CONTENT_LENGTH);
     let mut lengths = values.iter().flat_map(|value| value.as_bytes().split(|b| *b == b',')).map(length);
@@ -42,7 +42,7 @@ fn unify_lengths(headers: &mut HeaderMap) -> Result<(), &'static str> {
 
 fn length(text: &[u8]) -> Option<u64> {
     let digits = text.trim_ascii();
-    // `parse` would take a sign.
+    // `parse` accepts a sign.
     let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     std::str::from_utf8(digits).ok().filter(|_| is_number)?.parse().ok()
 }
@@ -78,8 +78,8 @@ mod tests {
     }
 
     #[test]
-    fn only_chunked_alone_is_a_coding() {
-        for (values, taken) in [
+    fn coding_other_than_chunked_is_refused() {
+        for (values, is_accepted) in [
             (&["chunked"][..], true),
             (&["CHUNKED"], true),
             (&["gzip, chunked"], false),
@@ -87,7 +87,7 @@ mod tests {
             (&["chunked", "chunked"], false),
             (&["identity"], false),
         ] {
-            assert_eq!(checked(TRANSFER_ENCODING, values).is_some(), taken, "{values:?}");
+            assert_eq!(checked(TRANSFER_ENCODING, values).is_some(), is_accepted, "{values:?}");
         }
     }
 }

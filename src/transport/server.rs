@@ -20,7 +20,7 @@ use hyper_util::{
         graceful::{GracefulShutdown, Watcher},
     },
 };
-use tokio::sync::mpsc;
+use tokio::{runtime::Handle, sync::mpsc};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{either::Either, sync::CancellationToken};
 
@@ -46,7 +46,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const REFUSAL_HEADERS: Duration = Duration::from_millis(500);
 const REFUSAL: Duration = Duration::from_secs(5);
 
-/// Answers requests.
+/// Answers the server's requests.
 pub trait Handler: Clone + Send + Sync + 'static {
     type Body: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static;
 
@@ -56,7 +56,7 @@ pub trait Handler: Clone + Send + Sync + 'static {
         peer: Peer,
     ) -> impl Future<Output = Response<Self::Body>> + Send + 'static;
 
-    /// The answer when few file descriptors are left.
+    /// The response when few file descriptors are left.
     fn refuse(self, request: &Request<Incoming>, peer: Peer) -> Response<Self::Body>;
 }
 
@@ -66,7 +66,7 @@ pub struct Server {
     /// Closed when the last accept loop has ended.
     accepting: mpsc::Receiver<Infallible>,
     graceful: Option<Arc<GracefulShutdown>>,
-    _workers: Workers,
+    workers: Workers,
 }
 
 impl Server {
@@ -96,7 +96,12 @@ impl Server {
             };
             runtime.spawn(acceptor.run());
         }
-        Ok(Self { stop_accepting, accepting, graceful: Some(graceful), _workers: workers })
+        Ok(Self { stop_accepting, accepting, graceful: Some(graceful), workers })
+    }
+
+    /// The runtimes of the workers.
+    pub fn runtimes(&self) -> &[Handle] {
+        self.workers.runtimes()
     }
 
     /// Resolves when no connection is accepted any more.
@@ -226,7 +231,7 @@ impl<H: Handler> Connection<H> {
         protocols: Arc<Protocols>,
         accepted: Accepted,
         tls: Option<Arc<Tls>>,
-        answer: fn(H, Request<Incoming>, Peer) -> F,
+        respond: fn(H, Request<Incoming>, Peer) -> F,
     ) where
         F: Future<Output = Response<H::Body>> + Send + 'static,
     {
@@ -249,9 +254,9 @@ impl<H: Handler> Connection<H> {
         };
         let io = ClientIo::new(socket, protocols.write_timeout, protocols.header_timeout);
         let service = service_fn(move |request| {
-            // Boxed: the connection's task has room for it as long as it is open, and this future is large.
-            let answer = Box::pin(answer(handler.clone(), request, peer));
-            async move { Ok::<_, Infallible>(answer.await) }
+            // Boxed because it is large, and the connection's task would keep its space for as long as it is open.
+            let response = Box::pin(respond(handler.clone(), request, peer));
+            async move { Ok::<_, Infallible>(response.await) }
         });
         let _ = watcher.watch(builder.serve_connection(TokioIo::new(io), service)).await;
     }

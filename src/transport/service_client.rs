@@ -10,7 +10,7 @@ use tower::layer::layer_fn;
 
 use super::{client, fd_guard::FdGuard, tls::PROTOCOLS};
 
-/// A client that trusts the certificates that upstreams' are checked against.
+/// A client that trusts the same certificates as the upstream client.
 pub fn builder(connect_timeout: Duration) -> ClientBuilder {
     let mut tls = client::trust();
     tls.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();

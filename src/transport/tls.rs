@@ -1,4 +1,4 @@
-//! The certificate that clients are shown. It can be read again while connections are open: each keeps what it began with.
+//! The server's certificate and key. They can be reloaded while connections are open; open connections keep the old ones.
 
 mod expiry;
 
@@ -17,28 +17,28 @@ use rustls::{
 
 use crate::config::TlsFiles;
 
-/// A chain of certificates is far smaller; this is for who names the wrong file.
+/// Bytes of the largest file that is read. Certificate chains are far smaller; this guards against a wrong path.
 const MAX_FILE: u64 = 1024 * 1024;
-/// What is said of a certificate that ends sooner.
+/// Days before its expiry from which on a certificate causes a warning.
 pub const SOON_DAYS: i64 = 14;
 
-/// What clients may choose from, the better first.
+/// ALPN protocols, preferred first.
 pub(super) const PROTOCOLS: [&[u8]; 2] = [H2, b"http/1.1"];
 pub const H2: &[u8] = b"h2";
 
-/// A certificate with its key, as it is now.
+/// The current TLS configuration.
 pub struct Tls {
-    now: RwLock<Arc<ServerConfig>>,
+    current: RwLock<Arc<ServerConfig>>,
 }
 
-/// What there is to tell of a certificate that was read.
+/// The validity of a certificate that was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validity {
-    /// `None` where it cannot be told.
+    /// End of the validity; `None` if it cannot be parsed.
     pub until: Option<Timestamp>,
 }
 
-/// Why files are not a certificate with its key. Nothing of what they hold.
+/// Why files are not a certificate and its key. The text contains nothing of the files.
 #[derive(Debug)]
 pub struct BadFiles {
     file: PathBuf,
@@ -54,23 +54,23 @@ impl fmt::Display for BadFiles {
 impl Tls {
     pub fn load(files: &TlsFiles) -> Result<(Self, Validity), BadFiles> {
         let (config, validity) = read(files)?;
-        Ok((Self { now: RwLock::new(config) }, validity))
+        Ok((Self { current: RwLock::new(config) }, validity))
     }
 
-    /// Connections from now on get what the files hold now; files that do not fit change nothing.
+    /// Reads the files again for new connections. On an error the current configuration stays.
     pub fn reload(&self, files: &TlsFiles) -> Result<Validity, BadFiles> {
         let (config, validity) = read(files)?;
-        *self.now.write().unwrap_or_else(PoisonError::into_inner) = config;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = config;
         Ok(validity)
     }
 
     pub fn now(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Validity {
-    /// Ready to be told, where somebody should act.
+    /// A warning for the operator if the certificate has expired or expires within [`SOON_DAYS`].
     pub fn trouble(&self, now: Timestamp) -> Option<String> {
         let until = self.until?;
         let days = until.duration_since(now).as_hours() / 24;
@@ -93,10 +93,10 @@ fn read(files: &TlsFiles) -> Result<(Arc<ServerConfig>, Validity), BadFiles> {
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&cert)
         .collect::<Result<_, _>>()
         .map_err(|error| bad(&files.cert, format!("is not PEM: {error}")))?;
-    let Some(own) = chain.first() else {
+    let Some(leaf) = chain.first() else {
         return Err(bad(&files.cert, "has no certificate: expected PEM, -----BEGIN CERTIFICATE-----".to_owned()));
     };
-    let until = expiry::not_after(own);
+    let until = expiry::not_after(leaf);
     let key = PrivateKeyDer::from_pem_slice(&key).map_err(|_| {
         bad(&files.key, "has no private key: expected PEM, as PKCS#8, PKCS#1 or SEC1 and not encrypted".to_owned())
     })?;
@@ -104,8 +104,8 @@ fn read(files: &TlsFiles) -> Result<(Arc<ServerConfig>, Validity), BadFiles> {
     let builder = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| bad(&files.cert, error.to_string()))?;
-    let made = builder.with_no_client_auth().with_single_cert(chain, key);
-    let mut config = made.map_err(|error| match error {
+    let built = builder.with_no_client_auth().with_single_cert(chain, key);
+    let mut config = built.map_err(|error| match error {
         rustls::Error::InconsistentKeys(_) => {
             bad(&files.key, format!("is not the key of the certificate in {}", files.cert.display()))
         }
@@ -128,7 +128,7 @@ fn contents(file: &Path) -> io::Result<Vec<u8>> {
 mod tests {
     use super::*;
 
-    fn made(dir: &Path, name: &str) -> TlsFiles {
+    fn create(dir: &Path, name: &str) -> TlsFiles {
         let rcgen::CertifiedKey { cert, signing_key } =
             rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let files =
@@ -139,9 +139,9 @@ mod tests {
     }
 
     #[test]
-    fn files_that_do_not_fit_are_named_and_change_nothing() {
+    fn reload_of_bad_files_names_them_and_changes_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        let (one, other) = (made(dir.path(), "one"), made(dir.path(), "other"));
+        let (one, other) = (create(dir.path(), "one"), create(dir.path(), "other"));
         let (tls, validity) = Tls::load(&one).unwrap();
         assert!(validity.trouble(Timestamp::now()).is_none());
         let before = tls.now();
@@ -164,14 +164,14 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_that_ends_is_told_in_time() {
+    fn certificate_that_expires_soon_causes_a_warning() {
         let until: Timestamp = "2026-03-01T00:00:00Z".parse().unwrap();
         let validity = Validity { until: Some(until) };
-        let told = |now: &str| validity.trouble(now.parse().unwrap()).unwrap_or_default();
-        assert_eq!(told("2026-02-15T00:00:00Z"), "", "14 days");
-        assert!(told("2026-02-15T00:00:01Z").contains("expires in 13 days"));
-        assert!(told("2026-02-28T23:59:59Z").contains("expires in 0 days"));
-        assert!(told("2026-03-01T00:00:00Z").contains("has expired"));
+        let warning = |now: &str| validity.trouble(now.parse().unwrap()).unwrap_or_default();
+        assert_eq!(warning("2026-02-15T00:00:00Z"), "", "14 days");
+        assert!(warning("2026-02-15T00:00:01Z").contains("expires in 13 days"));
+        assert!(warning("2026-02-28T23:59:59Z").contains("expires in 0 days"));
+        assert!(warning("2026-03-01T00:00:00Z").contains("has expired"));
         assert!(validity.is_over(until) && !validity.is_over("2026-02-28T23:59:59Z".parse().unwrap()));
         assert!(!Validity { until: None }.is_over(until));
     }

@@ -1,4 +1,4 @@
-//! Which trailers are passed on, of an upstream's or a client's.
+//! Which trailers of a request or a response are relayed. Called by the relay's bodies.
 
 use http::{
     HeaderMap, HeaderName,
@@ -9,11 +9,10 @@ use http::{
     },
 };
 
-/// Names and values together. Larger trailers are dropped, all of them: a part would be another message.
+/// Bytes of all names and values. Larger trailers are dropped as a whole, because a part would be another message.
 pub const MAX_BYTES: usize = 16 * 1024;
 
-/// RFC 9110 6.5.1: what frames, routes, authenticates or describes a message is needed before its content, and
-/// would mean something else behind it.
+/// Fields that frame, route, authenticate or describe a message: they must not be trailers (RFC 9110 6.5.1).
 const FORBIDDEN: &[HeaderName] = &[
     AUTHORIZATION,
     CACHE_CONTROL,
@@ -37,13 +36,13 @@ const FORBIDDEN: &[HeaderName] = &[
 ];
 const FORBIDDEN_NAMES: &[&str] = &["keep-alive", "proxy-connection"];
 
-/// What may pass; `None` where nothing may.
+/// The trailers that may be relayed, if there are any.
 pub fn allowed(trailers: &HeaderMap) -> Option<HeaderMap> {
     let mut kept = HeaderMap::new();
     let mut bytes = 0;
     for (name, value) in trailers {
-        let ours = name.as_str().starts_with("x-citetap-");
-        if FORBIDDEN.contains(name) || FORBIDDEN_NAMES.contains(&name.as_str()) || ours {
+        let is_ours = name.as_str().starts_with("x-citetap-");
+        if FORBIDDEN.contains(name) || FORBIDDEN_NAMES.contains(&name.as_str()) || is_ours {
             continue;
         }
         bytes += name.as_str().len() + value.len();
@@ -59,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cap_holds_at_it_and_over_it() {
+    fn trailers_over_the_cap_are_dropped() {
         let of = |len: usize| {
             let mut trailers = HeaderMap::new();
             trailers.insert("x-a", HeaderValue::from_maybe_shared("v".repeat(len - 3)).unwrap());

@@ -1,4 +1,4 @@
-"""Bombs: small inputs that cost much, and large ones without end. Memory stays bounded and /healthz answers."""
+"""Bombs: small inputs that are expensive to parse, and endless ones. Memory stays bounded and /healthz answers."""
 
 import asyncio
 import contextlib
@@ -10,15 +10,15 @@ from kit import MIB, attack, body_of, mib, require, route
 from upstreams import STREAM_HEAD, Upstream, chunk, finish, references, text, with_length
 from wire import Connection, Malformed, ask, raw, request, status_of
 
-# What one bomb may add to the resident memory: the frame limit, its parsed form, and slack for an unoptimized build.
+# Limit of the memory growth per bomb: the frame limit, its parsed form, and slack for an unoptimized build.
 GROWTH = 64 * MIB
-# How long /healthz may take while an unoptimized build reads a frame of megabytes on the same core.
+# Seconds that /healthz may take while an unoptimized build parses a frame of megabytes on the same core.
 HEALTH = 5
 
 
 @contextlib.asynccontextmanager
 async def watched(server, name, growth=GROWTH):
-    """Inside, /healthz answers within `HEALTH` and resident memory grows by less than `growth`."""
+    """Checks that /healthz answers within `HEALTH` and resident memory grows by less than `growth` while the block runs."""
     before = server.rss()
     server.forget_peak()
     slowest, done = 0.0, False
@@ -27,8 +27,8 @@ async def watched(server, name, growth=GROWTH):
         nonlocal slowest
         while not done:
             began = time.monotonic()
-            answer = await ask(server, "GET", "/healthz", timeout=10)
-            require(answer.status == 200, f"{name}: /healthz said {answer.status}")
+            response = await ask(server, "GET", "/healthz", timeout=10)
+            require(response.status == 200, f"{name}: /healthz answered {response.status}")
             slowest = max(slowest, time.monotonic() - began)
             await asyncio.sleep(0.1)
 
@@ -51,7 +51,7 @@ def event(body):
 
 
 def documents():
-    """Frames that are small or as large as a frame may be, and cost much to read."""
+    """Frames up to the size limit that are expensive to parse."""
     deep = 100_000
     return {
         "arrays 100,000 deep": event("[" * deep + "]" * deep),
@@ -97,7 +97,7 @@ async def frames_that_cost_much_to_read(kit):
     """Streams deep, huge and repetitive JSON through the tap."""
     sent = {}
 
-    async def answer(received, writer):
+    async def response(received, writer):
         body = sent["body"].encode("utf-8", "surrogatepass")
         writer.write(STREAM_HEAD)
         for at in range(0, len(body), 1 << 18):
@@ -105,7 +105,7 @@ async def frames_that_cost_much_to_read(kit):
             await writer.drain()
         writer.write(b"0\r\n\r\n")
 
-    async with Upstream(answer) as upstream, kit.citetap(
+    async with Upstream(response) as upstream, kit.citetap(
         "workers = 2" + route("l0", upstream.port, 'inject = "off"\n')
     ) as server:
         slowest = ("", 0.0)
@@ -133,7 +133,7 @@ async def endless(writer, piece, total):
 
 @attack("relayed to the end, read up to limits.frame only")
 async def frames_larger_than_the_limit(kit):
-    """Streams one frame of 64 MiB, a line without an end, and a header of JSON without an end, with every way to change text."""
+    """Streams one frame of 64 MiB, an endless line, and an endless JSON head, in every output mode."""
     size = kit.few(64, 256) * MIB
     piece = b"x" * (1 << 18)
     begins = {"frame": b'data:{"completion_id":"m","delta_content":"', "line": b"", "field": b"event: ", "comment": b": "}
@@ -144,7 +144,7 @@ async def frames_larger_than_the_limit(kit):
         "m3": 'profile = "ai-sdk"\nmarkers = "sup"\n',
     }
 
-    async def answer(received, writer):
+    async def response(received, writer):
         writer.write(STREAM_HEAD + chunk(references("m") + text("m", "[1]")))
         begin = begins[received.path.rsplit("/", 1)[-1]]
         if begin:
@@ -154,7 +154,7 @@ async def frames_larger_than_the_limit(kit):
             await writer.drain()
         writer.write(chunk("\n\n" + finish("m")) + b"0\r\n\r\n")
 
-    async with Upstream(answer) as upstream, kit.citetap(
+    async with Upstream(response) as upstream, kit.citetap(
         "".join(route(name, upstream.port, more) for name, more in kinds.items())
     ) as server:
         for name in kinds:
@@ -162,14 +162,14 @@ async def frames_larger_than_the_limit(kit):
                 async with watched(server, f"{name} {kind}"):
                     async with await Connection.open(server) as connection:
                         await connection.send(request("POST", f"/{name}/{kind}", body=b"{}"))
-                        got = await asyncio.wait_for(drained(connection), 120)
-                # Another dialect leaves out what it cannot read.
+                        got = await asyncio.wait_for(drain_response(connection), 120)
+                # Transcoding to another dialect drops frames that cannot be parsed.
                 require(name in ("m2", "m3") or got >= size, f"{name} {kind}: {mib(got)} of {mib(size)}")
     return f"{mib(size)} relayed, memory grew by less than {mib(GROWTH)}"
 
 
-async def drained(connection):
-    """Reads to the end of the chunked answer and gives how many bytes there were."""
+async def drain_response(connection):
+    """Reads to the end of the chunked response; returns the number of bytes."""
     total, last = 0, b""
     while piece := await connection.reader.read(1 << 18):
         total += len(piece)
@@ -179,17 +179,17 @@ async def drained(connection):
     return total
 
 
-@attack("relayed as it is, never opened")
-async def answers_that_are_compressed(kit):
-    """Sends gzip bombs, truncated gzip and unknown codings, with and without being asked for identity."""
+@attack("relayed unchanged, never decompressed")
+async def responses_that_are_compressed(kit):
+    """Sends gzip bombs, truncated gzip and unknown codings, although citetap asks for identity."""
     bomb = gzip.compress(b"\0" * (kit.few(64, 512) * MIB))
     coding = {"value": "gzip", "body": bomb}
 
-    async def answer(received, writer):
+    async def response(received, writer):
         more = f"Content-Encoding: {coding['value']}\r\n"
         writer.write(with_length(coding["body"], kind="text/event-stream", more=more))
 
-    async with Upstream(answer) as upstream, kit.citetap(route("l0", upstream.port)) as server:
+    async with Upstream(response) as upstream, kit.citetap(route("l0", upstream.port)) as server:
         for value, body in (
             ("gzip", bomb),
             ("gzip, gzip", gzip.compress(bomb)),
@@ -205,16 +205,16 @@ async def answers_that_are_compressed(kit):
                 got.body == body and got.header("content-encoding") == value,
                 f"{value}: {len(got.body)} of {len(body)} bytes, {got.headers}",
             )
-        asked = {value for received in upstream.received for value in received.all("accept-encoding")}
-        require(asked == {"identity"}, f"the upstream was asked for {asked}")
+        codings = {value for received in upstream.received for value in received.all("accept-encoding")}
+        require(codings == {"identity"}, f"Accept-Encoding at the upstream: {codings}")
         got = await ask(server, "POST", "/render", [("Content-Encoding", "gzip"), ("Content-Type", "application/json")], bomb)
         require(got.status in (400, 413, 415), f"a compressed request got {got.status}")
     return f"{len(bomb) >> 10} KiB stayed compressed"
 
 
-@attack("an answer within 10 s, memory bounded, /healthz at once")
+@attack("a response within 10 s, memory bounded, /healthz at once")
 async def request_bodies_that_cost_much_to_read(kit):
-    """Sends deep, huge and quadratic bodies to every call that reads one."""
+    """Sends deep, huge and quadratic bodies to every endpoint that parses one."""
     deep = 100_000
     wide = "[" * 200 + "]" * 200
     bodies = {
@@ -251,7 +251,7 @@ async def request_bodies_that_cost_much_to_read(kit):
     return f"statuses {statuses}; the slowest, {slowest[0]}, took {slowest[1]:.1f} s"
 
 
-@attack("an answer within 5 s, or a refusal")
+@attack("a response within 5 s, or a refusal")
 async def markdown_that_nests(kit):
     """Renders texts of 50 KiB whose quotes and lists nest at every word: time must not grow with the square of the depth."""
     async with kit.citetap(route("l0", 1)) as server:
@@ -268,8 +268,8 @@ async def markdown_that_nests(kit):
             began = time.monotonic()
             body = body_of({"text": text_of + "x", "style": "html", "record": RECORD})
             try:
-                answer = await ask(server, "POST", "/render", [("Content-Type", "application/json")], body, timeout=15)
-                require(answer.status in (200, 400, 413, 422), f"{name}: {answer.status}")
+                response = await ask(server, "POST", "/render", [("Content-Type", "application/json")], body, timeout=15)
+                require(response.status in (200, 400, 413, 422), f"{name}: {response.status}")
             except TimeoutError:
                 pass
             if (took := time.monotonic() - began) > 5:
@@ -278,9 +278,9 @@ async def markdown_that_nests(kit):
     return "7 texts"
 
 
-@attack("memory and answer bounded, whatever a record is repeated")
+@attack("memory and response bounded, however often a source is cited")
 async def records_that_a_text_repeats(kit):
-    """Renders a text that cites one source with a title of 500 KB a hundred times: the answer must not grow with their product."""
+    """Renders a text that cites one source with a title of 500 KB 150 times: the response must not grow with the product."""
     record = {"citations": [{"number": 1, "url": "https://s.example.com/", "title": "t" * 500_000, "content": "c" * 500_000}]}
     async with kit.citetap(route("l0", 1)) as server:
         grown = {}
@@ -288,9 +288,9 @@ async def records_that_a_text_repeats(kit):
             before = server.rss()
             server.forget_peak()
             body = body_of({"text": "a [1] " * 150, "style": style, "record": record})
-            answer = await ask(server, "POST", "/render", [("Content-Type", "application/json")], body, timeout=30)
-            if server.peak() - before > GROWTH or len(answer.body) > 8 * len(body):
-                grown[style] = f"{mib(len(answer.body))} of {mib(len(body))}, memory {mib(server.peak() - before)}"
+            response = await ask(server, "POST", "/render", [("Content-Type", "application/json")], body, timeout=30)
+            if server.peak() - before > GROWTH or len(response.body) > 8 * len(body):
+                grown[style] = f"{mib(len(response.body))} of {mib(len(body))}, memory {mib(server.peak() - before)}"
         require(not grown, f"{grown}")
     return "bounded"
 
@@ -307,14 +307,14 @@ async def heads_and_trailers_without_end(kit):
     }
     fill = {"heads": b"X: y\r\n" * 10_000, "trailers": b"X: y\r\n" * 10_000}
 
-    async def answer(received, writer):
+    async def response(received, writer):
         kind = received.path.rsplit("/", 1)[-1]
         writer.write(parts[kind])
         for _ in range(1000):
             writer.write(fill.get(kind, b"y" * 65_536))
             await writer.drain()
 
-    async with Upstream(answer) as upstream, kit.citetap(
+    async with Upstream(response) as upstream, kit.citetap(
         f'[timeouts]\nfirst_byte = "5s"\n{route("l0", upstream.port)}'
     ) as server:
         got = {}
@@ -331,7 +331,7 @@ async def heads_and_trailers_without_end(kit):
 
 @attack("400, 413, 414 or 431")
 async def targets_and_bodies_of_any_size(kit):
-    """Sends long queries, many parameters and bodies over the limit to citetap's own calls."""
+    """Sends long queries, many parameters and bodies over the limit to citetap's own endpoints."""
     async with Upstream() as upstream, kit.citetap(route("l0", upstream.port)) as server:
         async with watched(server, "targets and bodies"):
             for target in (
@@ -344,11 +344,11 @@ async def targets_and_bodies_of_any_size(kit):
                 got = await ask(server, "GET", target)
                 require(got.status in (200, 400, 404), f"{target[:30]}: {got.status}")
             for target in ("/citations?" + "a=b&" * 300_000, "/" + "a/" * 40_000):
-                said = await raw(server, f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode(), timeout=2)
-                require(status_of(said) in (400, 414, 431), f"{target[:20]}: {said[:40]!r}")
+                reply = await raw(server, f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode(), timeout=2)
+                require(status_of(reply) in (400, 414, 431), f"{target[:20]}: {reply[:40]!r}")
             for path in ("/l0/length/1", "/render", "/normalize", "/search"):
                 head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {11 * MIB}\r\n\r\n".encode()
-                said = await raw(server, head + b"x" * 1000, timeout=2)
-                # 503: no search is configured, which is said first.
-                require(status_of(said) in (413,) + (503,) * (path == "/search"), f"11 MiB to {path}: {said[:40]!r}")
+                reply = await raw(server, head + b"x" * 1000, timeout=2)
+                # /search answers 503 before it checks the length: no search is configured.
+                require(status_of(reply) in (413,) + (503,) * (path == "/search"), f"11 MiB to {path}: {reply[:40]!r}")
     return "refused"

@@ -1,4 +1,4 @@
-"""Web pages of strangers: DNS rebinding, cross-site requests and preflights against a citetap without keys."""
+"""Untrusted web pages: DNS rebinding, cross-site requests and preflights against a citetap without keys."""
 
 from h2wire import Http2
 from kit import Tenant, attack, require, route
@@ -21,7 +21,7 @@ PATHS = (
     "/v1/models",
     "/nowhere",
 )
-STRANGER = "https://evil.example"
+EVIL_ORIGIN = "https://evil.example"
 
 
 def routes(port):
@@ -30,8 +30,8 @@ def routes(port):
 
 @attack("421, and nothing at the upstream")
 async def host_of_a_page_that_rebinds(kit):
-    """Asks for every path with Host names that a page's DNS could point to loopback, over HTTP/1.1, absolute targets and h2."""
-    foreign = [
+    """Requests every path with Host names that a page's DNS could point to loopback: HTTP/1.1, absolute target, h2."""
+    hosts = [
         "evil.example",
         "evil.example:8787",
         "127.0.0.1.evil.example",
@@ -45,16 +45,16 @@ async def host_of_a_page_that_rebinds(kit):
     ]
     async with Upstream() as upstream, kit.citetap(routes(upstream.port)) as server:
         answered = []
-        for host in foreign:
+        for host in hosts:
             for path in PATHS if host == "evil.example" else ("/l0/length/1", "/citations"):
-                answer = await ask(server, "GET", path, host=host)
-                if answer.status != 421:
-                    answered.append(f"{host}{path} {answer.status}")
-        said = await raw(
+                response = await ask(server, "GET", path, host=host)
+                if response.status != 421:
+                    answered.append(f"{host}{path} {response.status}")
+        reply = await raw(
             server, b"GET http://evil.example/citations HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         )
-        if status_of(said) != 421:
-            answered.append(f"absolute target {status_of(said)}")
+        if status_of(reply) != 421:
+            answered.append(f"absolute target {status_of(reply)}")
         async with await Http2.open(server) as client:
             stream = client.request("GET", "/l0/length/1", authority="evil.example")
             if (status := await client.head(stream)) != 421:
@@ -64,8 +64,8 @@ async def host_of_a_page_that_rebinds(kit):
 
 
 @attack("200")
-async def hosts_that_are_meant(kit):
-    """Loopback names, addresses and `allowed_hosts` still work, and probes by any name."""
+async def hosts_that_are_allowed(kit):
+    """Sends loopback names, addresses and `allowed_hosts`, and probes with any name."""
     toml = 'allowed_hosts = ["citetap", "*.tap.example"]\n'
     async with Upstream() as upstream, kit.citetap(toml + routes(upstream.port)) as server:
         for host in (
@@ -80,19 +80,19 @@ async def hosts_that_are_meant(kit):
             "CITETAP:8787",
             "a.tap.example",
         ):
-            answer = await ask(server, "GET", "/l0/length/1", host=host)
-            require(answer.status == 200, f"{host} got {answer.status}")
+            response = await ask(server, "GET", "/l0/length/1", host=host)
+            require(response.status == 200, f"{host} got {response.status}")
         for path in ("/healthz", "/readyz"):
-            answer = await ask(server, "GET", path, host="whatever.example")
-            require(answer.status == 200, f"{path} got {answer.status}")
+            response = await ask(server, "GET", path, host="whatever.example")
+            require(response.status == 200, f"{path} got {response.status}")
         for host in ("evil.example", "tap.example.evil", "xcitetap"):
             require((await ask(server, "GET", "/l0/length/1", host=host)).status == 421, f"{host} got in")
     return "200, and 421 for others"
 
 
-@attack("200 with a key whatever the name, 401 without")
-async def hosts_where_keys_are_needed(kit):
-    """With tenants the key tells who asks: any Host may stand in the request, and none helps without the key."""
+@attack("200 with a key for any Host, 401 without")
+async def hosts_when_tenants_are_configured(kit):
+    """With tenants the key authenticates: any Host is accepted, and none replaces the key."""
     tenant = Tenant("alpha")
     async with Upstream() as upstream, kit.citetap(routes(upstream.port) + tenant.toml) as server:
         got = [
@@ -104,17 +104,17 @@ async def hosts_where_keys_are_needed(kit):
 
 @attack("403, and nothing at the upstream")
 async def requests_of_other_sites(kit):
-    """Sends what a page of another site can send without asking: simple requests with Origin or Sec-Fetch-Site."""
+    """Sends what a page of another site can send without a preflight: simple requests with Origin or Sec-Fetch-Site."""
     pages = [
-        [("Origin", STRANGER)],
+        [("Origin", EVIL_ORIGIN)],
         [("Origin", "null")],
         [("Sec-Fetch-Site", "cross-site")],
         [("Sec-Fetch-Site", "same-site")],
-        [("Origin", STRANGER), ("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "no-cors")],
+        [("Origin", EVIL_ORIGIN), ("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "no-cors")],
         [("Origin", "http://localhost:1")],
         [("Origin", "http://localhost.evil.example")],
         [("Origin", "file://")],
-        [("Origin", "http://localhost"), ("Origin", STRANGER)],
+        [("Origin", "http://localhost"), ("Origin", EVIL_ORIGIN)],
         [("Sec-Fetch-Site", "same-origin"), ("Sec-Fetch-Site", "cross-site")],
     ]
     async with Upstream() as upstream, kit.citetap(routes(upstream.port)) as server:
@@ -132,9 +132,9 @@ async def requests_of_other_sites(kit):
                 ("GET", "/nowhere"),
             ]:
                 body = b"{}" if method == "POST" else None
-                answer = await ask(server, method, path, [*page, ("Content-Type", "text/plain")], body)
-                if answer.status != 403 or answer.header("access-control-allow-origin"):
-                    answered.append(f"{page} {method} {path} {answer.status}")
+                response = await ask(server, method, path, [*page, ("Content-Type", "text/plain")], body)
+                if response.status != 403 or response.header("access-control-allow-origin"):
+                    answered.append(f"{page} {method} {path} {response.status}")
         require(
             not answered and not upstream.received,
             f"{len(answered)} answered, {len(upstream.received)} relayed: {answered[:3]}",
@@ -144,7 +144,7 @@ async def requests_of_other_sites(kit):
 
 @attack("relayed")
 async def requests_of_the_same_site_and_of_programs(kit):
-    """Programs that send neither header, the page's own origin, typed addresses and origins in [cors] are served."""
+    """Sends requests of programs (neither header), of the same origin, of the address bar, and of origins in [cors]."""
     async with Upstream() as upstream, kit.citetap(
         routes(upstream.port) + '[cors]\norigins = ["https://app.example"]\n'
     ) as server:
@@ -157,33 +157,33 @@ async def requests_of_the_same_site_and_of_programs(kit):
             [("Origin", "https://app.example")],
             [("Origin", "https://app.example"), ("Sec-Fetch-Site", "cross-site")],
         ):
-            answer = await ask(server, "POST", "/l0/length/1", page, b"{}", host=own)
-            require(answer.status == 200, f"{page} got {answer.status}")
+            response = await ask(server, "POST", "/l0/length/1", page, b"{}", host=own)
+            require(response.status == 200, f"{page} got {response.status}")
     return "200"
 
 
 @attack("answered by citetap, 204 for origins in [cors] and else 403; none relayed")
 async def preflights(kit):
-    """Asks by OPTIONS whether a page may ask, for a route whose upstream would allow everybody."""
+    """Sends preflights to a route whose upstream would allow every origin."""
 
-    async def generous(received, writer):
+    async def allow_all(received, writer):
         writer.write(with_length("", more="Access-Control-Allow-Origin: *\r\nAccess-Control-Allow-Credentials: true\r\n"))
 
-    async with Upstream(generous) as upstream, kit.citetap(
+    async with Upstream(allow_all) as upstream, kit.citetap(
         routes(upstream.port) + '[cors]\norigins = ["https://app.example"]\n'
     ) as server:
         for path in PATHS:
-            for origin, expected in (("https://app.example", 204), (STRANGER, 403), ("null", 403)):
-                asked = [
+            for origin, expected in (("https://app.example", 204), (EVIL_ORIGIN, 403), ("null", 403)):
+                headers = [
                     ("Origin", origin),
                     ("Access-Control-Request-Method", "POST"),
                     ("Access-Control-Request-Headers", "content-type"),
                 ]
-                answer = await ask(server, "OPTIONS", path, asked)
-                allowed = answer.header("access-control-allow-origin")
+                response = await ask(server, "OPTIONS", path, headers)
+                allowed = response.header("access-control-allow-origin")
                 require(
-                    answer.status == expected and allowed == (origin if expected == 204 else None),
-                    f"{path} for {origin}: {answer.status} {allowed}",
+                    response.status == expected and allowed == (origin if expected == 204 else None),
+                    f"{path} for {origin}: {response.status} {allowed}",
                 )
         require(not upstream.received, f"{len(upstream.received)} preflights were relayed")
     return "none relayed"
@@ -193,30 +193,30 @@ async def preflights(kit):
 async def upstream_that_allows_every_origin(kit):
     """An upstream answers with Access-Control-Allow-Origin: *, which would open citetap to every page."""
 
-    async def generous(received, writer):
+    async def allow_all(received, writer):
         writer.write(with_length("x", more="Access-Control-Allow-Origin: *\r\nAccess-Control-Allow-Credentials: true\r\n"))
 
-    async with Upstream(generous) as upstream, kit.citetap(routes(upstream.port)) as server:
-        answer = await ask(server, "GET", "/l0/length/1")
-        require(answer.status == 200 and not answer.header("access-control-allow-origin"), f"{answer.headers}")
+    async with Upstream(allow_all) as upstream, kit.citetap(routes(upstream.port)) as server:
+        response = await ask(server, "GET", "/l0/length/1")
+        require(response.status == 200 and not response.header("access-control-allow-origin"), f"{response.headers}")
     return "dropped"
 
 
 @attack("no script but its own, no frame, no sniffing")
 async def headers_of_the_console(kit):
-    """Looks for the headers that keep a stored text from becoming a script in the console."""
+    """Checks the headers that keep a stored text from running as a script in the console."""
     async with Upstream() as upstream, kit.citetap(routes(upstream.port)) as server:
-        answer = await ask(server, "GET", "/")
-        policy = answer.header("content-security-policy") or ""
+        response = await ask(server, "GET", "/")
+        policy = response.header("content-security-policy") or ""
         require(
-            answer.status == 200 and ("script-src" in policy or "default-src" in policy), f"{answer.status} CSP {policy!r}"
+            response.status == 200 and ("script-src" in policy or "default-src" in policy), f"{response.status} CSP {policy!r}"
         )
         require("unsafe-inline" not in policy.split("style-src")[0] and "unsafe-eval" not in policy, f"CSP {policy!r}")
-        require("frame-ancestors" in policy or answer.header("x-frame-options"), f"CSP {policy!r}")
-        require(answer.header("x-content-type-options") == "nosniff", f"{answer.headers}")
+        require("frame-ancestors" in policy or response.header("x-frame-options"), f"CSP {policy!r}")
+        require(response.header("x-content-type-options") == "nosniff", f"{response.headers}")
         async with await Connection.open(server) as connection:
             await connection.send(request("GET", "/citations/%3Cscript%3E"))
-            problem = await connection.answer()
+            problem = await connection.response()
             require(
                 problem.header("content-type") == "application/problem+json" and b"<script>" not in problem.body,
                 f"{problem.text[:90]}",

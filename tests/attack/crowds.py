@@ -1,4 +1,4 @@
-"""Crowds: clients that send nothing, send slowly, do not read, or leave."""
+"""Crowds: clients that send nothing, send slowly, do not read, or disconnect."""
 
 import asyncio
 import contextlib
@@ -16,12 +16,12 @@ PER_STREAM = 64 * 1024
 
 
 async def crowd(server, size, **how):
-    """That many connections, as far as this process may have files."""
+    """Opens `size` connections, or as many as this process's file limit allows."""
     size = min(size, (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 200) // 3)
     return await asyncio.gather(*(Connection.open(server, **how) for _ in range(size)))
 
 
-def leave(connections):
+def close_all(connections):
     for connection in connections:
         connection.close()
 
@@ -39,7 +39,7 @@ async def clients_that_send_nothing(kit):
             began = time.monotonic()
             closed = await asyncio.gather(*(client.is_closed(6) for client in clients))
             took = time.monotonic() - began
-        leave(clients)
+        close_all(clients)
         require(all(closed), f"{closed.count(False)} of {len(closed)} are still open after 6 s")
         require(await eventually(lambda: server.descriptors() < 80, 3), f"{server.descriptors()} descriptors are left")
     return f"{len(clients)} closed within {took:.1f} s"
@@ -61,7 +61,7 @@ async def headers_byte_by_byte(kit):
             return None
 
         times = await asyncio.gather(*map(drip, clients))
-        leave(clients)
+        close_all(clients)
         require(
             None not in times and not upstream.received, f"{times.count(None)} got through, {len(upstream.received)} requests"
         )
@@ -70,23 +70,23 @@ async def headers_byte_by_byte(kit):
 
 @attack("408 or closed after a bounded time, or other clients served regardless")
 async def bodies_byte_by_byte(kit):
-    """Sends bodies one byte at a time, and others that stop in the midst; others are served, and leaving frees the upstream."""
+    """Sends bodies one byte at a time and never finishes: other clients are served, and a disconnect frees the upstream."""
     async with Upstream() as upstream, kit.citetap(SHORT_TIMEOUTS + route("l0", upstream.port)) as server:
         clients = await crowd(server, kit.few(50, 500))
         for client in clients:
             await client.send(f"POST /l0/length/1 HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 1000\r\n\r\nx".encode())
         for _ in range(5):
             await asyncio.gather(*(client.send(b"x") for client in clients))
-            answer = await ask(server, "GET", "/l0/length/2", timeout=2)
-            require(answer.status == 200, f"another client got {answer.status}")
-        leave(clients)
+            response = await ask(server, "GET", "/l0/length/2", timeout=2)
+            require(response.status == 200, f"another client got {response.status}")
+        close_all(clients)
         require(await eventually(lambda: upstream.open <= 4, 2), f"{upstream.open} upstream connections are left")
         require(not [one for one in upstream.complete() if one.method == "POST"], "half a body was taken for whole")
     return "others were served"
 
 
 async def firehose(received, writer):
-    """Frames without end, as fast as they are taken."""
+    """Sends frames endlessly, as fast as the proxy reads them."""
     writer.write(STREAM_HEAD + chunk(references("m")))
     piece = chunk(text("m", "一" * 700 + "[1]") * 8)
     while True:
@@ -96,7 +96,7 @@ async def firehose(received, writer):
 
 @attack("held_total and 64 KiB each at most; dropped after timeouts.client_stall")
 async def clients_that_do_not_read(kit):
-    """Asks for endless streams in every dialect and reads nothing."""
+    """Requests endless streams in every dialect and reads nothing."""
     total = kit.few(16, 64)
     toml = f'[limits]\nframe = "1MiB"\nheld_total = "{total}MiB"\n[timeouts]\nclient_stall = "{kit.few(2, 4)}s"\n'
     kinds = {"n0": "", "n1": 'markers = "sup"\ninject = "live"\n', "n2": 'profile = "openai"\n', "n3": 'profile = "ai-sdk"\n'}
@@ -112,20 +112,20 @@ async def clients_that_do_not_read(kit):
                 await client.send(request("POST", f"/{name}/1", body=b"{}"))
             await asyncio.sleep(kit.few(1.5, 3))
             grown = server.peak() - before
-            # Sockets, tasks and the allocator's own: 64 KiB more per stream in an unoptimized build.
+            # Sockets, tasks and allocator overhead: 64 KiB more per stream in an unoptimized build.
             bound = total * MIB + 2 * len(clients) * PER_STREAM + 24 * MIB
             require(grown < bound, f"{name}: {len(clients)} clients took {mib(grown)}, allowed are {mib(bound)}")
             require((await ask(server, "GET", "/healthz", timeout=3)).status == 200, "/healthz failed")
             dropped = await eventually(lambda: upstream.open < 5, 12, 0.1)
-            leave(clients)
+            close_all(clients)
             require(dropped, f"{name}: {upstream.open} upstream connections after timeouts.client_stall")
             got[name] = mib(grown)
     return f"{len(clients)} clients each took {got}"
 
 
-@attack("64 KiB each at most; the upstream waits")
+@attack("64 KiB each at most; backpressure reaches the upstream")
 async def h2_streams_that_do_not_read(kit):
-    """Opens h2 streams with a window of zero, and lets their answers pile up."""
+    """Opens h2 streams with a window of zero, so that no response can be sent."""
     async with Upstream(firehose) as upstream, kit.citetap(route("l0", upstream.port)) as server:
         before = server.rss()
         server.forget_peak()
@@ -171,16 +171,16 @@ class Silent(Upstream):
 
 @attack("the upstream's connection is gone within 1 s")
 async def clients_that_leave(kit):
-    """Leaves by FIN and by RST: before the first byte, in the midst of the answer, of the body, and with more requests sent ahead."""
+    """Disconnects by FIN and by RST: before the first byte, during the response, during the body, with requests pipelined."""
     slowest = 0.0
     async with Silent() as upstream, kit.citetap(route("l0", upstream.port)) as server:
         tried = 0
         for kind, sent in {
-            "before the answer": request("GET", "/l0/silent"),
-            "in the answer": request("GET", "/l0/begun"),
+            "before the response": request("GET", "/l0/silent"),
+            "in the response": request("GET", "/l0/begun"),
             "in the body": request("POST", "/l0/silent", [("Content-Length", "1000")]) + b"x",
-            "with a request ahead": request("GET", "/l0/begun") + request("GET", "/l0/silent"),
-            "with 40 KB ahead": request("GET", "/l0/begun")
+            "with a pipelined request": request("GET", "/l0/begun") + request("GET", "/l0/silent"),
+            "with 40 KB pipelined": request("GET", "/l0/begun")
             + request("POST", "/l0/silent", [("Content-Length", "100000")])
             + b"x" * 40_000,
         }.items():
@@ -207,7 +207,7 @@ async def clients_that_leave(kit):
     return f"{tried} left, the slowest was noticed after {slowest:.2f} s"
 
 
-@attack("503 with Retry-After beyond limits.streams, /healthz 200, and room again afterwards")
+@attack("503 with Retry-After beyond limits.streams, /healthz 200, and new streams afterwards")
 async def more_streams_than_allowed(kit):
     """Opens more streams than `limits.streams`."""
     async with Upstream(firehose) as upstream, kit.citetap("[limits]\nstreams = 20\n" + route("l0", upstream.port)) as server:
@@ -219,9 +219,9 @@ async def more_streams_than_allowed(kit):
         require(statuses.count(200) == 20 and statuses.count(503) == 40, f"{statuses.count(200)} and {statuses.count(503)}")
         require(all(b"retry-after" in head.lower() for head in heads if b" 503 " in head[:16]), "503 without Retry-After")
         require((await ask(server, "GET", "/healthz")).status == 200, "/healthz failed")
-        leave(clients)
+        close_all(clients)
         require(await eventually(lambda: upstream.open == 0, 2), f"{upstream.open} streams are left")
         async with await Connection.open(server) as connection:
             await connection.send(request("GET", "/l0/1"))
-            require(b" 200 " in (await connection.reader.readuntil(b"\r\n"))[:16], "there is no room afterwards")
+            require(b" 200 " in (await connection.reader.readuntil(b"\r\n"))[:16], "no new stream afterwards")
     return "20 streams, 40 times 503"

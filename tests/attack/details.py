@@ -38,31 +38,31 @@ async def paths_that_leave_their_base(kit):
             "%5c..",
             "%2f%2e%2e",
         ):
-            said = await raw(
+            reply = await raw(
                 server, f"GET /l0/{segment}/secret HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n".encode()
             )
-            if status_of(said) != 400:
-                passed.append(f"{segment} {status_of(said)}")
+            if status_of(reply) != 400:
+                passed.append(f"{segment} {status_of(reply)}")
         require(not passed, f"relayed: {', '.join(passed)}")
         for path in ("/a..b", "/...", "/.well-known", "/a.%2eb", "/x..;y"):
-            answer = await ask(server, "GET", "/l0/length" + path)
-            require(answer.status == 200, f"{path} is no dot segment and got {answer.status}")
+            response = await ask(server, "GET", "/l0/length" + path)
+            require(response.status == 200, f"{path} is no dot segment and got {response.status}")
     return "23 refused, names with dots relayed"
 
 
 @attack("400")
 async def connection_header_that_is_not_ascii(kit):
-    """Names headers in a Connection header with bytes over 127, which a lenient reader skips as a whole."""
+    """Names headers in a Connection header with bytes over 127, which a lenient parser skips as a whole."""
     async with Upstream() as upstream, kit.citetap(route("l0", upstream.port)) as server:
         for value in ("x-hop, \xff", "\xe9", "x-hop\xa0"):
-            said = await raw(
+            reply = await raw(
                 server,
                 f"GET /l0/length/1 HTTP/1.1\r\nHost: {HOST}\r\nConnection: {value}\r\nX-Hop: 1\r\n\r\n".encode("latin-1"),
                 timeout=1,
             )
             require(
-                status_of(said) == 400,
-                f"{value!r}: {said[:30]!r}, X-Hop at the upstream: {[one.all('x-hop') for one in upstream.received]}",
+                status_of(reply) == 400,
+                f"{value!r}: {reply[:30]!r}, X-Hop at the upstream: {[one.all('x-hop') for one in upstream.received]}",
             )
     return "400"
 
@@ -75,19 +75,19 @@ async def chunked_get(kit):
         for method in ("GET", "HEAD", "DELETE", "OPTIONS", "PUT", "QUERY"):
             for framed in ("Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", "Content-Length: 5\r\n\r\nhello"):
                 before = len(upstream.received)
-                said = await raw(
+                reply = await raw(
                     server, f"{method} /l0/length/1 HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n{framed}".encode()
                 )
                 bodies = [bytes(one.body) for one in upstream.received[before:] if one.complete]
-                if not (bodies == [b"hello"] or (not bodies and 400 <= status_of(said) < 500)):
-                    lost.append(f"{method} {framed[:8]} {status_of(said)} {bodies}")
+                if not (bodies == [b"hello"] or (not bodies and 400 <= status_of(reply) < 500)):
+                    lost.append(f"{method} {framed[:8]} {status_of(reply)} {bodies}")
         require(not lost, f"lost: {lost}")
     return "relayed whole or refused"
 
 
 @attack("the upstream's request is aborted within 1 s")
 async def h2_stream_reset_in_its_body(kit):
-    """Resets an h2 stream in the midst of its request body: the upstream must neither wait nor take it for whole."""
+    """Resets an h2 stream in the middle of its request body: the upstream must neither wait nor take it for complete."""
     async with Upstream() as upstream, kit.citetap(route("l0", upstream.port)) as server:
         async with await Http2.open(server) as client:
             for length in (None, 100):
@@ -109,9 +109,9 @@ async def h2_stream_reset_in_its_body(kit):
     return "aborted"
 
 
-@attack("the upstream's answer is cancelled within 1 s")
-async def h2_stream_reset_in_its_answer(kit):
-    """Resets an h2 stream while its answer streams on."""
+@attack("the upstream's response is cancelled within 1 s")
+async def h2_stream_reset_in_its_response(kit):
+    """Resets an h2 stream while its response is being streamed."""
     gone = []
 
     async def endless(received, writer):
@@ -135,9 +135,9 @@ async def h2_stream_reset_in_its_answer(kit):
     return "cancelled"
 
 
-@attack("one answer for each, without a body for HEAD, 204 and 304")
-async def answers_without_bodies(kit):
-    """Relays statuses that have no body, and looks for bytes that a client would take for the next answer."""
+@attack("one response for each, without a body for HEAD, 204 and 304")
+async def responses_without_bodies(kit):
+    """Relays bodiless statuses, and looks for bytes that a client would take for the next response."""
 
     async def status(received, writer):
         code = received.path.rsplit("/", 1)[-1]
@@ -148,8 +148,8 @@ async def answers_without_bodies(kit):
 
     async with Upstream(status) as upstream, kit.citetap(route("l0", upstream.port)) as server:
         sent = "".join(f"GET /l0/{code} HTTP/1.1\r\nHost: {HOST}\r\n\r\n" for code in (204, 304, 200, 500, 204))
-        said = await raw(server, sent.encode(), timeout=1)
-        require(said.count(b"HTTP/1.1 ") == 5, f"{said.count(b'HTTP/1.1 ')} answers to 5 requests")
-        empty = [part for part in said.split(b"HTTP/1.1 ")[1:] if part[:3] in (b"204", b"304")]
+        reply = await raw(server, sent.encode(), timeout=1)
+        require(reply.count(b"HTTP/1.1 ") == 5, f"{reply.count(b'HTTP/1.1 ')} responses to 5 requests")
+        empty = [part for part in reply.split(b"HTTP/1.1 ")[1:] if part[:3] in (b"204", b"304")]
         require(all(part.endswith(b"\r\n\r\n") for part in empty), "a body where none may be")
-    return "5 answers"
+    return "5 responses"

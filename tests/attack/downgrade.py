@@ -1,4 +1,4 @@
-"""HTTP/2 to HTTP/1.1: what stands in an h2 request must not become framing, a header or a request of its own upstream."""
+"""HTTP/2 to HTTP/1.1: no part of an h2 request may become framing, a header or a second request upstream."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from upstreams import Upstream
 from wire import ask
 
 HIDDEN = "GET /hidden HTTP/1.1\r\nHost: x\r\n\r\n"
-# Each is malformed by RFC 9113 8.2 and 8.3: fields, and a body.
+# Name: fields and body. Each is malformed by RFC 9113 8.2 and 8.3.
 MALFORMED = {
     "transfer-encoding": ([*pseudo("POST", "/l0/p"), ("transfer-encoding", "chunked")], "0\r\n\r\n" + HIDDEN),
     "connection": ([*pseudo("GET", "/l0/p"), ("connection", "keep-alive")], None),
@@ -60,7 +60,7 @@ async def malformed_requests_that_would_smuggle(kit):
                 status = await client.head(stream, 1)
             await asyncio.sleep(0.01)
             executed = [one for one in upstream.received[before:] if one.complete]
-            # Bodies are streamed on: of a body longer than its length, the length is all that goes on, before the rest is seen.
+            # Bodies are streamed: citetap relays the announced length of a longer body before it sees the rest.
             if name == "length shorter than the body" and executed and not executed[0].body:
                 executed = []
             if executed or upstream.garbage or (status or -1) in range(200, 400):
@@ -68,8 +68,8 @@ async def malformed_requests_that_would_smuggle(kit):
                     f"{name}: {status}, executed {[(one.method, one.path, one.headers[-1:]) for one in executed]} {upstream.garbage}"
                 )
                 upstream.garbage.clear()
-            answer = await ask(server, "GET", "/l0/length/1")
-            require(answer.text == "<GET /length/1>", f"after {name} the next client got {answer.text[:60]!r}")
+            response = await ask(server, "GET", "/l0/length/1")
+            require(response.text == "<GET /length/1>", f"after {name} the next client got {response.text[:60]!r}")
         require(not passed, f"{'; '.join(passed)}")
     return f"{len(MALFORMED)} refused"
 

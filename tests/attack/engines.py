@@ -1,4 +1,4 @@
-"""Tenants in shared stores: PostgreSQL and Redis of their own, with two replicas in front of each."""
+"""Tenant isolation in shared stores: a private PostgreSQL and Redis, with two replicas in front of each."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from wire import ask
 
 @contextlib.asynccontextmanager
 async def engines():
-    """Starts both servers by tests/engines, and ends them. Gives their URLs."""
+    """Runs both servers through tests/engines; yields their URLs."""
     script = 'echo "$CITETAP_TEST_POSTGRES $CITETAP_TEST_REDIS"; exec cat'
     process = await asyncio.create_subprocess_exec(
         ROOT / "tests" / "engines",
@@ -37,9 +37,9 @@ async def engines():
             await process.wait()
 
 
-@attack("404 as for ids that nobody has, through either replica", needs="redis-server")
+@attack("404 as for unknown ids, through either replica", needs="redis-server")
 async def ids_of_another_tenant_in_shared_stores(kit):
-    """Walks through every call with B's key and A's ids, through two replicas on PostgreSQL and on Redis."""
+    """Makes every call with B's key and A's ids, through two replicas on PostgreSQL and on Redis."""
     total = 0
     async with engines() as (postgres, redis):
         for store in (postgres, f"{redis}?prefix={secrets.token_hex(4)}"):
@@ -49,8 +49,8 @@ async def ids_of_another_tenant_in_shared_stores(kit):
                 first, second = [await stack.enter_async_context(kit.citetap(toml, store=store)) for _ in range(2)]
                 total += await isolated(first, alpha, beta, others=(second,))
                 for odd in ("a-1%00", "*", "a-?", "[a]-1", "%25", "a_1", "A-1", "a-1%20"):
-                    answer = await ask(second, "GET", f"/citations/{odd}", beta.headers)
-                    require(answer.status in (400, 404), f"{odd}: {answer.status}")
+                    response = await ask(second, "GET", f"/citations/{odd}", beta.headers)
+                    require(response.status in (400, 404), f"{odd}: {response.status}")
                 for query in (
                     "?q=%25",
                     "?q=_",
@@ -60,9 +60,9 @@ async def ids_of_another_tenant_in_shared_stores(kit):
                     "?cursor=AAAA",
                     "?provider=%25",
                 ):
-                    answer = await ask(second, "GET", f"/citations{query}", beta.headers)
+                    response = await ask(second, "GET", f"/citations{query}", beta.headers)
                     require(
-                        answer.status in (200, 400) and b"a-1" not in answer.body,
-                        f"{query}: {answer.status} {answer.text[:100]}",
+                        response.status in (200, 400) and b"a-1" not in response.body,
+                        f"{query}: {response.status} {response.text[:100]}",
                     )
     return f"{total} calls alike"

@@ -1,4 +1,4 @@
-"""Floods of HTTP/2 frames: each costs the server more than the client, unless they are counted."""
+"""Floods of HTTP/2 frames, each of which costs the server more than the client unless it counts them."""
 
 import asyncio
 import struct
@@ -39,7 +39,7 @@ async def slowly(received, writer):
 
 
 async def flooded(kit, name, flood, toml="", most=None):
-    """Runs `flood(client, server)` on several connections; then others are served and the upstream has few requests."""
+    """Runs `flood(client)` on several connections; then checks that others are served and the upstream got few requests."""
     async with Upstream(slowly) as upstream, kit.citetap(toml + route("l0", upstream.port)) as server:
         async with watched(server, name, GROWTH):
 
@@ -50,12 +50,12 @@ async def flooded(kit, name, flood, toml="", most=None):
                             await flood(client)
                     except (OSError, TimeoutError):
                         pass
-                    # A reset of the connection may overtake its GOAWAY.
+                    # A TCP reset may arrive before the GOAWAY.
                     return client.goaway if client.goaway is not None or not client.ended else "closed"
 
             ended = await asyncio.gather(*(one() for _ in range(kit.few(2, 8))))
-        answer = await ask(server, "GET", "/l0/length/1", timeout=5)
-        require(answer.status == 200, f"{name}: another client got {answer.status}")
+        response = await ask(server, "GET", "/l0/length/1", timeout=5)
+        require(response.status == 200, f"{name}: another client got {response.status}")
         require(most is None or len(upstream.received) <= most, f"{name}: {len(upstream.received)} requests at the upstream")
         require(await eventually(lambda: upstream.open < 20, 4), f"{name}: {upstream.open} upstream connections are left")
         return ended, len(upstream.received)
@@ -81,7 +81,7 @@ async def rapid_reset(kit):
 
 @attack("the connection ends, or the server's resets are bounded; others are served")
 async def resets_that_the_server_must_send(kit):
-    """Sends streams that are malformed, so that the server resets them (MadeYouReset, CVE-2025-8671)."""
+    """Sends malformed streams, which the server has to reset (MadeYouReset, CVE-2025-8671)."""
     count = kit.few(5000, 50_000)
     bad = [
         lambda client, stream: client.write(frame(WINDOW, 0, stream, struct.pack(">I", 0))),
@@ -103,8 +103,8 @@ async def resets_that_the_server_must_send(kit):
 
 
 @attack("bounded memory, others are served")
-async def frames_that_need_an_answer(kit):
-    """Floods with SETTINGS, PING, empty DATA, WINDOW_UPDATE, PRIORITY and unknown frames, without reading the answers."""
+async def frames_that_need_a_reply(kit):
+    """Floods with SETTINGS, PING, empty DATA, WINDOW_UPDATE, PRIORITY and unknown frames, without reading the replies."""
     floods = {
         "settings": frame(SETTINGS, 0, 0, struct.pack(">HI", 3, 100)),
         "empty settings": frame(SETTINGS, 0, 0),
@@ -122,7 +122,7 @@ async def frames_that_need_an_answer(kit):
     for name, one in floods.items():
 
         async def flood(client, one=one):
-            # Nothing of the server's is read.
+            # Stop reading what the server sends.
             client.reading.cancel()
             for _ in range(kit.few(20, 400)):
                 client.write(one * 1000)
@@ -169,10 +169,10 @@ async def continuation_without_end(kit):
 
 @attack("431 or a reset; memory bounded")
 async def header_lists_that_grow(kit):
-    """Puts one large header into the HPACK table and names it thousands of times, and sends thousands of cookies' crumbs."""
+    """References one large HPACK table entry thousands of times, and sends thousands of cookie crumbs."""
 
     async def table(client):
-        # Literal with incremental indexing; then its index, 62, over and over.
+        # Literal with incremental indexing; then its index, 62, repeatedly.
         large = b"\x40" + number(1, 7) + b"x" + number(3800, 7) + b"y" * 3800
         client.write(frame(HEADERS, END_HEADERS | END_STREAM, 1, block(pseudo("GET", "/l0/length/1")) + large))
         client.next = 3
@@ -200,7 +200,7 @@ async def header_lists_that_grow(kit):
 
 @attack("1000 streams at most at once, the rest refused; others are served")
 async def more_streams_than_announced(kit):
-    """Opens streams without waiting, far over the announced number."""
+    """Opens far more streams than SETTINGS_MAX_CONCURRENT_STREAMS allows."""
 
     async def flood(client):
         for _ in range(3000):
@@ -213,7 +213,7 @@ async def more_streams_than_announced(kit):
 
 
 @attack("closed")
-async def prefaces_and_frames_that_are_none(kit):
+async def invalid_prefaces_and_frames(kit):
     """Sends wrong prefaces, frames of odd sizes and on odd streams."""
     wrong = {
         "a frame over 16 KiB": frame(DATA, 0, 1, b"x" * 20_000),

@@ -1,4 +1,4 @@
-"""nginx and HAProxy in front of the same upstream, as second and third opinion on a request's framing."""
+"""The differential run: nginx and HAProxy get the same requests, as reference for how to frame them."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from targets import Haproxy, Nginx
 from upstreams import Upstream
 from wire import Connection, Malformed, status_of
 
-# Variants that citetap relays although both refuse them, with the reason why that is right.
+# Variant: why citetap is right to relay it although both others refuse it.
 KNOWN = {}
 CONNECTIONS = 12
 
@@ -18,25 +18,25 @@ class Address:
 
 
 async def verdict(address, upstream, data, mark):
-    """The first status, and how often the upstream executed the first request."""
+    """Returns the first status, and how often the upstream executed the first request."""
     before = len(upstream.received)
-    said = b""
+    reply = b""
     async with await Connection.open(address) as connection:
         sending = asyncio.create_task(connection.send(data))
         try:
             while piece := (
                 await connection.reader.read(1 << 16)
-                if not said
+                if not reply
                 else await asyncio.wait_for(connection.reader.read(1 << 16), 0.1)
             ):
-                said += piece
+                reply += piece
         except (TimeoutError, OSError):
             pass
         sending.cancel()
-    return status_of(said), sum(1 for one in upstream.received[before:] if one.complete and f"length/{mark}" in one.path)
+    return status_of(reply), sum(1 for one in upstream.received[before:] if one.complete and f"length/{mark}" in one.path)
 
 
-async def bounded(*arguments):
+async def verdict_in_time(*arguments):
     try:
         async with asyncio.timeout(0.6):
             return await verdict(*arguments)
@@ -46,25 +46,27 @@ async def bounded(*arguments):
         return 0, 0
 
 
-def word(result):
+def describe(result):
     status, executed = result
     if executed:
         return "relayed"
-    return f"refused {status}" if status else "no answer"
+    return f"refused {status}" if status else "no response"
 
 
-async def opinions(kit, variants, addresses):
-    rows, gate = [], asyncio.Semaphore(CONNECTIONS)
+async def run_variants(variants, addresses):
+    rows, permits = [], asyncio.Semaphore(CONNECTIONS)
 
-    async def opinion(number, variant):
-        async with gate:
+    async def run_one(number, variant):
+        async with permits:
             mark = f"{number:08}"
             path, hidden = f"/l0/length/{mark}", f"GET /l0/hidden/{mark} HTTP/1.1\r\nHost: localhost\r\n\r\n"
             data = variant.bytes(path, hidden)
-            results = {name: await bounded(address, upstream, data, mark) for name, (address, upstream) in addresses.items()}
+            results = {
+                name: await verdict_in_time(address, upstream, data, mark) for name, (address, upstream) in addresses.items()
+            }
             rows.append((variant.name, results))
 
-    await asyncio.gather(*(opinion(number, variant) for number, variant in enumerate(variants)))
+    await asyncio.gather(*(run_one(number, variant) for number, variant in enumerate(variants)))
     return rows
 
 
@@ -80,7 +82,7 @@ async def compare(kit, variants):
                     "nginx": (Address(targets[0].port), of_nginx),
                     "haproxy": (Address(targets[1].port), of_haproxy),
                 }
-                rows = await opinions(kit, variants, addresses)
+                rows = await run_variants(variants, addresses)
         except Exception as error:
             if type(error).__name__ == "Broken":
                 raise Unexpected(str(error)) from error
@@ -99,8 +101,11 @@ async def compare(kit, variants):
         "",
         f"{'request':44} {'citetap':12} {'nginx':14} {'haproxy':14}",
     ]
-    lines += [f"{name:44} {word(r['citetap']):12} {word(r['nginx']):14} {word(r['haproxy']):14}" for name, r in sorted(alone)]
+    lines += [
+        f"{name:44} {describe(r['citetap']):12} {describe(r['nginx']):14} {describe(r['haproxy']):14}"
+        for name, r in sorted(alone)
+    ]
     kit.tables.append("\n".join(lines if alone else [lines[0] + " none"]))
-    news = sorted(name for name, _ in alone if name not in KNOWN)
-    require(not news, f"citetap alone relays {news}")
+    unexpected = sorted(name for name, _ in alone if name not in KNOWN)
+    require(not unexpected, f"citetap alone relays {unexpected}")
     return f"{len(rows)} compared, {len(alone)} known differences, {stricter} refused by citetap alone or first"

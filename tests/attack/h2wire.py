@@ -1,4 +1,4 @@
-"""Raw HTTP/2: frames as they are told, valid or not. Enough of HPACK to ask and to read a status."""
+"""Raw HTTP/2: writes frames as given, valid or not. Has as much of HPACK as requests and response statuses need."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ def number(value, bits, first=0):
 
 
 def field(name, value):
-    """A literal without indexing and without Huffman coding, so that any bytes can stand in it."""
+    """A literal without indexing and without Huffman coding, so that it can hold any bytes."""
     name = name.encode("latin-1") if isinstance(name, str) else name
     value = value.encode("latin-1") if isinstance(value, str) else value
     return b"\x00" + number(len(name), 7) + name + number(len(value), 7) + value
@@ -47,8 +47,8 @@ def pseudo(method, path, scheme="http", authority=HOST):
 
 
 def status_in(payload):
-    """The status of an answer's header block, which comes first in it."""
-    while payload and payload[0] & 0xE0 == 0x20:  # a new size of the dynamic table
+    """Decodes `:status`, the first field of a response's header block."""
+    while payload and payload[0] & 0xE0 == 0x20:  # dynamic table size update
         payload = payload[1:]
     if payload[0] in INDEXED:
         return INDEXED[payload[0]]
@@ -63,14 +63,14 @@ def status_in(payload):
 
 
 class Http2(Connection):
-    """A connection that reads frames in the background, so that neither side waits for the other."""
+    """A connection that reads frames in a background task, so that neither side blocks the other."""
 
     @classmethod
     async def open(cls, server, tls=None, settings=(), window=True, **how):
         self = await super().open(server, tls=tls, **how)
         self.frames, self.next, self.goaway, self.ended = [], 1, None, False
         self.arrived = asyncio.Event()
-        # No dynamic table, so that statuses can be read without one.
+        # SETTINGS_HEADER_TABLE_SIZE 0: statuses are decoded without a dynamic table.
         settings = [(1, 0), *settings]
         self.writer.write(PREFACE + frame(SETTINGS, 0, 0, b"".join(struct.pack(">HI", *pair) for pair in settings)))
         if window:
@@ -130,7 +130,7 @@ class Http2(Connection):
         return [(flags, payload) for found, flags, where, payload in self.frames if found == kind and where == stream]
 
     async def until(self, condition, seconds):
-        """Waits until the condition holds or the connection ends; gives what the condition is then."""
+        """Waits until the condition holds or the connection ends; returns the condition's value."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while not condition() and not self.ended:
@@ -139,14 +139,14 @@ class Http2(Connection):
         return condition()
 
     async def head(self, stream, seconds=5):
-        """The status of the stream's answer; -1 where it was reset; None where nothing came."""
+        """The status of the stream's response; -1 if the stream was reset; None if nothing came."""
         await self.until(lambda: self.of(stream, HEADERS) or self.of(stream, RST), seconds)
         if found := self.of(stream, HEADERS):
             return status_in(found[-1][1] if status_in(found[0][1]) < 200 else found[0][1])
         return -1 if self.of(stream, RST) else None
 
     async def body(self, stream, seconds=5):
-        """The stream's bytes, and whether it ended well."""
+        """The stream's bytes, and whether it ended without a reset."""
 
         def ended():
             last = [flags for flags, _ in self.of(stream, DATA) + self.of(stream, HEADERS)]

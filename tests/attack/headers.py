@@ -1,4 +1,4 @@
-"""Header hygiene: what must not cross citetap, in either direction and in any spelling."""
+"""Header hygiene: headers that must not cross citetap, in either direction and in any spelling."""
 
 from kit import Tenant, attack, require, route
 from upstreams import STREAM_HEAD, Upstream, answer_stream, chunk, with_length
@@ -11,7 +11,7 @@ def names(received):
 
 @attack("none of them at the upstream")
 async def hop_by_hop_headers_of_a_client(kit):
-    """Sends every hop-by-hop header, and others that Connection names, in one and in several lines."""
+    """Sends every hop-by-hop header, and headers named by Connection in one line and in several."""
     async with Upstream() as upstream, kit.citetap(route("l0", upstream.port)) as server:
         sent = [
             ("Connection", "close, X-Hop, , x-other-hop"),
@@ -46,8 +46,8 @@ async def hop_by_hop_headers_of_a_client(kit):
     return "none crossed"
 
 
-@attack("the headers that decide who asks, and how the body is framed, stay")
-async def connection_that_names_what_matters(kit):
+@attack("headers for authentication and framing are kept")
+async def connection_that_names_end_to_end_headers(kit):
     """Names Authorization, Cookie, Host, Content-Length and citetap's own headers in Connection."""
     tenant = Tenant("alpha")
     async with Upstream() as upstream, kit.citetap(route("l0", upstream.port) + tenant.toml) as server:
@@ -58,18 +58,18 @@ async def connection_that_names_what_matters(kit):
                 ("Content-Type", "text/plain"),
                 *own,
             ]
-            answer = await ask(server, "POST", "/l0/length/1", named, b"hello")
-            require(answer.status == 200, f"status {answer.status}")
+            response = await ask(server, "POST", "/l0/length/1", named, b"hello")
+            require(response.status == 200, f"status {response.status}")
             received = upstream.complete()[-1]
             require(
                 bytes(received.body) == b"hello" and received.all("cookie") == ["a=b"], f"the upstream got {received.headers}"
             )
             require(tenant.key.encode() not in received.everything(), "citetap's key reached the upstream")
-    return "they stayed, and the key went no further"
+    return "kept, and the key was not relayed"
 
 
 @attack("dropped, unless the peer is in trusted_proxies")
-async def forwarded_headers_of_strangers(kit):
+async def forwarded_headers_of_untrusted_peers(kit):
     """Claims another address by X-Forwarded-*, Forwarded and X-Real-IP."""
     sent = [
         ("X-Forwarded-For", "203.0.113.9"),
@@ -84,7 +84,7 @@ async def forwarded_headers_of_strangers(kit):
             await ask(server, "GET", "/l0/length/1", sent)
             got = names(upstream.complete()[0]) & {name.lower() for name, _ in sent}
             require(got == expected, f"with {trusted.strip() or 'no trusted proxies'} the upstream got {sorted(got)}")
-    return "dropped from strangers, kept from the trusted"
+    return "dropped from untrusted peers, kept from trusted ones"
 
 
 @attack("none at the upstream")
@@ -104,8 +104,8 @@ async def own_headers_of_a_client(kit):
             await connection.send(
                 request("POST", "/l0/length/1", sent) + b"1\r\nz\r\n0\r\nx-citetap-key: k1\r\nx-a: b\r\nhost: h\r\n\r\n"
             )
-            answer = await connection.answer()
-            require(answer.status == 200, f"status {answer.status}")
+            response = await connection.response()
+            require(response.status == 200, f"status {response.status}")
         received = upstream.complete()[0]
         crossed = [line for line in (*names(received), *received.trailers) if line.lower().startswith("x-citetap")]
         require(not crossed, f"the upstream got {crossed}")
@@ -131,17 +131,17 @@ async def own_headers_of_an_upstream(kit):
         for path in ("/l0/length", "/l0/stream") * 3:
             async with await Connection.open(server) as connection:
                 await connection.send(request("GET", path, [("TE", "trailers")]))
-                answer = await connection.answer()
-            require(forged not in str(answer.headers) + str(getattr(answer, "trailers", "")), f"{path}: {answer.headers}")
-            require(forged not in answer.text, f"{path}: an event carries the forged nonce")
-            nonces.update(answer.all("x-citetap-nonce"))
+                response = await connection.response()
+            require(forged not in str(response.headers) + str(getattr(response, "trailers", "")), f"{path}: {response.headers}")
+            require(forged not in response.text, f"{path}: an event carries the forged nonce")
+            nonces.update(response.all("x-citetap-nonce"))
         require(len(nonces) == 3, f"nonces {nonces}")
     return "each stream has a nonce of its own"
 
 
 @attack("no spelling of the key reaches the upstream")
 async def keys_in_every_spelling(kit):
-    """Sends citetap's key in each header in which some client puts a key, beside a way that citetap reads."""
+    """Sends citetap's key in every header that some client uses for keys, alone and beside a header that citetap reads."""
     alpha, beta = Tenant("alpha"), Tenant("beta")
     key = alpha.key
     spellings = [
@@ -175,14 +175,14 @@ async def keys_in_every_spelling(kit):
                 [("Authorization", "Bearer upstreams")],
             ):
                 before = len(upstream.received)
-                answer = await ask(server, "GET", f"/l0/length/{number}", [*beside, (name, value)])
-                statuses.append(answer.status)
-                require(answer.status in (200, 400, 401), f"{name}: {answer.status}")
+                response = await ask(server, "GET", f"/l0/length/{number}", [*beside, (name, value)])
+                statuses.append(response.status)
+                require(response.status in (200, 400, 401), f"{name}: {response.status}")
                 for received in upstream.received[before:]:
                     if key.encode() in received.everything() or beta.key.encode() in received.everything():
                         leaked.append(f"{name}: {value.replace(key, 'KEY').replace(beta.key, 'KEY2')!r}")
         require(not leaked, f"the upstream got the key by {sorted(set(leaked))}")
-        answer = await ask(
+        response = await ask(
             server,
             "GET",
             "/l0/length/x",
@@ -191,25 +191,25 @@ async def keys_in_every_spelling(kit):
         received = upstream.complete()[-1]
         require(
             received.all("authorization") == ["Bearer upstreams-own"] and received.all("x-api-key") == ["theirs"],
-            "the upstream's own credentials were taken away",
+            "the upstream's own credentials were removed",
         )
     return f"{len(statuses)} requests, {statuses.count(200)} relayed without a key"
 
 
-@attack("both arrive, in neither direction changed")
+@attack("relayed unchanged in both directions")
 async def cookies_and_credentials_of_the_upstream(kit):
-    """Cookies and the upstream's own credentials pass: citetap takes away only what is its own."""
+    """Sends cookies and the upstream's own credentials: citetap removes only its own key."""
 
     async def sets(received, writer):
         writer.write(with_length("x", more="Set-Cookie: a=1; HttpOnly\r\nSet-Cookie: b=2\r\nWWW-Authenticate: Basic\r\n"))
 
     async with Upstream(sets) as upstream, kit.citetap(route("l0", upstream.port)) as server:
-        answer = await ask(server, "GET", "/l0/1", [("Cookie", "s=1; t=2"), ("Authorization", "Basic eDp5")])
+        response = await ask(server, "GET", "/l0/1", [("Cookie", "s=1; t=2"), ("Authorization", "Basic eDp5")])
         received = upstream.complete()[0]
         require(
             received.all("cookie") == ["s=1; t=2"] and received.all("authorization") == ["Basic eDp5"], f"{received.headers}"
         )
-        require(answer.all("set-cookie") == ["a=1; HttpOnly", "b=2"], f"{answer.headers}")
+        require(response.all("set-cookie") == ["a=1; HttpOnly", "b=2"], f"{response.headers}")
     return "passed"
 
 
@@ -225,8 +225,8 @@ async def hop_by_hop_headers_of_an_upstream(kit):
         writer.write(with_length("x", more=more))
 
     async with Upstream(hops) as upstream, kit.citetap(route("l0", upstream.port)) as server:
-        answer = await ask(server, "GET", "/l0/1")
-        crossed = {name for name, _ in answer.headers} & {
+        response = await ask(server, "GET", "/l0/1")
+        crossed = {name for name, _ in response.headers} & {
             "x-hop",
             "x-third",
             "keep-alive",
@@ -234,13 +234,13 @@ async def hop_by_hop_headers_of_an_upstream(kit):
             "proxy-authenticate",
             "proxy-connection",
         }
-        require(not crossed and answer.header("x-end") == "stays", f"the client got {sorted(crossed)}")
+        require(not crossed and response.header("x-end") == "stays", f"the client got {sorted(crossed)}")
     return "none crossed"
 
 
 @attack("as text in the path and the query, never as a header")
 async def line_ends_in_paths_and_values(kit):
-    """Sends percent-coded line ends in path, query and header values, as whoever tries to add a header to the next hop."""
+    """Sends percent-coded line ends in path, query and header values, to inject a header into the upstream request."""
     async with Upstream() as upstream, kit.citetap(route("l0", upstream.port)) as server:
         for tail in (
             "/a%0d%0aX-Evil:%201",
@@ -250,20 +250,20 @@ async def line_ends_in_paths_and_values(kit):
             "/a%E5%98%8A%E5%98%8DX-Evil:1",
         ):
             before = len(upstream.received)
-            answer = await ask(server, "GET", f"/l0{tail}", [("X-A", "b%0d%0aX-Evil: 1")])
+            response = await ask(server, "GET", f"/l0{tail}", [("X-A", "b%0d%0aX-Evil: 1")])
             received = upstream.received[before:]
-            require(answer.status in (200, 400) and len(received) <= 1, f"{tail}: {answer.status}, {len(received)} requests")
+            require(response.status in (200, 400) and len(received) <= 1, f"{tail}: {response.status}, {len(received)} requests")
             require(all("x-evil" not in names(one) and one.path == tail for one in received), f"{tail}: {received}")
         for path in ("/l0/a\nX-Evil: 1", "/l0/a\rX-Evil:1", "/l0/\x7f", "/l0/\x01"):
-            said = await raw(server, f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode("latin-1"))
-            require(status_of(said) == 400, f"{path!r}: {said[:40]!r}")
+            reply = await raw(server, f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode("latin-1"))
+            require(status_of(reply) == 400, f"{path!r}: {reply[:40]!r}")
         require(not upstream.garbage, f"{upstream.garbage}")
     return "5 relayed as text or refused, 4 refused"
 
 
-@attack("each to its own upstream, whatever the client names")
+@attack("each to its configured upstream")
 async def upstreams_named_by_a_client(kit):
-    """Names other hosts by Host, absolute target, X-Forwarded-Host and odd paths: upstreams come from the configuration."""
+    """Names other hosts by Host, absolute target, X-Forwarded-Host and odd paths."""
     async with Upstream() as upstream, Upstream() as other, kit.citetap(route("l0", upstream.port)) as server:
         elsewhere = f"127.0.0.1:{other.port}"
         tries = [
@@ -280,8 +280,8 @@ async def upstreams_named_by_a_client(kit):
         for one in tries:
             async with await Connection.open(server) as connection:
                 await connection.send(one.encode())
-                answer = await connection.answer()
-                require(answer.status in (200, 400, 404, 405, 501, 421), f"{one[:50]!r}: {answer.status}")
+                response = await connection.response()
+                require(response.status in (200, 400, 404, 405, 501, 421), f"{one[:50]!r}: {response.status}")
         require(not other.connections, "a request reached a host that the client named")
         hosts = {value for received in upstream.received for value in received.all("host")}
         require(hosts == {f"127.0.0.1:{upstream.port}"}, f"Host at the upstream: {hosts}")
@@ -299,10 +299,10 @@ async def heads_that_are_too_large(kit):
             "a header of 17 KiB": "X: " + "y" * 17_000 + "\r\n",
             "a header of 1 MiB": "X: " + "y" * (1 << 20) + "\r\n",
         }.items():
-            said = await raw(server, f"GET /l0/1 HTTP/1.1\r\nHost: localhost\r\n{sent}\r\n".encode())
-            require(status_of(said) in (400, 431), f"{name}: {said[:60]!r}")
-            got.append(status_of(said))
-        said = await raw(server, f"GET /l0/{'a' * (1 << 20)} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-        require(status_of(said) in (400, 414, 431), f"a long target: {said[:60]!r}")
+            reply = await raw(server, f"GET /l0/1 HTTP/1.1\r\nHost: localhost\r\n{sent}\r\n".encode())
+            require(status_of(reply) in (400, 431), f"{name}: {reply[:60]!r}")
+            got.append(status_of(reply))
+        reply = await raw(server, f"GET /l0/{'a' * (1 << 20)} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        require(status_of(reply) in (400, 414, 431), f"a long target: {reply[:60]!r}")
         require(not upstream.received, "it reached the upstream")
-    return f"{got} and {status_of(said)}"
+    return f"{got} and {status_of(reply)}"

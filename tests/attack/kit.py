@@ -1,4 +1,4 @@
-"""What every theme uses: the registry of attacks, and citetap as a process of its own on loopback."""
+"""Shared by all themes: the registry of attacks, and citetap as a child process on loopback."""
 
 import asyncio
 import hashlib
@@ -23,7 +23,7 @@ MIB = 1 << 20
 
 
 class Unexpected(Exception):
-    """citetap did something else than what is expected; the text says what."""
+    """citetap did not do what is expected; the text says what it did."""
 
 
 def require(condition, got):
@@ -47,7 +47,7 @@ ATTACKS = []
 
 
 def attack(expected, needs=""):
-    """Registers a case. It returns what it got, or raises `Unexpected`. `needs`: a program that it cannot do without."""
+    """Registers a case, which returns what it got or raises `Unexpected`. `needs`: a program that has to be installed."""
 
     def register(function):
         theme = function.__module__.rsplit(".", 1)[-1]
@@ -60,7 +60,7 @@ def attack(expected, needs=""):
 
 @dataclass
 class Kit:
-    """What a run gives to its cases."""
+    """The environment of a run, passed to each case."""
 
     binary: Path
     folder: Path
@@ -69,16 +69,16 @@ class Kit:
     tables: list = field(default_factory=list)
 
     def few(self, short, long):
-        """A count: the first with `--short`."""
+        """Returns the first count with `--short`, else the second."""
         return short if self.short else long
 
     def citetap(self, toml, **options):
-        """A process with this configuration; use it with `async with`."""
+        """A citetap with this configuration; use it with `async with`."""
         return Citetap(self, toml, **options)
 
 
 def route(name, port, more="", prefix=None):
-    """A TOML table. `more` is further lines of it."""
+    """A route as a TOML table. `more`: further lines of the table."""
     return f"""
 [[routes]]
 name = "{name}"
@@ -90,7 +90,7 @@ provider = "tencent"
 
 
 class Tenant:
-    """A tenant with a key that exists in this process alone."""
+    """A tenant with a random key."""
 
     def __init__(self, name):
         self.name, self.key = name, f"{name}-{secrets.token_hex(12)}"
@@ -105,7 +105,7 @@ class Tenant:
 
 
 class Citetap:
-    """citetap as a child process with a folder of its own. Leaving the context stops it and looks into its log for panics."""
+    """citetap as a child process with its own folder. Leaving the context stops it and checks its log for panics."""
 
     counter = 0
 
@@ -162,8 +162,8 @@ class Citetap:
     async def listening(self):
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline and self.child.poll() is None:
-            if said := re.search(r'"listen":"([^"]+)"', self.log()):
-                self.port = int(said[1].rsplit(":", 1)[1]) if said[1].rsplit(":", 1)[-1].isdigit() else 0
+            if found := re.search(r'"listen":"([^"]+)"', self.log()):
+                self.port = int(found[1].rsplit(":", 1)[1]) if found[1].rsplit(":", 1)[-1].isdigit() else 0
                 return
             await asyncio.sleep(0.02)
         raise Unexpected(f"citetap did not start: {self.log()[-500:].strip()}")
@@ -176,7 +176,7 @@ class Citetap:
             self.kit.started.remove(self)
         if self.child is None or self.child.poll() is not None:
             return
-        # Most cases have nothing to ask of the end, and draining takes its time.
+        # Drain only in cases that check the shutdown, because a drain takes seconds.
         for sent in (signal.SIGTERM, signal.SIGTERM, signal.SIGKILL) if self.drains else (signal.SIGKILL,):
             self.child.send_signal(sent)
             try:
@@ -190,7 +190,7 @@ class Citetap:
         return self.status("VmRSS")
 
     def peak(self):
-        """The largest resident memory since `forget_peak`."""
+        """Peak resident memory in bytes since `forget_peak`."""
         return self.status("VmHWM")
 
     def forget_peak(self):
@@ -211,7 +211,7 @@ def body_of(document):
 
 
 async def eventually(condition, seconds=5.0, every=0.02):
-    """True as soon as the condition holds, False when it never did."""
+    """Polls the condition: True as soon as it holds, False if it does not within `seconds`."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():

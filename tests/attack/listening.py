@@ -1,4 +1,4 @@
-"""Other listeners: TLS with a certificate of its own, and a Unix socket. What holds on TCP holds there."""
+"""Other listeners: TLS with a private certificate, and a Unix socket, which must behave as plain TCP does."""
 
 import asyncio
 import ssl
@@ -12,7 +12,7 @@ from upstreams import Upstream
 from variants import all_variants
 from wire import HOST, Connection, ask, raw, request, status_of
 
-# Variants that are sent over each listener; the rest differ in nothing that a listener touches.
+# Variants that are sent over each listener; the others exercise nothing that depends on the listener.
 SOME = (
     "CL+TE of 4",
     "TE 'xchunked'",
@@ -65,20 +65,20 @@ def client_tls(protocols=(), **versions):
     return context
 
 
-async def struck_over(server, upstream, **how):
-    """Sends some variants over this listener, and gives how many."""
+async def send_variants_over(server, upstream, **how):
+    """Sends the variants of `SOME` over this listener; returns how many."""
     opened, count = Connection.open, 0
 
-    async def open_there(_, **more):
+    async def open_over(_, **more):
         return await opened(server, **(how | more))
 
-    Connection.open = open_there
+    Connection.open = open_over
     try:
         lane = Lane(server, upstream, "l0")
         for variant in all_variants():
             if variant.name in SOME:
-                await lane.strike(variant)
-                await lane.neighbour(variant.name)
+                await lane.check_variant(variant)
+                await lane.check_next_client(variant.name)
                 count += 1
     finally:
         Connection.open = opened
@@ -86,7 +86,7 @@ async def struck_over(server, upstream, **how):
 
 
 @attack("closed, and others are served", needs="openssl")
-async def what_is_not_tls(kit):
+async def bytes_that_are_not_tls(kit):
     """Sends plain HTTP, garbage, half a handshake and nothing to a TLS listener."""
     tls = certificate(kit.folder / "tls")
     async with Upstream() as upstream, kit.citetap(
@@ -103,8 +103,8 @@ async def what_is_not_tls(kit):
             async with await Connection.open(server) as connection:
                 await connection.send(sent)
                 require(await connection.is_closed(4), f"{sent[:10]!r}: still open")
-        answer = await ask(server, "GET", "/l0/length/1", tls=client_tls())
-        require(answer.status == 200 and len(upstream.received) == 1, f"{answer.status}, {len(upstream.received)} relayed")
+        response = await ask(server, "GET", "/l0/length/1", tls=client_tls())
+        require(response.status == 200 and len(upstream.received) == 1, f"{response.status}, {len(upstream.received)} relayed")
     return "6 closed"
 
 
@@ -142,16 +142,16 @@ async def versions_and_protocols_of_tls(kit):
 
 @attack("as over TCP", needs="openssl")
 async def smuggling_over_tls(kit):
-    """Sends the variants that decide most through TLS."""
+    """Sends representative variants through TLS."""
     tls = certificate(kit.folder / "tls")
     async with Upstream() as upstream, kit.citetap("workers = 1" + route("l0", upstream.port) + tls) as server:
-        count = await struck_over(server, upstream, tls=client_tls())
+        count = await send_variants_over(server, upstream, tls=client_tls())
     return f"{count} variants"
 
 
 @attack("closed after timeouts.request_headers; others are served", needs="openssl")
 async def handshakes_that_never_end(kit):
-    """Opens many handshakes byte by byte and leaves them."""
+    """Begins many handshakes and never finishes them."""
     tls = certificate(kit.folder / "tls")
     async with Upstream() as upstream, kit.citetap(
         '[timeouts]\nrequest_headers = "1s"\n' + route("l0", upstream.port) + tls
@@ -159,8 +159,8 @@ async def handshakes_that_never_end(kit):
         clients = await asyncio.gather(*(Connection.open(server) for _ in range(kit.few(200, 2000))))
         for client in clients:
             await client.send(b"\x16\x03\x01\x02\x00\x01")
-        answer = await ask(server, "GET", "/l0/length/1", tls=client_tls(), timeout=3)
-        require(answer.status == 200, f"another client got {answer.status}")
+        response = await ask(server, "GET", "/l0/length/1", tls=client_tls(), timeout=3)
+        require(response.status == 200, f"another client got {response.status}")
         closed = await asyncio.gather(*(client.is_closed(5) for client in clients))
         for client in clients:
             client.close()
@@ -168,20 +168,20 @@ async def handshakes_that_never_end(kit):
     return f"{len(clients)} closed"
 
 
-@attack("as over TCP; the socket is not everybody's")
+@attack("as over TCP; the socket is closed to other users")
 async def unix_socket(kit):
-    """Sends the variants that decide most through a Unix socket, and looks at its permissions."""
+    """Sends representative variants through a Unix socket, and checks its permissions."""
     path = kit.folder / "tap.sock"
     async with Upstream() as upstream, kit.citetap(
         "workers = 1" + route("l0", upstream.port), listen=f"unix:{path}"
     ) as server:
         mode = stat.S_IMODE(path.stat().st_mode)
         require(mode & 0o007 == 0, f"mode {mode:o}")
-        count = await struck_over(server, upstream, unix=str(path))
-        said = await raw(
+        count = await send_variants_over(server, upstream, unix=str(path))
+        reply = await raw(
             server,
             f"GET /l0/length/1 HTTP/1.1\r\nHost: {HOST}\r\nX-Forwarded-For: 203.0.113.9\r\nConnection: close\r\n\r\n".encode(),
             unix=str(path),
         )
-        require(status_of(said) == 200 and not upstream.received[-1].all("x-forwarded-for"), f"{said[:60]!r}")
+        require(status_of(reply) == 200 and not upstream.received[-1].all("x-forwarded-for"), f"{reply[:60]!r}")
     return f"{count} variants, mode {mode:o}"

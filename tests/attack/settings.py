@@ -1,4 +1,4 @@
-"""The settings that SECURITY.md recommends are ones that citetap takes."""
+"""citetap accepts the settings that SECURITY.md recommends."""
 
 import re
 import subprocess
@@ -16,7 +16,7 @@ async def snippets_of_the_security_page(kit):
         folder = kit.folder / f"snippet-{number}"
         folder.mkdir()
         config = folder / "citetap.toml"
-        # Its store and its certificate are the operator's; here there are none.
+        # The store and the certificate of the snippets do not exist here.
         snippet = re.sub(r"^store = .*$", 'store = "memory:"', snippet, flags=re.M)
         snippet = re.sub(r"^\[tls\]\n(?:\w.*\n)*", "", snippet, flags=re.M)
         config.write_text(snippet)

@@ -1,4 +1,4 @@
-"""Scripted upstreams: they read requests strictly, keep them, and answer what a case tells them."""
+"""Scripted upstreams: they parse requests strictly, record them, and send the response that a case defines."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from wire import LIMIT, Malformed, head_of, read_chunks
 
 @dataclass
 class Received:
-    """A request as the upstream read it. Only a complete one would be executed."""
+    """A request as the upstream parsed it. A real upstream would execute it only if it is complete."""
 
     method: str
     path: str
@@ -25,16 +25,16 @@ class Received:
         return [value for key, value in self.headers if key == name]
 
     def everything(self):
-        """All of it as bytes, to search in."""
+        """The whole request as bytes, to search in."""
         head = [self.method, self.path, *(f"{name}: {value}" for name, value in self.headers), *self.trailers]
         return "\n".join(head).encode("latin-1") + b"\n" + bytes(self.body)
 
 
 class Upstream:
-    """Listens on loopback. `answer(received, writer)` writes an answer; by default `plain_or_stream`."""
+    """A server on loopback. `respond(received, writer)` writes a response; by default `plain_or_stream`."""
 
-    def __init__(self, answer=None, on_head=None):
-        self.respond = answer or plain_or_stream
+    def __init__(self, respond=None, on_head=None):
+        self.respond = respond or plain_or_stream
         self.on_head = on_head
         self.received, self.garbage, self.writers = [], [], set()
         self.connections = 0
@@ -50,7 +50,7 @@ class Upstream:
         self.drop_connections()
 
     def drop_connections(self):
-        """Closes what is open, so that the next request needs a new connection."""
+        """Closes all connections, so that the next request needs a new one."""
         for writer in list(self.writers):
             with contextlib.suppress(Exception):
                 writer.close()
@@ -73,7 +73,7 @@ class Upstream:
                     break
         except Malformed as error:
             self.garbage.append(str(error))
-        # Cancelled: the case is over, and asyncio would print it as an error.
+        # CancelledError: the case is over; asyncio would print it as an error.
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
@@ -86,7 +86,7 @@ class Upstream:
             head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.IncompleteReadError as error:
             if error.partial:
-                raise Malformed(f"half a head {error.partial[:60]!r}") from error
+                raise Malformed(f"incomplete head {error.partial[:60]!r}") from error
             return None
         first, headers = head_of(head[:-4])
         line = re.fullmatch(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+) (/[!-~]*|\*) HTTP/1\.1", first)
@@ -151,8 +151,8 @@ def references(ident, count=2, title="资料"):
     )
 
 
-def text(ident, said):
-    return frame({"completion_id": ident, "processes": {}, "delta_content": said})
+def text(ident, content):
+    return frame({"completion_id": ident, "processes": {}, "delta_content": content})
 
 
 def finish(ident):
@@ -163,12 +163,12 @@ def frame(document):
     return f"data:{json.dumps(document, ensure_ascii=False)}\n\n"
 
 
-def answer_stream(ident, said="第一句[1]。"):
-    return references(ident) + text(ident, said) + finish(ident)
+def answer_stream(ident, content="第一句[1]。"):
+    return references(ident) + text(ident, content) + finish(ident)
 
 
 async def plain_or_stream(received, writer):
-    """Answers tell which request they belong to; `/stream` in the path asks for an event stream in chunks."""
+    """Echoes the method and path, so that a response names its request; with `/stream` in the path, as an event stream."""
     named = f"<{received.method} {received.path}>"
     if "/stream" in received.path:
         ident = "m-" + re.sub(r"[^0-9A-Za-z]", "", received.path)[-40:]

@@ -1,7 +1,7 @@
-"""Requests that two readers could frame differently, each with the readings that RFC 9112 allows.
+"""Requests that two parsers could frame differently, each with the readings that RFC 9112 allows.
 
-`@P` is the path of the request, `@S` a whole second request, hidden where some reader would take it for one. A reading is the
-list of requests that a recipient may execute, in order. Executing fewer is allowed too, as the server may refuse and close.
+`@P` is the path of the request, `@S` a complete second request, hidden where some parser would execute it. A reading is the
+list of requests that a recipient may execute, in order. A prefix of it is allowed too, because the server may refuse and close.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ HIDDEN = "GET /l0/hidden/00000000 HTTP/1.1\r\nHost: localhost\r\n\r\n"
 Z = "1\r\nz\r\n0\r\n\r\n"
 P, S = "first", "hidden"
 REFUSED = ((),)
-# The framing is plain and the request is refused for what it asks: what follows is the client's next request.
+# The framing is unambiguous and the request is refused for another reason: what follows is the client's next request.
 REFUSED_ALONE = ((), ((S, ""),))
 
 
@@ -51,7 +51,7 @@ WITH_HIDDEN = len(HIDDEN)
 
 
 def both_lengths():
-    """Content-Length beside Transfer-Encoding, in either order: the chunks count, and the connection is over."""
+    """Content-Length beside Transfer-Encoding, in either order: Transfer-Encoding wins, and the connection is closed."""
     for size in (0, 4, 5, 11 + WITH_HIDDEN, 10**6):
         for names in ((length(size), TE), (TE, length(size))):
             order = "CL+TE" if names[0] != TE else "TE+CL"
@@ -103,7 +103,7 @@ def codings():
         raw = post((f"Transfer-Encoding: {coding}",), Z + "@S")
         yield variant(name, raw, then_hidden("z") if valid else REFUSED)
         raw = post((f"Transfer-Encoding: {coding}", length(11)), Z + "@S")
-        # Without a coding there is nothing beside the length.
+        # An empty coding leaves the length alone.
         readings = only("z") if valid else REFUSED if coding else REFUSED + then_hidden(Z)
         yield variant(f"{name} beside a length", raw, readings)
     for first, second in (
@@ -118,7 +118,7 @@ def codings():
 
 
 def hidden_codings():
-    """The field name is not quite Transfer-Encoding: never may one hop read it as such and the next one not."""
+    """Field names that resemble Transfer-Encoding: citetap and the upstream must read them alike."""
     for name in (
         "Transfer-Encoding ",
         "Transfer-Encoding\t",
@@ -188,7 +188,7 @@ def lengths():
     for value, valid in LENGTHS.items():
         raw = post((f"Content-Length: {value}",), "hello@S")
         yield variant(f"CL {value[:24]!r}", raw, then_hidden("hello") if valid else REFUSED)
-    # RFC 9110 8.6: equal values may be taken for one.
+    # RFC 9110 8.6: equal values may be merged.
     yield variant("CL '5, 5'", post(("Content-Length: 5, 5",), "hello@S"), REFUSED + then_hidden("hello"))
     yield variant("CL twice, equal", post((length(5), length(5)), "hello@S"), REFUSED + then_hidden("hello"))
     yield variant("CL twice, 5 and 05", post((length(5), length("05")), "hello@S"), REFUSED + then_hidden("hello"))
@@ -244,7 +244,7 @@ SIZES = {
 def chunks():
     for size, valid in SIZES.items():
         raw = post((TE,), f"{size}\r\nz\r\n0\r\n\r\n@S")
-        # A hop may be stricter than the grammar, which is a refusal.
+        # A refusal of valid syntax is allowed: a hop may be stricter than the grammar.
         yield variant(f"chunk size {size[:20]!r}", raw, then_hidden("z") if valid else REFUSED)
     for name, body in {
         "LF after the size": "1\nz\r\n0\r\n\r\n",

@@ -1,4 +1,4 @@
-"""A raw HTTP/1.1 client: it sends bytes as they are, and reads answers strictly."""
+"""A raw HTTP/1.1 client: sends bytes unchanged, and parses responses strictly."""
 
 import asyncio
 import contextlib
@@ -11,11 +11,11 @@ LIMIT = 64 << 20
 
 
 class Malformed(Exception):
-    """The peer did not speak HTTP/1.1."""
+    """The peer sent something that is not HTTP/1.1."""
 
 
-class Answer:
-    """A final answer. `complete` is False where it was cut."""
+class Response:
+    """A final response. `complete` is False if the body was cut."""
 
     def __init__(self, status, headers):
         self.status, self.headers, self.body, self.complete = status, headers, b"", False
@@ -38,7 +38,7 @@ class Answer:
 
 
 def head_of(raw):
-    """The first line, and the headers with their names in lower case."""
+    """Splits a head into the first line and the headers, with names in lower case."""
     first, *lines = raw.decode("latin-1").split("\r\n")
     headers = []
     for line in lines:
@@ -50,7 +50,7 @@ def head_of(raw):
 
 
 async def read_chunks(reader, keep):
-    """Reads to the end of a chunked body; gives its trailers."""
+    """Reads to the end of a chunked body; returns its trailers."""
     while True:
         line = await reader.readuntil(b"\r\n")
         size = line[:-2].split(b";")[0]
@@ -80,7 +80,7 @@ class Connection:
 
     @classmethod
     async def open(cls, server, tls=None, unix=None, buffer=None):
-        """`buffer`: bytes that the kernel may receive ahead (a client that does not read)."""
+        """`buffer`: size of the kernel's receive buffer (small for clients that do not read)."""
         if unix:
             return cls(*await asyncio.open_unix_connection(unix, limit=LIMIT))
         sock = socket.socket()
@@ -99,7 +99,7 @@ class Connection:
         self.close()
 
     async def send(self, data, cuts=(), pause=0.001):
-        """In these pieces, each a packet of its own. A server that closed meanwhile is no error."""
+        """Sends the data in pieces, each in its own packet. A server that has closed is no error."""
         start = 0
         with contextlib.suppress(OSError):
             for cut in [*sorted(cuts), len(data)]:
@@ -110,17 +110,17 @@ class Connection:
                     if cut < len(data):
                         await asyncio.sleep(pause)
 
-    async def answer(self, method="GET", timeout=15):
-        """The next final answer, or None at the end of the connection."""
-        return await asyncio.wait_for(self.read_answer(method), timeout)
+    async def response(self, method="GET", timeout=15):
+        """The next final response, or None at the end of the connection."""
+        return await asyncio.wait_for(self.read_response(method), timeout)
 
-    async def read_answer(self, method):
+    async def read_response(self, method):
         while True:
             try:
                 head = await self.reader.readuntil(b"\r\n\r\n")
             except asyncio.IncompleteReadError as error:
                 if error.partial:
-                    raise Malformed(f"an answer that ends in its head: {error.partial[:80]!r}") from error
+                    raise Malformed(f"a response that ends in its head: {error.partial[:80]!r}") from error
                 return None
             except OSError:
                 return None
@@ -130,22 +130,22 @@ class Connection:
                 raise Malformed(f"status line {first[:80]!r}")
             if match[1][0] != "1" or match[1] == "101":
                 break
-        answer = Answer(int(match[1]), headers)
+        response = Response(int(match[1]), headers)
         with contextlib.suppress(asyncio.IncompleteReadError, OSError):
-            await self.read_body(answer, method)
-            answer.complete = True
-        return answer
+            await self.read_body(response, method)
+            response.complete = True
+        return response
 
-    async def read_body(self, answer, method):
+    async def read_body(self, response, method):
         pieces = []
         try:
-            codings, lengths = answer.all("transfer-encoding"), answer.all("content-length")
-            if method == "HEAD" or answer.status in (101, 204, 304):
+            codings, lengths = response.all("transfer-encoding"), response.all("content-length")
+            if method == "HEAD" or response.status in (101, 204, 304):
                 return
             if codings:
                 if codings != ["chunked"] or lengths:
                     raise Malformed(f"framing {codings} {lengths}")
-                answer.trailers = await read_chunks(self.reader, pieces.append)
+                response.trailers = await read_chunks(self.reader, pieces.append)
             elif lengths:
                 if len(lengths) > 1 or not lengths[0].isdigit():
                     raise Malformed(f"framing {lengths}")
@@ -160,25 +160,25 @@ class Connection:
                 while piece := await self.reader.read(1 << 16):
                     pieces.append(piece)
         finally:
-            answer.body = b"".join(pieces)
+            response.body = b"".join(pieces)
 
     async def rest(self, timeout=15):
-        """Everything to the end of the connection, or what came within the time."""
-        said = b""
+        """Reads to the end of the connection, or until the timeout."""
+        reply = b""
         with contextlib.suppress(OSError):
             async with asyncio.timeout(timeout):
                 while piece := await self.reader.read(1 << 16):
-                    said += piece
-        return said
+                    reply += piece
+        return reply
 
     async def is_closed(self, seconds):
-        """Does the server close within the time, whatever it still says?"""
+        """True if the server closes within the time, whatever it sends before."""
         try:
             async with asyncio.timeout(seconds):
                 while await self.reader.read(1 << 16):
                     pass
             return True
-        # Before OSError, of which it is one.
+        # Before OSError, whose subclass it is.
         except TimeoutError:
             return False
         except OSError:
@@ -205,22 +205,22 @@ def request(method, path, headers=(), body=None, host=HOST):
 
 
 async def ask(server, method, path, headers=(), body=None, host=HOST, timeout=15, **how):
-    """One request on a connection of its own."""
+    """Sends one request on a new connection; returns the response."""
     async with await Connection.open(server, **how) as connection:
         await connection.send(request(method, path, headers, body, host))
-        answer = await connection.answer(method, timeout)
-        if answer is None:
-            raise Malformed(f"no answer to {method} {path}")
-        return answer
+        response = await connection.response(method, timeout)
+        if response is None:
+            raise Malformed(f"no response to {method} {path}")
+        return response
 
 
 async def raw(server, data, cuts=(), timeout=5, **how):
-    """Sends these bytes and gives everything that comes back until the server closes."""
+    """Sends bytes on a new connection; returns all bytes until the server closes."""
     async with await Connection.open(server, **how) as connection:
         await connection.send(data, cuts)
         return await connection.rest(timeout)
 
 
-def status_of(said):
-    match = re.match(rb"HTTP/1\.[01] (\d{3})", said)
+def status_of(reply):
+    match = re.match(rb"HTTP/1\.[01] (\d{3})", reply)
     return int(match[1]) if match else 0

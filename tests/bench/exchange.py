@@ -1,4 +1,4 @@
-"""A crowd of clients that arrive at one instant: their first bytes, and what their whole exchange costs."""
+"""Clients that all connect at one instant: time to their first bytes, and the CPU cost of whole exchanges."""
 
 import json
 import os
@@ -9,22 +9,22 @@ import time
 from measure import PATIENCE, S, machine
 from targets import Broken
 
-# Answers before each measurement, so that code and connections that the start needs are there.
+# Warm-up answers before each measurement, which page in code and fill connection pools.
 WARM = 6
 EVERY_US = 50_000
-# A stream begins with one frame; its references come so much later, as from an upstream that searches first. So a crowd's
-# first bytes are waited for because of the proxy, and not because the upstream is busy with references.
+# Milliseconds between a stream's first frame and its references, as from an upstream that searches first. Without it the
+# upstream would be busy with references while clients wait for first bytes.
 REST_MS = 300
-# Beyond the events' own time, until the common finish.
+# Seconds from the last event until the common finish.
 SLACK_S = 0.3
-# After the last stream's end. What is put off further is counted as well, as the process is measured until its exit.
+# Seconds to wait after the last stream's end. Work that is deferred further is counted too: CPU is read at the exit.
 REST_S = 0.5
-# Threads of clients: one alone could take longer to ask than a proxy to answer.
+# Client threads: with one, sending the requests could take longer than the proxy needs to answer them.
 THREADS = max(2, min(4, os.cpu_count()))
 
 
 def crowd(meter, target, streams, events):
-    """All streams are asked for at one instant, get `events` each, and finish at one instant."""
+    """Requests all streams at one instant; each gets `events`, and all finish at one instant."""
     start = time.monotonic_ns() + int(0.3 * S)
     finish = start + (events + 1) * EVERY_US * 1000 + int((REST_MS / 1000 + SLACK_S) * S)
     before, busy = meter.cpu(target), machine()
@@ -42,15 +42,15 @@ def crowd(meter, target, streams, events):
     busy, took = machine() - busy, time.monotonic() - began
     ours = sum(meter.cpu(target) - before) + children_s() - clients
     meter.others.append(max(0.0, busy - ours) / took / os.cpu_count())
-    told = json.loads(out)
-    meter.check(target, told)
-    if told["events"] != streams * events:
-        raise Broken(f"{target.name}: {told['events']} events, not {streams * events}")
-    return told
+    result = json.loads(out)
+    meter.check(target, result)
+    if result["events"] != streams * events:
+        raise Broken(f"{target.name}: {result['events']} events, not {streams * events}")
+    return result
 
 
 def children_s():
-    """CPU time of the children that have ended: the load's, in the meantime."""
+    """CPU seconds of child processes that have exited, such as the load generator."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -58,14 +58,14 @@ def children_s():
 def arrivals(meter, target, streams):
     target.start()
     meter.load(target, "ttfb", WARM)
-    told = crowd(meter, target, streams, 5)
+    result = crowd(meter, target, streams, 5)
     target.stop()
-    return {"arrive_p50": told["first_us"]["p50"] / 1000, "arrive_p99": told["first_us"]["p99"] / 1000,
-            "arrive_all": told["last_first_us"] / 1000, "arrive_sent": told["last_sent_us"] / 1000}
+    return {"arrive_p50": result["first_us"]["p50"] / 1000, "arrive_p99": result["first_us"]["p99"] / 1000,
+            "arrive_all": result["last_first_us"] / 1000, "arrive_sent": result["last_sent_us"] / 1000}
 
 
 def whole(meter, target, streams, events):
-    """CPU time from before the first connection until the process is gone, and the most memory that it had by then."""
+    """CPU time from before the first connection until the process has exited, and its peak memory."""
     target.start()
     meter.load(target, "ttfb", WARM)
     time.sleep(0.2)
@@ -74,15 +74,15 @@ def whole(meter, target, streams, events):
     crowd(meter, target, streams, events)
     time.sleep(REST_S)
     peak, rested = target.process.memory_kib("VmHWM"), target.process.cpu_s()
-    # Its exit is counted too: nothing can be put off beyond the measured time.
+    # stop() includes the exit, so that no work can be deferred beyond the measurement.
     cpu = max(rested, target.stop()) - before
     if target.cites:
-        stored(target, streams + WARM)
+        check_stored(target, streams + WARM)
     return {f"exchange_{events}": cpu * 1e6 / (streams * events), f"peak_{events}": (peak - idle) / streams}
 
 
-def stored(target, expected):
-    """Every answer is on disk: the commits were within the measured time."""
+def check_stored(target, expected):
+    """Checks that every answer is on disk, so that the commits were within the measured time."""
     database = sqlite3.connect(f"file:{target.folder / 'citetap.db'}?mode=ro", uri=True)
     try:
         records = database.execute("SELECT count(*) FROM record").fetchone()[0]

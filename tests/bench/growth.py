@@ -9,7 +9,7 @@ from measure import CLIENTS, per
 from stores import Stores, lookups
 from targets import Broken, Nginx
 
-# Figure: title, of what there are so many, unit, digits.
+# Figure: title, what the sizes count, unit, digits.
 FIGURES = {
     "by_length": ("CPU per event, later in the answer", "events", "µs", 2),
     "by_references": ("CPU per event, after references", "references", "µs", 2),
@@ -20,9 +20,9 @@ FIGURES = {
 }
 LENGTHS, REFERENCES, STREAMS = (200, 2_000, 20_000), (10, 100, 1_000), (100, 1_000, 5_000)
 RECORDS = (1_000, 10_000, 100_000, 1_000_000)
-# All streams together have so many events a second, however many they are.
+# Events per second of all streams together, for any number of streams.
 RATE = 10_000
-# The largest store takes six; what it leaves free is for others.
+# Free disk space needed for the largest store, which takes 6 GiB.
 NEEDED_GIB = 15
 
 
@@ -31,7 +31,7 @@ class Growth:
         self.meter, self.out, self.seconds = meter, out, seconds
 
     def run(self, targets, rounds, patience, progress):
-        """{figure: {target: {size: [one value per round]}}}"""
+        """Returns {figure: {target: {size: [one value per round]}}}."""
         citing = [target for target in targets if target.cites]
         beside = [target for target in targets if target.cites or isinstance(target, Nginx)]
         tasks = [(self.by_length, LENGTHS, citing), (self.by_references, REFERENCES, citing), (self.by_streams, STREAMS, beside)]
@@ -47,10 +47,10 @@ class Growth:
         for target in beside:
             target.start()
         for turn in range(rounds):
-            for task, sizes, who in tasks:
-                # Up and down in turns: a machine that gets slower is not taken for growth.
+            for task, sizes, selected in tasks:
+                # Alternate the order, so that a machine that gets slower does not look like growth.
                 for size in sizes[::-1 if turn % 2 else 1]:
-                    for target in who:
+                    for target in selected:
                         measure(turn, task, size, target)
         for target in beside:
             target.stop()
@@ -63,14 +63,14 @@ class Growth:
                 for figure in FIGURES if figure in results}
 
     def by_length(self, target, events, streams=100):
-        """Events after so many, which came as fast as they were taken."""
+        """Paced events after `events` that were sent as fast as they were read."""
         ramp = 0.5 + streams * events * 1.5e-6
         return {"by_length": self.paced(target, streams, ramp, lead=events, past_lead="true")}
 
     def by_references(self, target, references, streams=50):
         ramp = 0.5 + streams * references * 2e-5
         cpu = self.paced(target, streams, ramp, references=references, past_lead="true")
-        # Unread, they would cost nothing.
+        # References that are not parsed would cost nothing.
         await_citations(target.folder / "citetap.db", streams, references)
         return {"by_references": cpu}
 
@@ -79,14 +79,15 @@ class Growth:
 
     def paced(self, target, streams, ramp, **options):
         for longer in (1, 2, 3):
-            told = self.meter.hold(target, streams, self.seconds, ramp * longer, every_us=streams * 1_000_000 // RATE, **options)
-            # More or fewer: it caught up, several events to a read, or fell behind. Not the load that was asked for.
-            if abs(told["window_events"] / (RATE * self.seconds) - 1) < 0.02:
+            result = self.meter.hold(
+                target, streams, self.seconds, ramp * longer, every_us=streams * 1_000_000 // RATE, **options)
+            # With a different rate the proxy fell behind or caught up (several events per read): not the intended load.
+            if abs(result["window_events"] / (RATE * self.seconds) - 1) < 0.02:
                 break
-        return per(target, told, "window_events")
+        return per(target, result, "window_events")
 
     def stores(self, targets, progress):
-        """Makes the stores, and gives their sizes."""
+        """Fills the stores; returns their sizes."""
         self.filled = {}
         stores = Stores(self.out / "stores", self.meter)
         sizes = RECORDS
@@ -107,7 +108,7 @@ class Growth:
 
 
 def await_citations(path, streams, references):
-    """The last records have as many as the answers had references."""
+    """Waits until the newest records have as many citations as the answers had references."""
     deadline = time.monotonic() + 15
     database = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     try:
@@ -124,8 +125,8 @@ def await_citations(path, streams, references):
 
 
 def summary(results):
-    """{figure: {target: {sizes: {size: {median, min, max, rounds}}, ratio: of the largest to the smallest}}}. The ratio is
-    that of each round."""
+    """Returns {figure: {target: {sizes: {size: {median, min, max, rounds}}, ratio: largest to smallest size}}}. Ratios are
+    taken within each round."""
     out = {}
     for figure, by_target in results.items():
         for target, sizes in by_target.items():

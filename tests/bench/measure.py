@@ -1,4 +1,4 @@
-"""The measurements. Each gives one round's values of one target: {figure: value}."""
+"""The measurements. Each returns one round's values of one target: {figure: value}."""
 
 import json
 import os
@@ -8,18 +8,18 @@ import time
 from targets import Broken, cpu_s
 
 MS, S = 1_000_000, 1_000_000_000
-# The load may take so long beyond its window.
+# Seconds that the load may run after its window.
 PATIENCE = 45
-# Where clients come from, in turn by rounds: what a proxy does for one address it may not do for the other.
+# Client addresses, alternating by rounds: shows a proxy that treats one address better.
 CLIENTS = ("127.0.0.1", "127.0.0.2")
 
 
 class Meter:
     def __init__(self, tool, upstream):
         self.tool, self.upstream = tool, upstream
-        # The address that clients come from.
+        # The address that clients bind to.
         self.client = CLIENTS[0]
-        # Share of the machine that processes of others took, one per measurement.
+        # Share of the machine that other processes used, one per measurement.
         self.others = []
 
     def spawn(self, target, mode, streams, **options):
@@ -30,7 +30,7 @@ class Meter:
         return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
     def load(self, target, mode, streams, begin_s=0.0, seconds=0.0, sample=None, **options):
-        """Runs the load; CPU time of the target, and what `sample` sees, within its window."""
+        """Runs the load; measures the target's CPU time, and calls `sample`, within its window."""
         start = time.monotonic_ns() + int(begin_s * S)
         end = start + int(seconds * S)
         window = {"from_ns": start, "to_ns": end} if seconds else {}
@@ -47,15 +47,15 @@ class Meter:
                 load.wait()
         if load.returncode:
             raise Broken(f"{target.name}: the load failed")
-        told = json.loads(out)
-        told["cpu_s"] = cpu[0]
+        result = json.loads(out)
+        result["cpu_s"] = cpu[0]
         if seconds:
             self.others.append(max(0.0, busy - sum(cpu)) / seconds / os.cpu_count())
-        self.check(target, told)
-        return told
+        self.check(target, result)
+        return result
 
     def quiet(self, share, seconds):
-        """Waits until other processes take less than that share of the machine, for so long at most."""
+        """Waits, at most `seconds`, until other processes use less than `share` of the machine."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             before = machine()
@@ -64,38 +64,38 @@ class Meter:
                 break
 
     def cpu(self, target, load=None):
-        """CPU time of the target, and of the two ends."""
+        """CPU time of the target, and of upstream plus load generator."""
         return Times(target.process.cpu_s() if target.process else 0.0,
                      self.upstream.cpu_s() + (cpu_s(load.pid) if load else 0.0))
 
-    def check(self, target, told):
-        """Missing events and missing citations are failures, whatever the speed."""
-        if told["failed"] or told["finished"] != told["started"]:
-            raise Broken(f"{target.name}: {told['failed']} of {told['started']} streams failed: {told['error']}")
-        expected = told["finished"] if target.cites else 0
-        if told["cited"] != expected:
-            raise Broken(f"{target.name}: {told['cited']} streams with citations, not {expected}")
+    def check(self, target, result):
+        """Raises on missing events and missing citations."""
+        if result["failed"] or result["finished"] != result["started"]:
+            raise Broken(f"{target.name}: {result['failed']} of {result['started']} streams failed: {result['error']}")
+        expected = result["finished"] if target.cites else 0
+        if result["cited"] != expected:
+            raise Broken(f"{target.name}: {result['cited']} streams with citations, not {expected}")
 
     def hold(self, target, streams, seconds, ramp_s, **options):
-        """Streams that are all open during the window; once more, and slower, if they were not."""
+        """Runs streams that are all open during the window; retries with a slower ramp if they were not."""
         for longer in (1, 2, 4):
-            told = self.load(target, "hold", streams, ramp_s * longer + 0.4, seconds,
+            result = self.load(target, "hold", streams, ramp_s * longer + 0.4, seconds,
                              ramp_ms=int(ramp_s * longer * 1000), **options)
-            if told["open"] == streams or not ramp_s:
-                return told
-        raise Broken(f"{target.name}: only {told['open']} of {streams} streams were open when the window began")
+            if result["open"] == streams or not ramp_s:
+                return result
+        raise Broken(f"{target.name}: only {result['open']} of {streams} streams were open when the window began")
 
     def paced(self, target, streams, seconds):
-        told = self.hold(target, streams, seconds, max(0.5, streams / 1000), every_us=50_000, lags="true")
-        lag = told["lag_us"]
-        return {"paced_cpu": per(target, told, "window_events"),
+        result = self.hold(target, streams, seconds, max(0.5, streams / 1000), every_us=50_000, lags="true")
+        lag = result["lag_us"]
+        return {"paced_cpu": per(target, result, "window_events"),
                 "lag_p50": lag["p50"], "lag_p99": lag["p99"], "lag_p999": lag["p999"]}
 
     def ttfb(self, target, count=24):
         return {"ttfb": self.load(target, "ttfb", count)["first_us"]["p50"]}
 
     def memory(self, target, streams):
-        """In a fresh process, after a few answers: what its code and its start need is not counted."""
+        """Peak memory per stream of a fresh process, less its memory after a few warm-up answers."""
         target.start()
         self.load(target, "ttfb", 6)
         idle = target.process.memory_kib("VmRSS")
@@ -109,15 +109,15 @@ class Meter:
         return {f"memory_{streams}": (max(peak) - idle) / streams, "memory_idle": idle / 1024}
 
     def firehose(self, target, seconds, kind):
-        told = self.hold(target, 8, seconds, 0, batch=32768 if kind == "batched" else 0)
-        return {f"{kind}_rate": told["window_events"] / seconds / 1000,
-                f"{kind}_cpu": per(target, told, "window_events")}
+        result = self.hold(target, 8, seconds, 0, batch=32768 if kind == "batched" else 0)
+        return {f"{kind}_rate": result["window_events"] / seconds / 1000,
+                f"{kind}_cpu": per(target, result, "window_events")}
 
     def finishes(self, target, seconds, clients=128):
-        told = self.load(target, "finishes", clients, 0.4, seconds)
-        return {"finishes": told["window_finishes"] / seconds,
-                "stored": 100 * told["window_stored"] / max(told["window_finishes"], 1),
-                "finish_cpu": per(target, told, "window_finishes")}
+        result = self.load(target, "finishes", clients, 0.4, seconds)
+        return {"finishes": result["window_finishes"] / seconds,
+                "stored": 100 * result["window_stored"] / max(result["window_finishes"], 1),
+                "finish_cpu": per(target, result, "window_finishes")}
 
 
 class Times(tuple):
@@ -128,13 +128,13 @@ class Times(tuple):
         return Times(*(now - then for now, then in zip(self, other)))
 
 
-def per(target, told, what):
-    """CPU time in microseconds for one of them; nothing where there is no process."""
+def per(target, result, what):
+    """CPU microseconds per `what`; None for a target without a process."""
     if not target.process:
         return None
-    if not told[what]:
+    if not result[what]:
         raise Broken(f"{target.name}: nothing came within the window")
-    return told["cpu_s"] * 1e6 / told[what]
+    return result["cpu_s"] * 1e6 / result[what]
 
 
 def until(when_ns, sample=None):
@@ -145,7 +145,7 @@ def until(when_ns, sample=None):
 
 
 def machine():
-    """Seconds that the machine was busy so far, all cores together."""
+    """Busy seconds of all cores since boot."""
     with open("/proc/stat") as stat:
         ticks = [int(value) for value in stat.readline().split()[1:9]]
     return (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")

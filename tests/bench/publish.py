@@ -1,4 +1,4 @@
-"""The table of the manual's page on performance, and the picture beside it."""
+"""Writes the table of the manual's performance page, and `compare.svg`."""
 
 import re
 
@@ -6,7 +6,7 @@ import report
 from targets import Broken
 
 MEMORY, RATE = "memory", "rate"
-# Figure, its title, and how it is shown: as a multiple of nginx's, or as a value.
+# Figure, title, and format: None shows a multiple of nginx's.
 ROWS = (
     ("exchange_200", "CPU per event, {streams} whole exchanges of 200 events", None),
     ("exchange_100", "CPU per event, {streams} whole exchanges of 100 events", None),
@@ -29,24 +29,24 @@ BEGIN, END = "<!-- compare: made by tests/bench/compare -->", "<!-- compare: end
 
 
 def missing(cells, base):
-    """Figures that the tables need and that were not measured, of citetap or of its base."""
+    """Returns the figures of the table that were not measured for citetap or the base."""
     return [figure for figure, _, kind in ROWS
             if not {"citetap"} | ({base} if kind != RATE else set()) <= cells.get(figure, {}).keys()]
 
 
-def cell(figure, kind, at, target, base):
-    if not at:
+def cell(figure, kind, value, target, base):
+    if not value:
         return ""
     if kind == RATE:
-        return f"{at['median']:,.0f} a second"
+        return f"{value['median']:,.0f} a second"
     _, unit, digits, _ = report.FIGURES[figure]
     if kind == MEMORY or target == base:
-        return f"{at['median']:.{digits}f} {unit}"
-    return f"×{at['ratio']:.2f}"
+        return f"{value['median']:.{digits}f} {unit}"
+    return f"×{value['ratio']:.2f}"
 
 
-def block(told):
-    cells, base, machine = told["figures"], told["base"], told["machine"]
+def block(document):
+    cells, base, machine = document["figures"], document["base"], document["machine"]
     columns = [name for name in COLUMNS if name in cells["exchange_200"]]
     streams, rounds = f"{machine['streams']:,}", machine["rounds"]
     versions = [machine[name] for name in ("nginx", "haproxy", "envoy") if name in columns]
@@ -59,11 +59,11 @@ def block(told):
     return "\n".join(lines)
 
 
-def write(root, told, picture):
-    if lacking := missing(told["figures"], told["base"]):
+def write(root, document, picture):
+    if lacking := missing(document["figures"], document["base"]):
         raise Broken(f"--write needs all figures of the table; not measured: {', '.join(lacking)}")
     page = root / PAGE
-    text, count = re.subn(re.escape(BEGIN) + ".*?" + re.escape(END), lambda _: f"{BEGIN}\n\n{block(told)}\n\n{END}",
+    text, count = re.subn(re.escape(BEGIN) + ".*?" + re.escape(END), lambda _: f"{BEGIN}\n\n{block(document)}\n\n{END}",
                           page.read_text(), flags=re.S)
     if count != 1:
         raise Broken(f"{PAGE} has no place for the table")

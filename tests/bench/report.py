@@ -1,4 +1,4 @@
-"""The table, and the picture of it."""
+"""Formats the results as a text table and as an SVG picture."""
 
 from statistics import median
 from xml.sax.saxutils import escape
@@ -34,13 +34,13 @@ FIGURES = {
 }
 SHOWN = ("exchange_200", "exchange_100", "exchange_20", "paced_cpu", "lag_p50", "lag_p99", "ttfb", "arrive_p50", "arrive_p99",
          "memory_4000", "peak_200", "peak_20", "small_cpu", "batched_cpu")
-# Clients of 127.0.0.1 and of 127.0.0.2 whose medians are further apart are told.
+# Medians of the two client addresses that differ by more than this factor are reported.
 APART = 1.1
 
 
-def summary(results, base, came):
-    """{figure: {target: {median, min, max, ratio, halves}}}. The ratio is the median of the rounds' ratios, as both of a round
-    ran within seconds of each other. `came`: {figure: [the address that the clients of each round had]}."""
+def summary(results, base, addresses):
+    """Returns {figure: {target: {median, min, max, ratio, halves}}}. The ratio is the median of the ratios within each round,
+    whose runs are seconds apart. `addresses`: {figure: [client address of each round]}."""
     out = {}
     for figure in FIGURES:
         for target, rounds in results.get(figure, {}).items():
@@ -53,8 +53,8 @@ def summary(results, base, came):
             cell["ratio"] = median(ratios) if ratios else None
             bases = results[figure].get(base, [None] * len(rounds))
             cell["halves"] = {}
-            for client in sorted(set(came[figure]) - {None}):
-                half = [(value, other) for value, other, of in zip(rounds, bases, came[figure])
+            for client in sorted(set(addresses[figure]) - {None}):
+                half = [(value, other) for value, other, of in zip(rounds, bases, addresses[figure])
                         if of == client and value is not None]
                 ratios = [value / other for value, other in half if other]
                 if half:
@@ -65,7 +65,7 @@ def summary(results, base, came):
 
 
 def table(cells, targets):
-    """Medians with the ratio behind them, and the span of the rounds below."""
+    """Formats medians and ratios, with the range of the rounds in the line below."""
     rows = [[""] + list(targets)]
     for figure, by_target in cells.items():
         title, unit, digits, _ = FIGURES[figure]
@@ -89,33 +89,33 @@ def table(cells, targets):
 
 
 def apart(cells):
-    """Lines on figures that differ with the clients' address."""
+    """Yields a line for each figure that differs with the client address."""
     for figure, by_target in cells.items():
         title, unit, digits, _ = FIGURES[figure]
         for target, cell in by_target.items():
             halves = cell["halves"]
             values = ([half[what] for half in halves.values()] for what in ("median", "ratio"))
             if any(None not in both and max(both) > APART * min(both) for both in values):
-                said = ", ".join(f"{client} {half['median']:.{digits}f}" + (f" ×{half['ratio']:.2f}" if half["ratio"] else "")
+                values = ", ".join(f"{client} {half['median']:.{digits}f}" + (f" ×{half['ratio']:.2f}" if half["ratio"] else "")
                                  for client, half in halves.items())
-                yield f"{title}, {unit}, {target}: {said}"
+                yield f"{title}, {unit}, {target}: {values}"
 
 
 COLOURS = {"nginx": "#009e73", "haproxy": "#7f8fa6", "envoy": "#0072b2", "citetap": "#d55e00", "citetap-off": "#cc79a7"}
-# Of another build.
+# Color of builds that --binary names.
 OTHER = "#b8860b"
 LONGEST = 8
 LABELS = {"nginx": "nginx", "haproxy": "HAProxy", "envoy": "Envoy", "citetap": "citetap", "citetap-off": "citetap, tap off"}
 
 
 def svg(cells, targets, base):
-    """Bars of what each costs as a multiple of the base's. Less is better; the same table gives the same picture."""
+    """Draws each figure as a bar relative to the base. Deterministic: the same table gives the same bytes."""
     targets = [target for target in targets if target != "direct"]
     figures = [figure for figure in SHOWN if base in cells.get(figure, {})]
     left, right, bar, gap, top = 250, 130, 14, 18, 64
     width = 780
     longest = max((cell["ratio"] or 0 for figure in figures for cell in cells[figure].values()), default=1)
-    # One that is far off does not make the others unreadable.
+    # Cap the scale, so that an outlier does not shrink the other bars.
     longest = min(max(longest, 1), LONGEST)
     scale = (width - left - right) / longest
     parts, y = [], top
@@ -128,11 +128,11 @@ def svg(cells, targets, base):
             cell = cells[figure][target]
             length = max(min(cell["ratio"], longest) * scale, 1)
             fill = COLOURS.get(target, OTHER)
-            # Cut short, it has a gap.
+            # A bar beyond the scale is drawn with a gap.
             pieces = [(0, length)] if cell["ratio"] <= longest else [(0, length - 14), (length - 10, 10)]
             parts += [f'<rect x="{left + x:.1f}" y="{y}" width="{w:.1f}" height="{bar}" rx="2" fill="{fill}"/>' for x, w in pieces]
-            said = f"{cell['median']:.{digits}f} {unit}" + ("" if target == base else f"  ×{cell['ratio']:.2f}")
-            parts.append(f'<text class="n" x="{left + length + 6:.1f}" y="{y + bar / 2 + 1:.1f}" dominant-baseline="middle">{escape(said)}</text>')
+            label = f"{cell['median']:.{digits}f} {unit}" + ("" if target == base else f"  ×{cell['ratio']:.2f}")
+            parts.append(f'<text class="n" x="{left + length + 6:.1f}" y="{y + bar / 2 + 1:.1f}" dominant-baseline="middle">{escape(label)}</text>')
             y += bar + 3
         y += gap
     line = left + scale

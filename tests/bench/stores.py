@@ -1,4 +1,4 @@
-"""Stores with many records, and how long it takes to get one of them."""
+"""Fills stores with many records, and measures lookups in them."""
 
 import random
 import shutil
@@ -8,24 +8,24 @@ import time
 
 from targets import Broken
 
-# What a put of a record fills. Anything else with rows in it is something that the filling does not know yet.
+# Tables that a put fills. If any other table has rows, `fill` has to be extended.
 KNOWN = {"record", "record_domain", "daily", "daily_site", "probe"}
 DAY_MS, DAYS = 86_400_000, 30
-# A record's id ends in these digits of the upstream's.
+# Digits of the upstream's id at the end of a record's id.
 DIGITS = 17
 FIRST = 10 ** (DIGITS - 1)
-# Of the models, one per dialect, and of the references that each has.
+# Number of model records, one per dialect, and of references in each.
 MODELS, REFERENCES = 3, 3
 
 
 class Stores:
-    """SQLite files under `folder`, one per number of records, kept for the next run."""
+    """SQLite files under `folder`, one per record count, kept for the next run."""
 
     def __init__(self, folder, meter):
         self.folder, self.meter = folder, meter
 
     def get(self, target, records):
-        """The file, and the ids of its records without their digits."""
+        """Returns the file, and the id prefixes of its records (ids without the digits)."""
         model = target.folder.parent / f"{target.name}-model.db"
         self.model(target, model)
         with sqlite3.connect(model) as database:
@@ -33,9 +33,9 @@ class Stores:
             schema = "\n".join(sql or "" for (sql,) in database.execute("SELECT sql FROM sqlite_schema ORDER BY name"))
         database.close()
         path = self.folder / f"schema{version}-{records}.db"
-        if not self.same(path, schema, records):
+        if not self.is_current(path, schema, records):
             self.fill(path, model, records)
-        # Lookups are to find the file in the machine's memory, whichever run made it.
+        # Read the file once, so that lookups find it in the page cache.
         with path.open("rb", buffering=0) as file:
             block = bytearray(4 << 20)
             while file.readinto(block):
@@ -49,14 +49,14 @@ class Stores:
         return any(self.folder.glob(f"schema*-{records}.db"))
 
     def model(self, target, path):
-        """What this build stores of one answer of each dialect."""
+        """Stores one answer of each dialect with this build."""
         for old in path.parent.glob(path.name + "*"):
             old.unlink()
         target.start(store=path)
         self.meter.load(target, "hold", MODELS, 0.3, 0.2, every_us=50_000, references=REFERENCES)
         target.stop()
 
-    def same(self, path, schema, records):
+    def is_current(self, path, schema, records):
         if not path.exists():
             return False
         with sqlite3.connect(path) as database:
@@ -66,7 +66,7 @@ class Stores:
         return there == schema and count == records
 
     def fill(self, path, model, records):
-        """Copies the model's rows with other ids, in every column that has them, and sums as their puts would have."""
+        """Copies the model's rows with new ids in every column that has them, and updates the sums as puts would."""
         self.folder.mkdir(parents=True, exist_ok=True)
         made = path.with_suffix(".part")
         for old in self.folder.glob(made.name + "*"):
@@ -115,21 +115,21 @@ class Stores:
 
 
 def lookups(port, client, prefixes, records, cpu_s, count=2000, before=200):
-    """What each `GET /citations/{id}` took, sorted, and the CPU time of one, in microseconds. Random ids, one at a time on
-    one connection."""
-    dice = random.Random(7)
+    """Requests `GET /citations/{id}` for random ids, one at a time on one connection. Returns the sorted latencies, and the
+    CPU time per request, in microseconds."""
+    rng = random.Random(7)
     took = []
     with socket.create_connection(("127.0.0.1", port), 10, (client, 0)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for i in range(before + count):
             if i == before:
                 spent = cpu_s()
-            n = dice.randrange(records)
+            n = rng.randrange(records)
             id = prefixes[n % len(prefixes)] + str(FIRST + n)
             request = f"GET /citations/{id} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode()
             began = time.perf_counter_ns()
             connection.sendall(request)
-            head, body = answer(connection)
+            head, body = read_response(connection)
             if i >= before:
                 took.append((time.perf_counter_ns() - began) / 1000)
             if not head.startswith(b"HTTP/1.1 200 ") or id.encode() not in body:
@@ -138,20 +138,20 @@ def lookups(port, client, prefixes, records, cpu_s, count=2000, before=200):
     return sorted(took), spent * 1e6 / count
 
 
-def answer(connection):
+def read_response(connection):
     got = b""
     while b"\r\n\r\n" not in got:
-        got += received(connection)
+        got += receive(connection)
     head, body = got.split(b"\r\n\r\n", 1)
     length = next((int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")), None)
     if length is None:
-        raise Broken("an answer of /citations has no length")
+        raise Broken("a response of /citations has no length")
     while len(body) < length:
-        body += received(connection)
+        body += receive(connection)
     return head, body
 
 
-def received(connection):
+def receive(connection):
     got = connection.recv(1 << 18)
     if not got:
         raise Broken("a connection to /citations was closed")

@@ -1,4 +1,4 @@
-"""What is compared: each proxy as a private process on loopback, with its memory and its CPU time."""
+"""The compared targets: each proxy as a child process on loopback, with its memory and CPU time."""
 
 import ctypes
 import os
@@ -14,7 +14,7 @@ DIALECTS = ("doubao", "tencent", "openai")
 
 
 class Broken(Exception):
-    """Something does not work; not a matter of speed."""
+    """The run cannot go on: something failed, as opposed to being slow."""
 
 
 def free_port():
@@ -24,17 +24,17 @@ def free_port():
 
 
 def die_with_parent(prctl=ctypes.CDLL(None).prctl):
-    """PR_SET_PDEATHSIG: killed, the comparison leaves nothing behind."""
+    """PR_SET_PDEATHSIG: the child ends even if its parent is killed."""
     prctl(1, signal.SIGTERM)
 
 
 def cpu_s(pid):
-    """User and system time of a process. Its own clock (clock_getcpuclockid) has nanoseconds, where /proc has ticks."""
+    """User and system seconds of a process. clock_getcpuclockid has nanoseconds where /proc has ticks."""
     return time.clock_gettime((~pid << 3) | 2)
 
 
 class Process:
-    """A child, its log, and all that it forks."""
+    """A child process with its log and all its descendants."""
 
     running = []
 
@@ -56,9 +56,9 @@ class Process:
                 return
             except OSError:
                 time.sleep(0.02)
-        told = self.log.read_text(errors="replace")[-800:]
+        output = self.log.read_text(errors="replace")[-800:]
         self.stop()
-        raise Broken(f"{self.name} did not start: {told}")
+        raise Broken(f"{self.name} did not start: {output}")
 
     def pids(self):
         found, parents = [self.child.pid], [self.child.pid]
@@ -84,12 +84,12 @@ class Process:
         return total
 
     def forget_peak(self):
-        """From now on `VmHWM` is the peak since now."""
+        """Resets `VmHWM`."""
         for pid in self.pids():
             Path(f"/proc/{pid}/clear_refs").write_text("5")
 
     def stop(self):
-        """Gives all the CPU time that it and its children took, their exit included."""
+        """Ends the process; returns the CPU seconds of it and its children, including their exit."""
         if self not in Process.running:
             return 0.0
         Process.running.remove(self)
@@ -97,7 +97,7 @@ class Process:
             return 0.0
         usage = None
         for sent in (signal.SIGTERM, signal.SIGKILL):
-            # Its own session, so the group is this child and what it forked.
+            # The child has its own session, so the group is the child and its descendants.
             os.killpg(self.child.pid, sent)
             if usage := self.exited(5):
                 break
@@ -120,7 +120,7 @@ class Process:
 
 
 class Target:
-    """One column: how it is started. `process` is what runs now, or nothing."""
+    """A column of the table. `process` is the running process, or None."""
 
     cites = False
     process = store = None
@@ -130,7 +130,7 @@ class Target:
         self.port = upstream_port
 
     def start(self, store=None):
-        """`store`: a file elsewhere in which citetap keeps its records."""
+        """Starts a fresh process. `store`: a SQLite file for citetap outside of its folder."""
         self.stop()
         self.store = store
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -139,7 +139,7 @@ class Target:
         self.process = Process(self.name, self.command(), self.folder, self.port)
 
     def stop(self):
-        """Gives the CPU time of all its life."""
+        """Stops the process; returns its total CPU seconds."""
         spent = self.process.stop() if self.process else 0.0
         self.process = None
         return spent
@@ -151,7 +151,7 @@ class Target:
 
 
 class Direct(Target):
-    """No proxy: what the two ends cost by themselves."""
+    """No proxy: the cost of upstream and load generator alone."""
 
     def start(self):
         pass
@@ -211,7 +211,7 @@ backend scripted
 
 
 class Citetap(Target):
-    """`extra` is one more line for each route. The binary is copied, as a build may replace it meanwhile."""
+    """citetap with `extra` as one more line in each route. Runs a copy, because a build may replace the binary meanwhile."""
 
     def __init__(self, name, out, upstream_port, binary, extra="", cites=True):
         super().__init__(name, out, upstream_port)
@@ -246,7 +246,7 @@ ttl = "off"
         return [str(self.binary), "serve", "--config", config]
 
     def refused(self):
-        """What `citetap check` has against the configuration, or nothing."""
+        """Returns the error of `citetap check` for the configuration, or ''."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
         checked = subprocess.run([self.binary, "check", "--config", self.command()[-1]], capture_output=True, text=True)
@@ -254,7 +254,7 @@ ttl = "off"
 
 
 def connections():
-    """As many as there may be open files, with some left."""
+    """Connection limit for a proxy, below its limit of open files."""
     return min(20000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 200)
 
 

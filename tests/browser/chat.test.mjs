@@ -1,4 +1,4 @@
-// The console's chat: ask, watch the stages, see chips, read the wire.
+// The chat page of the console: questions, stages, chips, and the wire view.
 
 import { accessible, assert, fits, harm, PHONE, servers, until, visit } from './lib/harness.mjs';
 import { shown } from './lib/bare.mjs';
@@ -16,7 +16,7 @@ const on = await servers({
 const chips = (turn) => turn.locator('.cite-chip');
 const ROUTES_OF_DEMO = { doubao: 10, tencent: 5, 'doubao-en': 6, openai: 4 };
 
-visit('a newcomer sees what it is, and what to press', async (page) => {
+visit('the first visit shows the introduction and demo questions', async (page) => {
   await open(page, on.demo.origin);
   await by(page, 'hero').waitFor();
   assert.match(await by(page, 'hero').innerText(), /rests on/);
@@ -62,7 +62,7 @@ visit('each profile gives the same answer', async (page) => {
 });
 
 for (const markers of ['link', 'sup', 'footnote', 'strip']) {
-  visit(`markers may be rewritten on the way: ${markers}`, async (page) => {
+  visit(`markers can be rewritten: ${markers}`, async (page) => {
     await open(page, on.demo.origin);
     const turn = await ask(page, 'doubao-en', { options: { markers } });
     const text = await shown(turn.locator('[data-test=answer]'));
@@ -80,14 +80,14 @@ visit("the seed's own example, in the console", { outside: /^https:\/\/news\.exa
   await chips(turn).hover();
   const card = page.locator('cite-card:popover-open');
   await card.waitFor();
-  const told = await shown(card);
-  for (const part of ['香港宏福苑火灾最新情况', '示例新闻', '消防处将火警升为五级']) assert.ok(told.includes(part), told);
+  const text = await shown(card);
+  for (const part of ['香港宏福苑火灾最新情况', '示例新闻', '消防处将火警升为五级']) assert.ok(text.includes(part), text);
   const opened = context.waitForEvent('page');
   await chips(turn).click();
   assert.equal((await opened).url(), 'https://news.example.com/hk/wang-fuk-court-fire');
 });
 
-visit('the wire: ours stand out, all open, and may be seen alone', { context: { permissions: ['clipboard-read', 'clipboard-write'] } }, async (page) => {
+visit('the wire view highlights our frames, expands frames, and filters', { context: { permissions: ['clipboard-read', 'clipboard-write'] } }, async (page) => {
   await open(page, on.scripted.origin);
   await ask(page, 'seed', { options: { inject: 'final' } });
   assert.equal(await by(page, 'wire-ours').count(), 1);
@@ -111,20 +111,20 @@ visit('the wire: ours stand out, all open, and may be seen alone', { context: { 
   assert.equal(await by(page, 'wire-ours').filter({ visible: true }).count(), 1);
 });
 
-visit('stages are told: searches, tools, thoughts', async (page) => {
+visit('the timeline shows searches and tools', async (page) => {
   await open(page, on.scripted.origin);
   const turn = await ask(page, 'stages');
-  const told = await turn.locator('[data-test=timeline]').innerText();
-  assert.match(told, /聚工单/);
-  assert.match(told, /search_docs|工具/);
+  const timeline = await turn.locator('[data-test=timeline]').innerText();
+  assert.match(timeline, /聚工单/);
+  assert.match(timeline, /search_docs|工具/);
   await accessible(page);
 });
 
-visit('a conversation goes on: what was said is sent along', async (page) => {
+visit('a follow-up question sends the previous messages', async (page) => {
   await open(page, on.scripted.origin);
   await ask(page, 'merged', { question: 'First question' });
   await ask(page, 'merged', { question: 'Second question' });
-  const { messages } = JSON.parse(on.up.asked.filter(({ name }) => name === 'merged').at(-1).body);
+  const { messages } = JSON.parse(on.up.requests.filter(({ name }) => name === 'merged').at(-1).body);
   assert.deepEqual(messages.map(({ role }) => role), ['user', 'assistant', 'user']);
   assert.equal(messages[2].content, 'Second question');
   assert.match(messages[1].content, /^Three in a row \[1\]\[2\]\[3\]/);
@@ -137,7 +137,7 @@ visit('a conversation goes on: what was said is sent along', async (page) => {
   assert.equal(await by(page, 'turn').count(), 0);
 });
 
-visit('from an answer to its record and back: the conversation is still there', async (page) => {
+visit('the conversation is kept when a record is opened', async (page) => {
   await open(page, on.scripted.origin);
   const turn = await ask(page, 'seed');
   await turn.locator('[data-test=record-link]').click();
@@ -150,7 +150,7 @@ visit('from an answer to its record and back: the conversation is still there', 
   await by(page, 'page-record').waitFor();
 });
 
-visit('an answer is stopped where it is', async (page) => {
+visit('a stopped answer keeps its text', async (page) => {
   await open(page, on.scripted.origin);
   const turn = await ask(page, 'slow', { state: null });
   await until(async () => /takes its/.test(await shown(turn.locator('[data-test=answer]'))), 'some text');
@@ -161,15 +161,15 @@ visit('an answer is stopped where it is', async (page) => {
   await accessible(page);
 });
 
-visit('a broken upstream: what happened is told, and it can be tried again', { allow: [/50[23]|Bad Gateway|ERR_INCOMPLETE_CHUNKED/] }, async (page) => {
+visit('an upstream failure shows its reason and a retry button', { allow: [/50[23]|Bad Gateway|ERR_INCOMPLETE_CHUNKED/] }, async (page) => {
   await open(page, on.scripted.origin);
-  for (const [route, told, kept] of [
-    ['dead', /reached|unreachable|502/i, ''], ['refuse', /overloaded.*503|503/, ''], ['cut', /broke/, 'This answer is cut 1 in the midst of'],
+  for (const [route, reason, kept] of [
+    ['dead', /reached|unreachable|502/i, ''], ['refuse', /overloaded.*503|503/, ''], ['cut', /broke/, 'This answer is cut 1 in the middle of'],
     ['error', /rate limited/, 'This one fails 1 after a while.'], ['error-openai', /Provider disconnected/, 'This one fails 1 too.'],
   ]) {
     const turn = await ask(page, route, { state: 'broke' });
     const notice = turn.locator('[data-test=notice]');
-    assert.match(await notice.innerText(), told, route);
+    assert.match(await notice.innerText(), reason, route);
     assert.equal((await turn.locator('[part~=answer]').innerText()).replaceAll('\u2060', '').trim(), kept, route);
     if (kept) assert.ok((await turn.locator('cite-list li').count()) === 1, `${route}: its source`);
     assert.ok(await notice.locator('[data-test=again]').isVisible());
@@ -180,7 +180,7 @@ visit('a broken upstream: what happened is told, and it can be tried again', { a
 });
 
 for (const route of ['hostile', 'hostile-openai', 'hostile-tencent', 'hostile-error']) {
-  visit(`${route} in the console: nothing runs, all is text`, async (page) => {
+  visit(`${route} in the console: nothing runs, payloads are text`, async (page) => {
     await open(page, on.scripted.origin);
     const turn = await ask(page, route, { question: PAYLOADS.join(' '), state: route === 'hostile-error' ? 'broke' : 'complete' });
     assert.deepEqual(await harm(page), []);
@@ -191,7 +191,7 @@ for (const route of ['hostile', 'hostile-openai', 'hostile-tencent', 'hostile-er
     } else assert.ok((await turn.locator('[data-test=notice]').innerText()).includes(PAYLOADS[0]));
     for (const row of await page.locator('[data-test=wire-ours] summary').all()) await row.click();
     for (const row of (await page.locator('[data-test=wire-frame] summary').all()).slice(0, 6)) await row.click();
-    assert.deepEqual(await harm(page), [], 'with all that opens opened');
+    assert.deepEqual(await harm(page), [], 'with expanded frames');
     assert.ok((await turn.locator('h2').innerText()).includes(PAYLOADS[0].trim()), 'the question is text too');
     await turn.locator('[data-test=record-link]').click();
     await by(page, 'page-record').waitFor();

@@ -1,7 +1,7 @@
-// The component in a page of somebody else's: chips, cards, lists, by pointer, keyboard and finger.
+// The component in a foreign page: chips, cards and lists, with pointer, keyboard and touch.
 
 import { accessible, assert, fits, PHONE, servers, until, visit } from './lib/harness.mjs';
-import { answer, bare, clocked, focused, shown } from './lib/bare.mjs';
+import { answer, bare, recordCardTimes, focused, shown } from './lib/bare.mjs';
 import { demo, serve } from './lib/process.mjs';
 import { ROUTES, SEED_TEXT, upstream } from './lib/upstream.mjs';
 
@@ -33,8 +33,8 @@ visit("the seed's own example is rendered, hovered and clicked", { outside: /^ht
 
   await chip.hover();
   await card(page).waitFor();
-  const told = await shown(card(page));
-  for (const part of ['香港宏福苑火灾最新情况', '示例新闻', '2025-11-27', '消防处将火警升为五级']) assert.ok(told.includes(part), `${part} in ${told}`);
+  const text = await shown(card(page));
+  for (const part of ['香港宏福苑火灾最新情况', '示例新闻', '2025-11-27', '消防处将火警升为五级']) assert.ok(text.includes(part), `${part} in ${text}`);
   assert.equal(await card(page).getAttribute('role'), 'dialog');
   assert.equal(await chip.getAttribute('aria-expanded'), 'true');
   assert.equal(await it.locator('li.marked').count(), 1, 'its row in the list is marked');
@@ -47,7 +47,7 @@ visit("the seed's own example is rendered, hovered and clicked", { outside: /^ht
   assert.equal(await (await opened).evaluate(() => window.opener), null);
 });
 
-visit('neighbours become one chip, and its card turns its pages', async (page) => {
+visit('adjacent markers become one chip, whose card has pages', async (page) => {
   await bare(page, on.scripted.origin);
   const it = await answer(page, 'merged');
   assert.deepEqual(await chips(page).allInnerTexts(), ['1 +2', '2 +1', '1 +1', '4']);
@@ -93,7 +93,7 @@ visit('a source without a URL has a card and no link', async (page) => {
   await accessible(page);
 });
 
-visit('chips fill in when the record comes, and no word moves', async (page) => {
+visit('chips become links when the record comes, without layout shift', async (page) => {
   await bare(page, on.scripted.origin);
   await answer(page, 'seed-late', { wait: false });
   await until(() => on.up.waiting() > 0, 'the gate');
@@ -137,12 +137,12 @@ visit('an answer is announced once, at its end', async (page) => {
   assert.match(await status.textContent(), /complete.*2/i);
 });
 
-visit('an answer that breaks off says so, and keeps its text and sources', { allow: [/ERR_INCOMPLETE_CHUNKED/] }, async (page) => {
+visit('an answer that breaks off shows an error, its text and its sources', { allow: [/ERR_INCOMPLETE_CHUNKED/] }, async (page) => {
   await bare(page, on.scripted.origin);
-  for (const [route, text, told] of [['cut', 'This answer is cut 1 in the midst of', /broke off/], ['error', 'This one fails 1 after a while.', /rate limited/], ['error-openai', 'This one fails 1 too.', /Provider disconnected/]]) {
+  for (const [route, text, reason] of [['cut', 'This answer is cut 1 in the middle of', /broke off/], ['error', 'This one fails 1 after a while.', /rate limited/], ['error-openai', 'This one fails 1 too.', /Provider disconnected/]]) {
     const it = await answer(page, route);
     assert.equal(await prose(it), text);
-    assert.match(await it.getByRole('alert').innerText(), told);
+    assert.match(await it.getByRole('alert').innerText(), reason);
     assert.equal((await page.evaluate(() => globalThis.ended)).complete, false);
     assert.equal(await it.locator('cite-list li').count(), 1);
     await accessible(page, route);
@@ -150,7 +150,7 @@ visit('an answer that breaks off says so, and keeps its text and sources', { all
   }
 });
 
-visit('an answer without sources says nothing of sources', async (page) => {
+visit('an answer without sources has no list', async (page) => {
   await bare(page, on.scripted.origin);
   const it = await answer(page, 'none');
   assert.equal(await prose(it), 'No sources were needed for this.');
@@ -160,16 +160,16 @@ visit('an answer without sources says nothing of sources', async (page) => {
 
 // ---- pointer ----
 
-visit('a card opens after a moment, lets the pointer in, and closes after a grace', async (page) => {
+visit('a card opens after a delay, can be entered, and closes after a delay', async (page) => {
   await bare(page, on.scripted.origin);
   await answer(page, 'seed');
-  await clocked(page);
+  await recordCardTimes(page);
   await chips(page).hover();
   await card(page).waitFor();
   const opening = await page.evaluate(() => clock.opened - clock.over);
   assert.ok(opening >= 140 && opening < 450, `opened after ${opening} ms`);
 
-  // Across the gap and into the card, where it stays.
+  // Move across the gap into the card.
   const from = await chips(page).boundingBox();
   const to = await card(page).boundingBox();
   await page.mouse.move(to.x + 40, to.y + 30, { steps: 8 });
@@ -182,7 +182,7 @@ visit('a card opens after a moment, lets the pointer in, and closes after a grac
   const closing = await page.evaluate(() => clock.closed - clock.out);
   assert.ok(closing >= 250 && closing < 700, `closed after ${closing} ms`);
 
-  // A pointer that only passes opens nothing.
+  // A pointer that only passes over the chip opens no card.
   await page.evaluate(() => (clock.opened = 0));
   const box = await chips(page).boundingBox();
   await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
@@ -192,7 +192,7 @@ visit('a card opens after a moment, lets the pointer in, and closes after a grac
   assert.equal(await page.evaluate(() => clock.opened), 0);
 });
 
-visit('a card stays as long as the pointer does, and Escape closes it', async (page) => {
+visit('a card stays open while hovered, and Escape closes it', async (page) => {
   await bare(page, on.scripted.origin);
   await answer(page, 'seed');
   await chips(page).hover();
@@ -205,7 +205,7 @@ visit('a card stays as long as the pointer does, and Escape closes it', async (p
   assert.equal(await card(page).count(), 0, 'and it stays closed');
 });
 
-visit('a card stays within the page, wherever its chip is', async (page) => {
+visit('a card stays within the viewport', async (page) => {
   await bare(page, on.scripted.origin);
   const it = await answer(page, 'merged');
   for (const [style, width] of [['margin-left: calc(100vw - 200px)', 1280], ['margin-top: 85vh', 1280], ['', 400]]) {
@@ -249,7 +249,7 @@ visit('by keyboard: focus opens, Enter follows, the arrow enters, Escape returns
   assert.equal(await card(page).count(), 0);
   assert.equal(await focused(page), 'a.cite-chip 2', 'the focus returns');
 
-  // Opened again by focus, Tab leads through it and out behind the chip.
+  // Focus opens the card; Tab walks through it and continues after the chip.
   await page.keyboard.press('Shift+Tab');
   assert.equal(await focused(page), 'button before');
   await page.keyboard.press('Tab');
@@ -268,7 +268,7 @@ visit('by keyboard: focus opens, Enter follows, the arrow enters, Escape returns
   await page.keyboard.press('Tab');
   await page.keyboard.press('Shift+Tab');
   assert.equal(await focused(page), 'a.cite-chip 2', 'backwards out of the card is the chip');
-  // Esc keeps the focus, and away from it the card closes.
+  // The card closes when the focus leaves.
   await page.keyboard.press('Shift+Tab');
   assert.equal(await focused(page), 'button before');
   await until(async () => (await card(page).count()) === 0, 'its closing');
@@ -276,7 +276,7 @@ visit('by keyboard: focus opens, Enter follows, the arrow enters, Escape returns
 
 // ---- touch ----
 
-visit('by finger: the first tap opens a sheet, the second follows', { outside: /^https:\/\/news\.example\.com\//, context: { hasTouch: true, isMobile: true, viewport: PHONE } }, async (page, { context }) => {
+visit('touch: the first tap opens a sheet, the second follows the link', { outside: /^https:\/\/news\.example\.com\//, context: { hasTouch: true, isMobile: true, viewport: PHONE } }, async (page, { context }) => {
   await bare(page, on.scripted.origin);
   await answer(page, 'seed');
   await chips(page).tap();
@@ -292,7 +292,7 @@ visit('by finger: the first tap opens a sheet, the second follows', { outside: /
   await accessible(page, 'with a sheet');
   await fits(page, 'with a sheet');
 
-  // Beside it closes it, and the button does too.
+  // A tap outside closes the sheet, and so does the button.
   await page.touchscreen.tap(180, 30);
   await until(async () => (await card(page).count()) === 0, 'its closing');
   await chips(page).tap();
@@ -307,7 +307,7 @@ visit('by finger: the first tap opens a sheet, the second follows', { outside: /
   assert.equal((await opened).url(), NEWS);
 });
 
-visit('what one taps at is at least 24 pixels wide and high', async (page) => {
+visit('tap targets are at least 24 pixels wide and high', async (page) => {
   await bare(page, on.scripted.origin);
   await answer(page, 'merged');
   const small = await chips(page).evaluateAll((all) =>
@@ -345,7 +345,7 @@ visit('all sources are copied: Markdown, plain, BibTeX, JSON', CLIPBOARD, async 
     if (!(await it.locator('details').evaluate((details) => details.open))) await menu.click();
     await page.evaluate(() => navigator.clipboard.writeText(''));
     await it.locator('details button').nth(['Markdown', 'Plain text', 'BibTeX', 'JSON'].indexOf(name)).click();
-    await until(async () => /Copied/.test(await it.locator('details').innerText()), `${name} to be told as copied`);
+    await until(async () => /Copied/.test(await it.locator('details').innerText()), `${name} to be confirmed`);
     const text = await until(() => clipboard(page), `${name} to be copied`);
     await menu.click().catch(() => {});
     return text;
@@ -368,7 +368,7 @@ visit('all sources are copied: Markdown, plain, BibTeX, JSON', CLIPBOARD, async 
   assert.deepEqual(json.citations.map(({ number, cited }) => [number, cited]), [[1, false], [2, true], [3, false]]);
 });
 
-visit('copied text has its chips as numbers and their sources as notes', CLIPBOARD, async (page) => {
+visit('copied text has chips as numbers and sources as notes', CLIPBOARD, async (page) => {
   await bare(page, on.scripted.origin);
   const it = await answer(page, 'merged');
   await it.evaluate((it) => {
@@ -382,7 +382,7 @@ visit('copied text has its chips as numbers and their sources as notes', CLIPBOA
   assert.equal(notes.length, 4);
   notes.forEach((note, at) => assert.match(note, new RegExp(`^\\[${at + 1}\\]:? .*Page ${at + 1} about.*https://site${at + 1}\\.example\\.com/page-${at + 1}`)));
 
-  // A part of it has only its own.
+  // A partial selection has only its own sources.
   await it.evaluate((it) => {
     const last = [...it.shadowRoot.querySelectorAll('.cite-chip')].at(-1);
     const range = document.createRange();
@@ -397,7 +397,7 @@ visit('copied text has its chips as numbers and their sources as notes', CLIPBOA
   assert.doesNotMatch(await clipboard(page), /Page 1/);
 });
 
-// ---- looks ----
+// ---- appearance ----
 
 const colours = (page) =>
   page.evaluate(() => {
@@ -406,7 +406,7 @@ const colours = (page) =>
     return [of('.cite-chip').color, of('.cite-chip').backgroundColor, getComputedStyle(document.querySelector('cite-answer')).color, getComputedStyle(it.querySelector('cite-card')).backgroundColor];
   });
 
-visit('it is dark where the page is dark', async (page) => {
+visit('colours follow the color scheme of the page', async (page) => {
   await bare(page, on.scripted.origin);
   await answer(page, 'merged');
   const open = async () => {
@@ -421,7 +421,7 @@ visit('it is dark where the page is dark', async (page) => {
   const dark = await colours(page);
   light.forEach((colour, at) => assert.notEqual(colour, dark[at], `colour ${at}`));
   await accessible(page, 'dark');
-  // The page decides, not the system.
+  // The page overrides the system.
   await page.evaluate(() => (document.documentElement.style.colorScheme = 'light'));
   assert.deepEqual(await colours(page), light);
 });
@@ -440,7 +440,7 @@ visit('forced colours leave chips and cards with an edge', { context: { forcedCo
   await accessible(page);
 });
 
-visit('nothing moves for those who want no motion', { context: { reducedMotion: 'reduce' } }, async (page) => {
+visit('no animation with prefers-reduced-motion', { context: { reducedMotion: 'reduce' } }, async (page) => {
   await bare(page, on.scripted.origin);
   await answer(page, 'seed');
   await chips(page).hover();
@@ -451,7 +451,7 @@ visit('nothing moves for those who want no motion', { context: { reducedMotion: 
   assert.deepEqual(styles, ['none', '0s']);
 });
 
-visit('pages set its colours and reach its parts', async (page) => {
+visit('pages can set custom properties and style parts', async (page) => {
   await bare(page, on.scripted.origin);
   await answer(page, 'seed');
   await page.evaluate(() => {
@@ -467,13 +467,13 @@ visit('pages set its colours and reach its parts', async (page) => {
   assert.deepEqual(got, ['rgb(1, 2, 3)', 'rgb(200, 210, 220)', '5px', '21px', '33px']);
 });
 
-visit('chips may name the publisher', async (page) => {
+visit('chips can show the publisher', async (page) => {
   await bare(page, on.scripted.origin);
   await answer(page, 'seed', { attributes: { chips: 'publisher' } });
   assert.deepEqual(await chips(page).allInnerTexts(), ['示例新闻']);
 });
 
-visit('its words follow the language of the page', async (page) => {
+visit('texts follow the language of the page', async (page) => {
   await bare(page, on.scripted.origin, { lang: 'zh-CN' });
   const it = await answer(page, 'seed');
   const list = await shown(it.locator('cite-list'));
@@ -484,7 +484,7 @@ visit('its words follow the language of the page', async (page) => {
   assert.match(await shown(page.locator('cite-list')), /Copy all/);
 });
 
-visit('on a phone nothing sticks out', { context: { viewport: PHONE } }, async (page) => {
+visit('a phone viewport does not scroll horizontally', { context: { viewport: PHONE } }, async (page) => {
   await bare(page, on.scripted.origin);
   await answer(page, 'fast');
   await fits(page);
@@ -493,7 +493,7 @@ visit('on a phone nothing sticks out', { context: { viewport: PHONE } }, async (
 
 // ---- lists ----
 
-visit('a list of what was kept: counted, queries, cited and not, scores on demand', { allow: [/404/] }, async (page) => {
+visit('a list of a stored record: count, queries, cited and consulted, scores on demand', { allow: [/404/] }, async (page) => {
   await bare(page, on.scripted.origin);
   await answer(page, 'seed', { attributes: { nolist: '' } });
   assert.equal(await page.locator('cite-answer cite-list li').count(), 0, 'nolist');
@@ -517,13 +517,13 @@ visit('a list of what was kept: counted, queries, cited and not, scores on deman
   assert.equal((await shown(list)).match(/relevance [01]\.\d\d/g).length, 3);
   assert.equal(await list.getByRole('button', { name: 'Scores' }).getAttribute('aria-pressed'), 'true');
   await accessible(page);
-  // It waits for a message that may be in flight; here nobody has the patience.
+  // The list waits for a message that may be in flight; shorten the wait.
   await page.route('**/citations/unknown-message*', (route) => route.continue({ url: route.request().url().replace(/wait=\d+/, 'wait=0') }));
   await list.evaluate((list) => list.setAttribute('message', 'unknown-message'));
   await until(async () => /could not/i.test(await shown(list)), 'what it says of an unknown one');
 });
 
-// ---- dialects and ways to feed it ----
+// ---- dialects and input ----
 
 const PROFILES = ['native', 'openai', 'ai-sdk', 'open-webui'];
 for (const [route, model, expected] of [['doubao', 'doubao-demo', 10], ['tencent', 'lexiang-demo', 5], ['doubao-en', 'doubao-demo-en', 6], ['openai', 'openai-demo', 4]]) {
@@ -537,14 +537,14 @@ for (const [route, model, expected] of [['doubao', 'doubao-demo', 10], ['tencent
       assert.equal(await it.locator('cite-list li').count(), expected, profile);
       assert.ok((await it.locator('.cite-chip[href]').count()) > 2, profile);
       assert.equal(await it.locator('.cite-chip:not([href])').count(), 0, `${profile}: all chips are links`);
-      assert.ok(await page.evaluate(() => globalThis.told.every((event) => event.type !== 'citations' || event.verified)), 'verified');
+      assert.ok(await page.evaluate(() => globalThis.events.every((event) => event.type !== 'citations' || event.verified)), 'verified');
       await page.evaluate(() => globalThis.answer.remove());
     }
     for (const profile of PROFILES) assert.equal(seen[profile], seen.native, profile);
   });
 }
 
-visit('fed by hand: append, record, finish, and text at once', async (page) => {
+visit('append, record, finish and text without a stream', async (page) => {
   await bare(page, on.scripted.origin);
   const record = { citations: [{ number: 1, url: 'https://a.example/', title: 'A page', cited: true }, { number: 3, aliases: [4], url: 'https://c.example/', title: 'Another', cited: true }], complete: true };
   const it = page.locator('cite-answer');
@@ -566,7 +566,7 @@ visit('fed by hand: append, record, finish, and text at once', async (page) => {
   assert.equal(await prose(it), 'Another text 3.');
 });
 
-visit('stopped, it ends where it is and the upstream is let go', async (page) => {
+visit('stop ends the answer and keeps its text', async (page) => {
   await bare(page, on.scripted.origin);
   await answer(page, 'slow', { wait: false });
   const it = page.locator('cite-answer');
@@ -586,7 +586,7 @@ visit('without a renderer it shows plain text with chips', async (page) => {
   assert.equal(await prose(it), 'Three in a row 1 +2, two 2 +1, a list 1 +1, and one 4.');
 });
 
-visit('upgrade makes chips of what others rendered', { outside: /^https:\/\/a\.example\// }, async (page, { context }) => {
+visit('upgrade turns rendered markers into chips', { outside: /^https:\/\/a\.example\// }, async (page, { context }) => {
   const sup = (id, data) => `<sup data-citation="${JSON.stringify({ id, ...data }).replaceAll('"', '&quot;')}">${id}</sup>`;
   const link = (id, url) => `<a href="${url}">${sup(id, { url, title: `Title ${id}`, content: `Content ${id}` })}</a>`;
   await bare(page, on.scripted.origin, {

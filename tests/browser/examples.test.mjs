@@ -1,4 +1,4 @@
-// The examples in web/examples, as a reader of them would run them.
+// Runs the examples in web/examples as their instructions say.
 
 import { execFile, spawn } from 'node:child_process';
 import fs from 'node:fs';
@@ -9,17 +9,17 @@ import { promisify } from 'node:util';
 import { files } from './lib/files.mjs';
 import { accessible, assert, fits, PHONE, servers, until, visit } from './lib/harness.mjs';
 import { shown } from './lib/bare.mjs';
-import { made, web } from './lib/paths.mjs';
+import { buildFolder, web } from './lib/paths.mjs';
 import { demo } from './lib/process.mjs';
 
 const pages = new Map();
 const on = await servers({ demo: () => demo(), site: () => files(web, pages) });
 
-// The demo is elsewhere than the example says.
+// Replace the address of the demo.
 const html = fs.readFileSync(path.join(web, 'examples/plain.html'), 'utf8').replaceAll('http://127.0.0.1:8787', on.demo.origin);
 pages.set('/plain', { html });
-fs.mkdirSync(path.join(made, 'run'), { recursive: true });
-fs.writeFileSync(path.join(made, 'run/plain.html'), html);
+fs.mkdirSync(path.join(buildFolder, 'run'), { recursive: true });
+fs.writeFileSync(path.join(buildFolder, 'run/plain.html'), html);
 
 async function plain(page) {
   const answer = page.locator('cite-answer');
@@ -39,7 +39,7 @@ async function plain(page) {
   assert.match(await page.locator('#tagged').innerText(), /火灾\[<sup data-citation='.*'>1<\/sup>\]\(https:\/\/news\.example\.com\/hk\/fire\)/);
 }
 
-visit('a plain page, of another origin', { origins: () => [on.demo.origin] }, async (page) => {
+visit('a plain page on another origin', { origins: () => [on.demo.origin] }, async (page) => {
   await page.visit(`${on.site.origin}/plain`);
   await plain(page);
   await page.keyboard.press('Escape');
@@ -49,7 +49,7 @@ visit('a plain page, of another origin', { origins: () => [on.demo.origin] }, as
 });
 
 visit('a plain page, opened as a file, in the dark', { origins: () => [on.demo.origin], files: true, context: { colorScheme: 'dark' } }, async (page) => {
-  await page.visit(pathToFileURL(path.join(made, 'run/plain.html')).href);
+  await page.visit(pathToFileURL(path.join(buildFolder, 'run/plain.html')).href);
   await plain(page);
   await page.keyboard.press('Escape');
   await accessible(page);
@@ -57,16 +57,16 @@ visit('a plain page, opened as a file, in the dark', { origins: () => [on.demo.o
 
 // ---- React and the AI SDK ----
 
-const vite = path.join(made, 'use-chat/node_modules/vite/bin/vite.js');
-const folder = path.join(made, 'use-chat');
+const vite = path.join(buildFolder, 'use-chat/node_modules/vite/bin/vite.js');
+const folder = path.join(buildFolder, 'use-chat');
 for (const name of ['index.html', 'main.jsx', 'style.css', 'vite.config.js']) fs.copyFileSync(path.join(web, 'examples/use-chat', name), path.join(folder, name));
 const env = { ...process.env, CITETAP_URL: on.demo.origin, NO_COLOR: '1' };
 await promisify(execFile)(process.execPath, [vite, 'build'], { cwd: folder, env });
 const preview = spawn(process.execPath, [vite, 'preview', '--host', '127.0.0.1', '--port', '0'], { cwd: folder, env, stdio: ['ignore', 'pipe', 'inherit'] });
 after(() => preview.kill('SIGTERM'));
-let said = '';
-preview.stdout.on('data', (data) => (said += data));
-const served = await until(() => /http:\/\/127\.0\.0\.1:\d+/.exec(said)?.[0], 'vite');
+let output = '';
+preview.stdout.on('data', (data) => (output += data));
+const served = await until(() => /http:\/\/127\.0\.0\.1:\d+/.exec(output)?.[0], 'vite');
 
 visit("the AI SDK's useChat", async (page) => {
   await page.visit(served);
@@ -87,7 +87,7 @@ visit("the AI SDK's useChat", async (page) => {
   await page.keyboard.press('Escape');
   await accessible(page, 'after the answer');
 
-  // A second question goes on from the first.
+  // A follow-up question.
   await page.getByLabel('Question').fill('And what about backup heat?');
   await page.getByRole('button', { name: 'Ask' }).click();
   await until(async () => (await page.locator('cite-answer').count()) === 2, 'a second answer');

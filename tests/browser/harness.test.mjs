@@ -1,4 +1,4 @@
-// What the other tests rest on: a page that does what it must not is noticed.
+// Tests of the harness: it detects pages that do what they must not.
 
 import { test } from 'node:test';
 import { files } from './lib/files.mjs';
@@ -9,7 +9,7 @@ import { demo, serve } from './lib/process.mjs';
 
 const pages = new Map();
 const page = (html, headers = {}) => ({ html: `<!doctype html><html lang="en"><title>x</title><main><h1>x</h1>${html}</main>`, headers });
-pages.set('/console', page('<script>console.error("told"); console.warn("told too")</script>'));
+pages.set('/console', page('<script>console.error("logged"); console.warn("logged too")</script>'));
 pages.set('/error', page('<script>throw new Error("thrown")</script>'));
 pages.set('/outside', page('<img src="https://evil.example/x.png" alt="">'));
 pages.set('/policy', page('<script>pwned(1)</script>', { 'content-security-policy': "script-src 'self'" }));
@@ -25,26 +25,26 @@ const on = await servers({
 });
 
 const forbidden = {
-  '/console': [/console error: told/, /console warning: told too/],
+  '/console': [/console error: logged/, /console warning: logged too/],
   '/error': [/page error: Error: thrown/],
-  '/outside': [/asked GET https:\/\/evil.example\/x.png/],
+  '/outside': [/requested GET https:\/\/evil.example\/x.png/],
   '/policy': [/console error: .*Content Security Policy/],
-  '/script': [/a stranger's script ran: 3/, /404/],
+  '/script': [/injected script ran: 3/, /404/],
   '/dialog': [/dialog: 1/],
 };
 for (const [path, expected] of Object.entries(forbidden)) {
-  visit(`the watch sees ${path}`, async (page, { problems }) => {
+  visit(`the harness detects ${path}`, async (page, { problems }) => {
     await page.visit(on.site.origin + path);
     await until(async () => {
-      const ran = (await page.evaluate('__pwned')).map((n) => `a stranger's script ran: ${n}`);
-      return expected.every((it) => [...problems, ...ran].some((told) => it.test(told)));
+      const ran = (await page.evaluate('__pwned')).map((n) => `injected script ran: ${n}`);
+      return expected.every((it) => [...problems, ...ran].some((problem) => it.test(problem)));
     }, expected);
     problems.length = 0;
     await page.evaluate('__pwned = []; __broken = []');
   });
 }
 
-visit('what axe, the width and the search for harm find', async (page, { problems }) => {
+visit('accessible, fits and harm find violations', async (page, { problems }) => {
   await page.setViewportSize(PHONE);
   await page.visit(`${on.site.origin}/bad`);
   await assert.rejects(accessible(page), /color-contrast[\s\S]*image-alt|image-alt[\s\S]*color-contrast/);
@@ -61,7 +61,7 @@ test('the demo and the scripted upstream answer', async () => {
     ...ROUTES('').filter(({ name }) => !/long|slow|gated|late/.test(name)).map(({ name }) => [on.scripted.origin, '/v1/chat/completions', { model: `${name}-model`, stream: true, messages: [{ role: 'user', content: '?' }] }, /none/.test(name) ? '[DONE]' : 'event: citations']),
   ]) {
     const answer = await fetch(origin + path, { method: 'POST', body: JSON.stringify(body), headers: { 'content-type': 'application/json' } });
-    assert.equal(answer.status, 200, `${body.model}: ${answer.ok || (await answer.text())} ${on.up.asked.map((it) => it.path)}`);
+    assert.equal(answer.status, 200, `${body.model}: ${answer.ok || (await answer.text())} ${on.up.requests.map((it) => it.path)}`);
     const text = await new Response(answer.body).text().catch((error) => `cut: ${error}`);
     assert.ok(text.includes(expected) || body.model === 'cut-model', `${body.model}: ${text.slice(0, 300)}`);
   }

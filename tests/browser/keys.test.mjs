@@ -1,4 +1,4 @@
-// A citetap with tenants: the console asks for the key once, keeps it for the tab, and sends it nowhere else.
+// A citetap with tenants: the console asks for the key once, keeps it for the tab, and sends it only to citetap.
 
 import fs from 'node:fs';
 import { accessible, assert, fits, PHONE, servers, until, visit } from './lib/harness.mjs';
@@ -17,16 +17,16 @@ async function enter(page, key) {
   await by(page, 'key-use').click();
 }
 
-/** Where the key must not be. */
-async function hidden(page) {
+/** Checks that the key is not in the URL, persistent storage, cookies or the page. */
+async function keyIsHidden(page) {
   assert.ok(!page.url().includes('key-of-the-tests'));
   const kept = await page.evaluate(() => [JSON.stringify(localStorage), document.cookie, JSON.stringify(history.state), document.documentElement.outerHTML].join());
   assert.ok(!kept.includes('key-of-the-tests'));
 }
 
 visit('the key is asked for once, and kept for the tab', REFUSED, async (page, { context }) => {
-  const asked = [];
-  page.on('request', (request) => asked.push([request.url(), request.headers()['x-citetap-key'] ?? '']));
+  const requests = [];
+  page.on('request', (request) => requests.push([request.url(), request.headers()['x-citetap-key'] ?? '']));
   await open(page, on.keyed.origin, 'messages');
   await by(page, 'key-dialog').waitFor();
   await accessible(page, 'asked for a key');
@@ -35,12 +35,12 @@ visit('the key is asked for once, and kept for the tab', REFUSED, async (page, {
   await enter(page, 'no such key');
   await by(page, 'key-wrong').waitFor();
   assert.match(await by(page, 'key-wrong').innerText(), /not a key/);
-  await accessible(page, 'told that it is wrong');
+  await accessible(page, 'wrong key');
   await enter(page, ACME);
   await by(page, 'message').first().waitFor();
   assert.equal(await by(page, 'message').count(), 1);
   assert.equal(await by(page, 'key-dialog').count(), 0);
-  await hidden(page);
+  await keyIsHidden(page);
 
   await page.reload();
   await by(page, 'message').first().waitFor();
@@ -54,11 +54,11 @@ visit('the key is asked for once, and kept for the tab', REFUSED, async (page, {
   const turn = await ask(page, 'seed');
   assert.equal(await turn.locator('cite-list li').count(), 3);
   assert.equal(await turn.locator('.cite-chip[href]').count(), 1);
-  await hidden(page);
-  assert.ok(asked.every(([url]) => !url.includes('key-of-the-tests')), 'no address has it');
-  assert.ok(!JSON.stringify(on.up.asked).includes('key-of-the-tests'), 'the upstream does not see it');
+  await keyIsHidden(page);
+  assert.ok(requests.every(([url]) => !url.includes('key-of-the-tests')), 'no address has it');
+  assert.ok(!JSON.stringify(on.up.requests).includes('key-of-the-tests'), 'the upstream does not see it');
 
-  // Another tab has none, and forgetting it asks again.
+  // Another tab has no key; forgetting the key asks again.
   const other = await context.newPage();
   await other.goto(`${on.keyed.origin}/#/messages`);
   await by(other, 'key-dialog').waitFor();
@@ -69,7 +69,7 @@ visit('the key is asked for once, and kept for the tab', REFUSED, async (page, {
   await by(page, 'key-dialog').waitFor();
 });
 
-visit('who would rather not give a key is told what is missing', { allow: [/401/], context: { viewport: PHONE } }, async (page) => {
+visit('a cancelled key dialog leaves a message that a key is needed', { allow: [/401/], context: { viewport: PHONE } }, async (page) => {
   await open(page, on.keyed.origin, 'messages');
   await by(page, 'key-dialog').waitFor();
   await fits(page, 'the dialog on a phone');
@@ -91,7 +91,7 @@ visit('a record is exported and deleted with a key', REFUSED, async (page) => {
   assert.equal((await fetch(`${on.keyed.origin}/citations/${ID}`, { headers: { 'x-citetap-key': ACME } })).status, 404);
 });
 
-visit('another tenant does not see it', { allow: [/40[14]/] }, async (page) => {
+visit('another tenant does not see the record', { allow: [/40[14]/] }, async (page) => {
   const [id] = await stored(on.keyed.origin, ['seed'], { 'x-citetap-key': ACME });
   await open(page, on.keyed.origin, `messages/${id}`);
   await enter(page, OTHER);
@@ -106,7 +106,7 @@ visit('the component sends the key it is given with every call', async (page) =>
   assert.equal(await it.locator('[part~=answer] p').first().evaluate((p) => p.className), '', 'it was rendered by the server');
 });
 
-visit('without a key the component says what is missing', { allow: [/401/] }, async (page) => {
+visit('without a key the component shows the error', { allow: [/401/] }, async (page) => {
   await bare(page, on.keyed.origin);
   const it = await answer(page, 'merged');
   assert.match(await it.getByRole('alert').innerText(), /x-citetap-key|key/);

@@ -1,4 +1,4 @@
-// The console's other pages: what is stored, by whom it is cited, and how citetap is.
+// The other pages of the console: messages, records, domains and status.
 
 import fs from 'node:fs';
 import { accessible, assert, DESKTOP, fits, PHONE, servers, until, visit } from './lib/harness.mjs';
@@ -19,8 +19,8 @@ const [SEED, MERGED, NOURL, , FAILED] = IDS;
 const day = (offset) => new Date(Date.now() + offset * 86_400_000).toISOString().slice(0, 10);
 const rows = (page) => by(page, 'message');
 
-/** Waits until the list says that it is all there, or that nothing is. */
-const listed = (page, count, what) => until(async () => (await rows(page).count()) === count && !/Loading/.test(await by(page, 'messages-told').innerText()), `${count} messages: ${what}`);
+/** Waits until the list has finished loading and has `count` rows. */
+const listed = (page, count, what) => until(async () => (await rows(page).count()) === count && !/Loading/.test(await by(page, 'messages-status').innerText()), `${count} messages: ${what}`);
 
 visit('messages: newest first, more on demand', async (page) => {
   await open(page, on.scripted.origin, 'messages');
@@ -30,7 +30,7 @@ visit('messages: newest first, more on demand', async (page) => {
   await listed(page, NAMES.length, 'all');
   assert.equal(await by(page, 'load-more').isVisible(), false);
   assert.match(await rows(page).last().innerText(), /香港宏福苑火灾/);
-  assert.match(await by(page, 'messages-told').innerText(), /33 messages/);
+  assert.match(await by(page, 'messages-status').innerText(), /33 messages/);
   const links = await rows(page).locator('a').evaluateAll((all) => all.map((it) => decodeURIComponent(it.hash)));
   assert.deepEqual(links.map((hash) => /messages\/([^?]+)/.exec(hash)[1]), [...IDS].reverse());
 });
@@ -46,8 +46,8 @@ visit('messages are found by text, site, provider, conversation and time', async
       await (name === 'provider' ? field.selectOption(value) : field.fill(value));
     }
     await listed(page, count, what);
-    const told = (name) => new URLSearchParams(new URL(page.url()).hash.split('?')[1]).get(name);
-    await until(() => Object.entries(filters).every(([name, value]) => told(name) === value), `${what} to be in the address`);
+    const parameter = (name) => new URLSearchParams(new URL(page.url()).hash.split('?')[1]).get(name);
+    await until(() => Object.entries(filters).every(([name, value]) => parameter(name) === value), `${what} to be in the address`);
     await page.reload();
     await listed(page, count, `${what}, reloaded`);
     await by(page, 'clear-filters').click();
@@ -108,23 +108,23 @@ visit('a record is exported in every format', async (page) => {
     markdown: /\[香港宏福苑火灾最新情况\]\(/, footnotes: /^\[\^?2\]/m, html: /<a [^>]*href="https:\/\/news\.example\.com/, csv: /^number,|,/m,
     bibtex: /@\w+\{/, ris: /^TY {2}- /m, csl: /"title"/, prompt: /香港宏福苑火灾最新情况/, json: /"messageId"/,
   };
-  for (const [format, told] of Object.entries(expected)) {
+  for (const [format, pattern] of Object.entries(expected)) {
     const downloading = page.waitForEvent('download');
     await by(page, `export-${format}`).click();
     const download = await downloading;
     const text = fs.readFileSync(await download.path(), 'utf8');
-    assert.match(text, told, format);
+    assert.match(text, pattern, format);
     if (format !== 'prompt') assert.ok(text.includes('news.example.com/hk/wang-fuk-court-fire'), format);
     assert.match(download.suggestedFilename(), new RegExp(`${SEED}.*\\.\\w+$`), format);
   }
 });
 
-visit('a record is deleted, once one is sure', { allow: [/404/] }, async (page) => {
+visit('a record is deleted after a confirmation', { allow: [/404/] }, async (page) => {
   await open(page, on.scripted.origin, `messages/${NOURL}`);
   await by(page, 'delete').click();
   await by(page, 'delete-sure').waitFor();
-  await accessible(page, 'asked');
-  assert.equal(await page.evaluate(() => document.activeElement.dataset.test), 'delete-no', 'the harmless one has the focus');
+  await accessible(page, 'confirmation');
+  assert.equal(await page.evaluate(() => document.activeElement.dataset.test), 'delete-no', 'the cancel button has the focus');
   await by(page, 'delete-no').click();
   assert.equal(await by(page, 'delete-sure').isVisible(), false);
   await by(page, 'delete').click();
@@ -137,7 +137,7 @@ visit('a record is deleted, once one is sure', { allow: [/404/] }, async (page) 
   await accessible(page, 'unknown');
 });
 
-visit('a record in flight follows its answer', async (page) => {
+visit('the record of a message in flight is updated live', async (page) => {
   const asking = fetch(`${on.scripted.origin}/v1/chat/completions`, {
     method: 'POST', headers: { 'content-type': 'application/json', 'x-citetap-profile': 'native' },
     body: JSON.stringify({ model: 'gated-model', stream: true, messages: [{ role: 'user', content: '?' }] }),
@@ -169,7 +169,7 @@ visit('domains: a chart, a table, other periods, CSV', async (page) => {
   await accessible(page, 'light');
   const fills = () => by(page, 'chart').locator('svg rect, svg path').evaluateAll((all) => [...new Set(all.map((it) => getComputedStyle(it).fill))].filter((fill) => !/none|rgba\(0, 0, 0, 0\)/.test(fill)));
   const light = await fills();
-  assert.ok(light.length >= 2, 'sites have colours of their own');
+  assert.ok(light.length >= 2, 'sites have different colours');
   await page.emulateMedia({ colorScheme: 'dark' });
   assert.notDeepEqual(await fills(), light);
   await accessible(page, 'dark');
@@ -177,12 +177,12 @@ visit('domains: a chart, a table, other periods, CSV', async (page) => {
   // By keyboard, day by day.
   const plot = by(page, 'chart-plot');
   await plot.focus();
-  const told = new Set();
+  const values = new Set();
   for (let at = 0; at < 4; at++) {
-    told.add(await plot.getAttribute('aria-valuetext'));
+    values.add(await plot.getAttribute('aria-valuetext'));
     await page.keyboard.press('ArrowLeft');
   }
-  assert.equal(told.size, 4);
+  assert.equal(values.size, 4);
 
   const total = async () => Number(/Total ([\d,]+)/.exec((await by(page, 'chart-day').innerText()).replace(/\s+/g, ' '))?.[1].replaceAll(',', '') ?? NaN);
   await plot.evaluate((it) => it.blur());
@@ -206,7 +206,7 @@ visit('domains: a chart, a table, other periods, CSV', async (page) => {
 
   await by(page, 'domains-provider').selectOption('openai');
   await until(async () => (await total()) < 10_000 && (await by(page, 'domain-table').locator('tbody tr').count()) > 0, 'one provider');
-  // From a site to its messages.
+  // The link of a site leads to its messages.
   await by(page, 'domain-table').locator('tbody a').first().click();
   await by(page, 'page-messages').waitFor();
   await until(async () => (await rows(page).count()) > 0, 'its messages');
@@ -241,7 +241,7 @@ visit('status: streams, rates, store, faults', { allow: [/502|ERR_INCOMPLETE/] }
 
 // ---- an empty store ----
 
-visit('with nothing stored, each page says what to do', async (page) => {
+visit('with an empty store, each page has instructions', async (page) => {
   await open(page, on.empty.origin, 'messages');
   await by(page, 'empty-store').waitFor();
   assert.match(await by(page, 'page-messages').innerText(), /curl/);
@@ -255,13 +255,13 @@ visit('with nothing stored, each page says what to do', async (page) => {
   await by(page, 'nav-chat').click();
   await by(page, 'question').waitFor();
   await accessible(page, 'chat');
-  // The first answer fills it.
+  // The first answer is listed.
   await ask(page, 'seed');
   await by(page, 'nav-messages').click();
   await listed(page, 1, 'the first');
 });
 
-// ---- every page in every look ----
+// ---- every page in every appearance ----
 
 const PAGES = { chat: ['', 'composer'], messages: ['messages', 'message'], record: [`messages/${MERGED}`, 'scores'], domains: ['domains', 'domain-table'], status: ['status', 'tiles'] };
 for (const [name, [hash, ready]] of Object.entries(PAGES)) {

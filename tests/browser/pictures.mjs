@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { by, ended } from './lib/console.mjs';
-import { chromium, chromiumProgram, made, web } from './lib/paths.mjs';
+import { chromium, chromiumProgram, buildFolder, web } from './lib/paths.mjs';
 import { fromDisk } from './lib/files.mjs';
 import { demo } from './lib/process.mjs';
 
@@ -13,8 +13,8 @@ const LIMIT = 120 * 1024;
 const DESK = { width: 1140, height: 680 };
 const PHONE = { width: 390, height: 760 };
 
-// The same fonts wherever this runs.
-const fonts = path.join(made, 'fonts.conf');
+// Use the same fonts on every machine.
+const fonts = path.join(buildFolder, 'fonts.conf');
 const alias = (family) => `<match target="pattern"><test name="family"><string>${family}</string></test><edit name="family" mode="assign" binding="strong"><string>Inter</string><string>Noto Sans CJK SC</string></edit></match>`;
 fs.writeFileSync(fonts, `<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig><include>/etc/fonts/fonts.conf</include>${['system-ui', 'sans-serif', '-apple-system'].map(alias).join('')}</fontconfig>`);
 
@@ -22,7 +22,7 @@ const behind = await demo({ speed: 30, history: 30, freshIds: false });
 const front = process.env.BROWSER_FROM_DISK ? await fromDisk(behind.origin) : behind;
 const browser = await chromium.launch({ executablePath: chromiumProgram, env: { ...process.env, FONTCONFIG_FILE: fonts }, args: ['--no-proxy-server', '--font-render-hinting=none'] });
 
-/** With as many colours as fit into the limit. */
+/** Saves a screenshot with as many colours as the size limit allows. */
 async function keep(page, name) {
   const png = await page.screenshot({ animations: 'disabled' });
   for (const colours of [256, 128, 64, 48, 32]) {
@@ -43,7 +43,7 @@ async function page(options = {}) {
 }
 
 /** Asks a demo question and waits for the whole answer. */
-async function asked(page, route) {
+async function askDemo(page, route) {
   await page.goto(`${front.origin}/`);
   await page.locator(`[data-test=demo-question][data-route=${route}]`).first().click();
   await ended(by(page, 'turn'));
@@ -60,7 +60,7 @@ async function card(page, at) {
 try {
   for (const colorScheme of ['light', 'dark']) {
     const chat = await page({ colorScheme });
-    await asked(chat, 'doubao-en');
+    await askDemo(chat, 'doubao-en');
     await chat.evaluate(() => scrollTo(0, 0));
     await card(chat, 0);
     await keep(chat, `chat-${colorScheme}`);
@@ -72,7 +72,7 @@ try {
   }
 
   const wire = await page();
-  await asked(wire, 'doubao-en');
+  await askDemo(wire, 'doubao-en');
   await by(wire, 'wire-ours').last().locator('summary').click();
   await wire.waitForTimeout(300);
   await by(wire, 'wire-ours').last().scrollIntoViewIfNeeded();
@@ -89,7 +89,7 @@ try {
   await wire.context().close();
 
   const phone = await page({ viewport: PHONE, deviceScaleFactor: 2, hasTouch: true, isMobile: true, locale: 'zh-CN' });
-  await asked(phone, 'doubao');
+  await askDemo(phone, 'doubao');
   const chip = phone.locator('.cite-chip').nth(1);
   await chip.scrollIntoViewIfNeeded();
   await chip.evaluate((it) => scrollBy(0, it.getBoundingClientRect().top - 260));

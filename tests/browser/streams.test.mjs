@@ -1,4 +1,4 @@
-// readStream on every capture, in every dialect and chunking, against what `citetap replay` makes of it.
+// Compares readStream with `citetap replay` on every capture, in every dialect and chunking.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -14,7 +14,7 @@ const run = promisify(execFile);
 const PROFILES = ['native', 'openai', 'ai-sdk', 'open-webui'];
 const PROVIDERS = { doubao: 'doubao', samantha: 'doubao', tencent: 'tencent', openai: 'openai' };
 
-// Answers to read: a provider's captures, not the goldens beside them.
+// Captures of providers, without golden outputs.
 const found = captures().filter((file) => file.endsWith('.sse') && !/\.(out|openai|ai-sdk|open-webui)\.sse$/.test(file) && !file.includes('/fixtures/sse/'));
 
 async function replayed(file, profile) {
@@ -25,7 +25,7 @@ async function replayed(file, profile) {
   return stdout;
 }
 
-/** The response with these bytes, in pieces of so many. */
+/** A response with these bytes, in chunks of `size`. */
 function response(bytes, size, headers = {}) {
   let at = 0;
   const body = new ReadableStream({
@@ -51,7 +51,7 @@ async function read(bytes, size = bytes.length || 1, headers) {
   return out;
 }
 
-/** What a stream of chat completions says, read as simply as can be: the oracle. */
+/** A minimal parser of chat completion streams, as reference. */
 function oracle(bytes) {
   const out = { text: '', thinking: '', record: null, done: false };
   for (const line of bytes.toString('utf8').split(/\r\n|\r|\n/)) {
@@ -75,8 +75,8 @@ function oracle(bytes) {
   return out;
 }
 
-/** Without what differs between two readings of the same answer. */
-const same = (record) => record && {
+/** The fields of a record that do not depend on the replay. */
+const comparable = (record) => record && {
   queries: record.queries, summary: record.summary, complete: record.complete,
   citations: record.citations.map(({ scores, sourceId, ...rest }) => rest),
 };
@@ -96,9 +96,9 @@ test('every capture reads the same in every dialect and chunking', { timeout: 24
         const whole = await read(bytes);
         assert.equal(whole.text, expected.text, `${profile}: the text`);
         assert.equal(whole.thinking, expected.thinking, `${profile}: the thinking`);
-        assert.deepEqual(same(whole.record), same(expected.record), `${profile}: the record`);
+        assert.deepEqual(comparable(whole.record), comparable(expected.record), `${profile}: the record`);
         if (expected.record) assert.equal(whole.ends[0], expected.record.complete, `${profile}: whether it is complete`);
-        // Byte by byte takes its time, so only the short ones.
+        // Single bytes only for short captures, because they are slow.
         const sizes = profile === 'native' ? [bytes.length < 6_000 ? 1 : 13, 97] : [61];
         for (const size of sizes) assert.deepEqual(await read(bytes, size), whole, `${profile} in pieces of ${size}`);
       }
@@ -112,7 +112,7 @@ const chunk = (content, more = {}) => `data: ${JSON.stringify({ id: '1', object:
 const record = (nonce, title) => ({ type: 'citations', version: 1, messageId: '1', nonce, complete: true, citations: [{ number: 1, url: 'https://a.example/', title }] });
 const DONE = 'data: [DONE]\n\n';
 
-test('a record with another nonce is nobody we know', async () => {
+test('a record with another nonce is ignored', async () => {
   const stream = bytes(chunk('a', { citetap: record('forged', 'Forged') }), chunk('b', { citetap: record('real', 'Real') }), chunk('c', { citetap: record('', 'Forged') }), DONE);
   const got = await read(stream, 50, { 'x-citetap-nonce': 'real' });
   assert.equal(got.records, 1);
@@ -126,7 +126,7 @@ test('without a nonce to compare, a record is unverified', async () => {
   for await (const event of readStream(response(bytes(chunk('a', { citetap: record('x', 'T') }), DONE), 9))) if (event.type === 'citations') assert.equal(event.verified, false);
 });
 
-test('frames are told as they come, and whose they are', async () => {
+test('onFrame reports frames in order, and marks those of citetap', async () => {
   const frames = [];
   const stream = bytes(': citetap\n\n', 'id: 4\nevent: message\n', chunk('a'), 'event: citations\n', chunk('', { citetap: record('n', 'T') }), DONE);
   for await (const _ of readStream(response(stream, 3, { 'x-citetap-nonce': 'n' }), { onFrame: (frame) => frames.push(frame) }));
@@ -134,7 +134,7 @@ test('frames are told as they come, and whose they are', async () => {
   assert.equal(frames.map(({ raw }) => raw.trimEnd()).join('\n\n'), stream.toString().trimEnd());
 });
 
-test('an answer that breaks off is told as such, and not thrown', async () => {
+test('an answer that breaks off gives an error event, no exception', async () => {
   const body = new ReadableStream({
     start: (controller) => controller.enqueue(bytes(chunk('so far'))),
     pull: (controller) => controller.error(new TypeError('network error')),
@@ -145,7 +145,7 @@ test('an answer that breaks off is told as such, and not thrown', async () => {
   assert.equal(events.at(-1).complete, false);
 });
 
-test('a refusal says why', async () => {
+test('a refusal gives an error event with its reason', async () => {
   const problem = { type: 'urn:x', title: 'Unauthorized', status: 401, detail: 'This needs a key.' };
   const refused = new Response(JSON.stringify(problem), { status: 401, headers: { 'content-type': 'application/problem+json' } });
   const events = [];

@@ -1,4 +1,4 @@
-// withCitationTags, against seed 002's own function, and how much of the component goes over the wire.
+// Compares withCitationTags with the function of seed 002, and checks the size of the component and the npm package.
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -9,7 +9,7 @@ import { withCitationTags } from './lib/component.mjs';
 import { web } from './lib/paths.mjs';
 import { PAYLOADS } from './lib/texts.mjs';
 
-// The function as the seed has it; only what it calls `encodeHTML` is left open there.
+// The function of the seed, which does not define `encodeHTML`.
 const CITATION_REGEX = /(?<!\])\[(\d{1,2})\](?!\()/g;
 function reference(content, citations, encodeHTML) {
   if (!content || citations.length === 0) return content;
@@ -24,13 +24,13 @@ function reference(content, citations, encodeHTML) {
   });
 }
 
-/** What an HTML parser makes of an attribute's text. */
+/** Decodes the text of an HTML attribute. */
 const decoded = (text) =>
   text.replace(/&(?:#(\d+)|#x([\da-f]+)|(amp|lt|gt|quot|apos));/gi, (_, decimal, hex, name) =>
     decimal ? String.fromCodePoint(decimal) : hex ? String.fromCodePoint(parseInt(hex, 16)) : { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'" }[name.toLowerCase()]);
 
-/** The same, up to how the attribute is escaped: decoded it is the same JSON, and nothing in it can end the attribute. */
-function same(text, citations) {
+/** Compares with the reference after decoding the attribute, and checks that nothing can end the attribute. */
+function matchesReference(text, citations) {
   const got = withCitationTags(text, citations);
   const plain = (made) => made.replace(/data-citation='([^']*)'/g, (_, attribute) => `data-citation='${decoded(attribute)}'`);
   assert.equal(plain(got), reference(text, citations, (json) => json), JSON.stringify(text));
@@ -57,8 +57,8 @@ const TEXTS = [
   '[1]: https://example.com', '> [1]', '- [1]', '| [1] | [2] |', '[x] [1]', ']', '][1]', '] [1]', '[1][1]', '火灾[2]。', '火灾[2]（注）', '火灾[2](注)',
   '[1]'.repeat(30), 'x[3]y[4]z[5]', '$&[1]$1', '[1]$`',
 ];
-test(`${TEXTS.length} texts give what the seed's function gives`, () => {
-  for (const text of TEXTS) same(text, list);
+test(`${TEXTS.length} texts match the seed's function`, () => {
+  for (const text of TEXTS) matchesReference(text, list);
 });
 
 const SOURCES = [
@@ -69,15 +69,15 @@ const SOURCES = [
   { url: 'https://a', content: `${'x'.repeat(199)}😀` }, { url: 'https://a', title: `'"<>&` }, { url: 'https://a', title: '&#39;&amp;quot;' },
   { url: 'https://a', title: '$& $1 $` $$' }, { url: 'https://a', title: '\u2028\u0000\n' }, ...PAYLOADS.map((payload) => ({ url: 'https://a', title: payload, content: payload })),
 ];
-test(`${SOURCES.length} sources give what the seed's function gives`, () => {
-  for (const source of SOURCES) same('before [1] after [2]', [source]);
+test(`${SOURCES.length} sources match the seed's function`, () => {
+  for (const source of SOURCES) matchesReference('before [1] after [2]', [source]);
 });
 
-test('nothing to cite leaves the text alone', () => {
+test('text is unchanged without citations', () => {
   for (const text of TEXTS) assert.equal(withCitationTags(text, []), text);
 });
 
-test('places count, not numbers, as in the seed', () => {
+test('markers refer to the index, not the number, as in the seed', () => {
   assert.match(withCitationTags('[1]', [{ number: 7, url: 'https://seventh.example/' }]), /seventh/);
 });
 
@@ -87,7 +87,7 @@ test('the component is under 12 KB, gzipped', () => {
   assert.ok(size <= 12_288, `${size} bytes`);
 });
 
-test('the npm package has what it should', () => {
+test('the npm package has the expected files', () => {
   const [pack] = JSON.parse(execFileSync('npm', ['pack', '--dry-run', '--json', '--ignore-scripts', '--loglevel=error'], { cwd: web, encoding: 'utf8' }));
   const names = pack.files.map(({ path }) => path).sort();
   assert.ok(['README.md', 'component.js', 'package.json'].every((name) => names.includes(name)), names.join());

@@ -1,6 +1,6 @@
-//! How many instructions the work on a stream takes. Unlike times, these are the same on a busy machine.
+//! Counts the instructions of the work on a stream. Unlike times, counts do not depend on the machine's load.
 //!
-//! Setups are not counted. What a case returns is looked at afterwards: one that reads nothing would count well.
+//! Setups are not counted. Each teardown checks the result, because a case that does nothing would have a good count.
 
 mod input;
 
@@ -16,10 +16,10 @@ use citetap::{
     sse::{Cut, Eol, Event, Splitter},
 };
 use gungraun::{Callgrind, LibraryBenchmarkConfig, library_benchmark, library_benchmark_group, main};
-use input::{DELTAS, Known, REPEATS, Reading, Wire};
+use input::{AdapterRun, DELTAS, PageSources, REPEATS, Wire};
 use jiff::Timestamp;
 
-#[library_benchmark(setup = input::chunks_of, teardown = all_frames)]
+#[library_benchmark(setup = input::chunks_of, teardown = assert_all_frames)]
 #[bench::one_chunk(usize::MAX)]
 #[bench::chunks_of_64(64)]
 fn split(chunks: Vec<Vec<u8>>) -> (usize, Vec<Vec<u8>>) {
@@ -34,46 +34,46 @@ fn split(chunks: Vec<Vec<u8>>) -> (usize, Vec<Vec<u8>>) {
     (frames, chunks)
 }
 
-fn all_frames((frames, _): (usize, Vec<Vec<u8>>)) {
+fn assert_all_frames((frames, _): (usize, Vec<Vec<u8>>)) {
     assert_eq!(frames, DELTAS);
 }
 
-#[library_benchmark(setup = Reading::deltas, teardown = all_texts)]
+#[library_benchmark(setup = AdapterRun::deltas, teardown = assert_all_texts)]
 #[bench::doubao(Wire::Doubao)]
 #[bench::samantha(Wire::Samantha)]
 #[bench::lexiang(Wire::Lexiang)]
 #[bench::openai(Wire::OpenAi)]
-fn read_text(reading: Reading) -> Reading {
-    read(reading)
+fn read_text(run: AdapterRun) -> AdapterRun {
+    read(run)
 }
 
-#[library_benchmark(setup = Reading::references, teardown = all_references)]
+#[library_benchmark(setup = AdapterRun::references, teardown = assert_all_references)]
 #[bench::doubao(Wire::Doubao)]
 #[bench::samantha(Wire::Samantha)]
 #[bench::lexiang(Wire::Lexiang)]
 #[bench::openai(Wire::OpenAi)]
-fn read_references(reading: Reading) -> Reading {
-    read(reading)
+fn read_references(run: AdapterRun) -> AdapterRun {
+    read(run)
 }
 
-fn read(mut reading: Reading) -> Reading {
-    for adapter in &mut reading.adapters {
-        for frame in &reading.frames {
-            let _ = adapter.frame(&Event::read(black_box(frame)), &mut reading.sink);
+fn read(mut run: AdapterRun) -> AdapterRun {
+    for adapter in &mut run.adapters {
+        for frame in &run.frames {
+            let _ = adapter.frame(&Event::read(black_box(frame)), &mut run.sink);
         }
     }
-    reading
+    run
 }
 
-fn all_texts(reading: Reading) {
-    assert_eq!(reading.sink.texts, DELTAS);
+fn assert_all_texts(run: AdapterRun) {
+    assert_eq!(run.sink.texts, DELTAS);
 }
 
-fn all_references(reading: Reading) {
-    assert!(reading.sink.references >= 3 * REPEATS, "{}", reading.sink.references);
+fn assert_all_references(run: AdapterRun) {
+    assert!(run.sink.references >= 3 * REPEATS, "{}", run.sink.references);
 }
 
-#[library_benchmark(teardown = eighty)]
+#[library_benchmark(teardown = assert_80_sources)]
 #[bench::of_80_pages(args = (100, 80), setup = input::references)]
 fn ledger_references(references: Vec<Reference<'static>>) -> (Ledger, Vec<Reference<'static>>) {
     let mut ledger = Ledger::new(None);
@@ -83,35 +83,35 @@ fn ledger_references(references: Vec<Reference<'static>>) -> (Ledger, Vec<Refere
     (ledger, references)
 }
 
-fn eighty((ledger, _): (Ledger, Vec<Reference<'static>>)) {
+fn assert_80_sources((ledger, _): (Ledger, Vec<Reference<'static>>)) {
     assert_eq!(ledger.len(), 80);
 }
 
-type Viewed = (Ledger, Arc<Rules>, Timestamp);
+type SnapshotInput = (Ledger, Arc<Rules>, Timestamp);
 
-#[library_benchmark(setup = input::ledger, teardown = a_hundred)]
+#[library_benchmark(setup = input::ledger, teardown = assert_100_sources)]
 #[bench::of_100(100)]
-fn ledger_view(viewed: Viewed) -> (LedgerSnapshot, Viewed) {
-    let (ledger, rules, now) = &viewed;
-    (black_box(ledger).snapshot(&rules.scores, *now), viewed)
+fn ledger_view(snapshot_input: SnapshotInput) -> (LedgerSnapshot, SnapshotInput) {
+    let (ledger, rules, now) = &snapshot_input;
+    (black_box(ledger).snapshot(&rules.scores, *now), snapshot_input)
 }
 
-fn a_hundred((view, _): (LedgerSnapshot, Viewed)) {
-    assert_eq!(view.citations.len(), 100);
-    assert_eq!(view.stats.cited_count, 3);
+fn assert_100_sources((snapshot, _): (LedgerSnapshot, SnapshotInput)) {
+    assert_eq!(snapshot.citations.len(), 100);
+    assert_eq!(snapshot.stats.cited_count, 3);
 }
 
-fn rewriter(style: Style) -> (Rewriter, Known, Vec<&'static str>) {
-    (Rewriter::new(style), Known::new(), input::texts())
+fn rewriter(style: Style) -> (Rewriter, PageSources, Vec<&'static str>) {
+    (Rewriter::new(style), PageSources::new(), input::texts())
 }
 
-type Written = (String, Vec<Mark>, Rewriter, Known);
+type Rewritten = (String, Vec<Mark>, Rewriter, PageSources);
 
-#[library_benchmark(setup = rewriter, teardown = marked)]
+#[library_benchmark(setup = rewriter, teardown = assert_marked)]
 #[bench::keep(Style::Keep)]
 #[bench::link(Style::Link)]
-fn rewrite(rewriting: (Rewriter, Known, Vec<&'static str>)) -> Written {
-    let (mut rewriter, known, texts) = rewriting;
+fn rewrite(input: (Rewriter, PageSources, Vec<&'static str>)) -> Rewritten {
+    let (mut rewriter, known, texts) = input;
     let (mut out, mut marks) = (String::new(), Vec::new());
     for text in texts {
         rewriter.push(black_box(text), &known, &mut out, &mut marks);
@@ -120,11 +120,11 @@ fn rewrite(rewriting: (Rewriter, Known, Vec<&'static str>)) -> Written {
     (out, marks, rewriter, known)
 }
 
-fn marked((out, marks, ..): Written) {
+fn assert_marked((out, marks, ..): Rewritten) {
     assert!(out.len() > 50 * DELTAS && marks.len() == DELTAS, "{} {}", out.len(), marks.len());
 }
 
-#[library_benchmark(setup = input::texts, teardown = scanned)]
+#[library_benchmark(setup = input::texts, teardown = assert_scanned)]
 #[bench::text()]
 fn scan(texts: Vec<&'static str>) -> Scanner {
     let mut scanner = Scanner::default();
@@ -134,36 +134,36 @@ fn scan(texts: Vec<&'static str>) -> Scanner {
     scanner
 }
 
-fn scanned(scanner: Scanner) {
+fn assert_scanned(scanner: Scanner) {
     assert!(scanner.numbers().eq(1..=3));
 }
 
-type Dressing = (Box<dyn Adapter>, (Record, Positions));
+type EncodeInput = (Box<dyn Adapter>, (Record, Positions));
 
-fn dressing(sources: usize, wire: Wire) -> Dressing {
-    let dressing = (input::adapter(wire), input::record(sources));
+fn encode_input(sources: usize, wire: Wire) -> EncodeInput {
+    let prepared = (input::adapter(wire), input::record(sources));
     input::settle();
-    dressing
+    prepared
 }
 
-#[library_benchmark(setup = dressing, teardown = one_frame)]
+#[library_benchmark(setup = encode_input, teardown = assert_frame)]
 #[bench::doubao_10(10, Wire::Doubao)]
 #[bench::doubao_100(100, Wire::Doubao)]
 #[bench::openai_10(10, Wire::OpenAi)]
 #[bench::openai_100(100, Wire::OpenAi)]
-fn encode(dressing: Dressing) -> (Bytes, (Record, Positions)) {
-    let (adapter, (record, positions)) = dressing;
+fn encode(input: EncodeInput) -> (Bytes, (Record, Positions)) {
+    let (adapter, (record, positions)) = input;
     let envelope = |payload: &Payload<'_>| adapter.envelope(payload);
     (native::frame(black_box(&record).clone(), &envelope, Some(&positions), Eol::Lf), (record, positions))
 }
 
-fn one_frame((frame, (record, _)): (Bytes, (Record, Positions))) {
+fn assert_frame((frame, (record, _)): (Bytes, (Record, Positions))) {
     assert!(frame.len() > 300 * record.citations.len(), "{}", frame.len());
 }
 
 type Stream = (Pipeline, Vec<Bytes>);
 
-#[library_benchmark(teardown = passed)]
+#[library_benchmark(teardown = assert_relayed)]
 #[bench::doubao(args = (Wire::Doubao), setup = input::tapped)]
 #[bench::samantha(args = (Wire::Samantha), setup = input::tapped)]
 #[bench::lexiang(args = (Wire::Lexiang), setup = input::tapped)]
@@ -181,7 +181,7 @@ fn stream(stream: Stream) -> (Pipeline, usize) {
     (pipeline, bytes)
 }
 
-/// Takes what comes out, as a client and a store would.
+/// Takes all output and confirms commits, as the relay does. Returns the number of bytes.
 fn drain(pipeline: &mut Pipeline) -> usize {
     let mut len = 0;
     while let Some(out) = pipeline.take() {
@@ -194,7 +194,7 @@ fn drain(pipeline: &mut Pipeline) -> usize {
     len
 }
 
-fn passed((pipeline, bytes): (Pipeline, usize)) {
+fn assert_relayed((pipeline, bytes): (Pipeline, usize)) {
     assert!(bytes > 100 * DELTAS, "{bytes}");
     assert_eq!(pipeline.stream_stats().injected, pipeline.tap().is_some());
 }
@@ -204,7 +204,7 @@ library_benchmark_group!(
     benchmarks = [split, read_text, read_references, ledger_references, ledger_view, rewrite, scan, encode, stream]
 );
 
-// Instructions alone: caches differ from machine to machine.
+// Only instructions, because caches differ between machines.
 main!(
     config = LibraryBenchmarkConfig::default().tool(Callgrind::with_args(["--cache-sim=no"])),
     library_benchmark_groups = counts

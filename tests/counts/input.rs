@@ -1,4 +1,4 @@
-//! What the cases are counted on: the fixtures' own heads and ends, and a long answer between them.
+//! Inputs of the cases: a long answer between the first and last frames of fixtures.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -19,12 +19,12 @@ use citetap::{
 use jiff::Timestamp;
 use serde_json::json;
 
-/// Deltas of an answer.
+/// Number of deltas of an answer.
 pub const DELTAS: usize = 1000;
-/// How often a frame with references is read, each time by another adapter.
+/// Number of adapters that each read a frame with references.
 pub const REPEATS: usize = 10;
 
-/// An answer as models write it: prose, a list, a heading, code, a link, and markers in several places.
+/// A typical answer: prose, a list, a heading, code, a link, and markers in several positions.
 const TEXT: [&str; 8] = [
     "常州做小程序的团队不少，可以先看本地公司的案例[1]，再比较报价清单和交付周期",
     "。签合同之前，建议把**源码归属**、验收标准和付款节点写进附件[2][3]；",
@@ -54,7 +54,7 @@ impl Wire {
         }
     }
 
-    /// A fixture, what tells its first frame with references, and what tells the frame that ends the answer.
+    /// A fixture, text that identifies its first frame with references, and text that identifies its finish frame.
     fn fixture(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::Doubao => (include_str!("../fixtures/doubao/seed.sse"), "text_card", "SSE_REPLY_END"),
@@ -68,7 +68,7 @@ impl Wire {
         }
     }
 
-    /// The fixture's frames up to its first references.
+    /// The fixture's frames up to and including its first references.
     fn head(self) -> Vec<&'static str> {
         let (stream, references, _) = self.fixture();
         let frames = frames(stream);
@@ -76,7 +76,7 @@ impl Wire {
         frames[..=at].to_vec()
     }
 
-    /// The fixture's frames from the end of the answer on.
+    /// The fixture's frames from the finish frame on.
     fn tail(self) -> Vec<&'static str> {
         let (stream, _, end) = self.fixture();
         let frames = frames(stream);
@@ -84,11 +84,11 @@ impl Wire {
         frames[at..].to_vec()
     }
 
-    /// The `n`th delta, as the fixture's stream writes it.
+    /// Delta `n` in the format of the fixture.
     fn delta(self, n: usize) -> String {
         let text = json!(TEXT[n % TEXT.len()]);
         match self {
-            // Most are of the short kind; a block comes in between.
+            // Every fourth delta is a content block, the others are of the short form.
             Self::Doubao if n.is_multiple_of(4) => format!(
                 r#"id: {n}
 event: STREAM_CHUNK
@@ -127,25 +127,25 @@ fn frames(stream: &str) -> Vec<&str> {
     stream.split_inclusive("\n\n").collect()
 }
 
-/// A stream's deltas, in chunks of so many bytes.
+/// The deltas of a stream in chunks of `size` bytes.
 pub fn chunks_of(size: usize) -> Vec<Vec<u8>> {
     let stream: String = Wire::OpenAi.deltas().collect();
     stream.as_bytes().chunks(size).map(<[u8]>::to_vec).collect()
 }
 
-/// The deltas' texts alone.
+/// The texts of the deltas.
 pub fn texts() -> Vec<&'static str> {
     TEXT.iter().copied().cycle().take(DELTAS).collect()
 }
 
-/// Takes everything and notes how much it was.
+/// Counts texts and references and ignores other signals.
 #[derive(Default)]
-pub struct Deaf {
+pub struct CountingSink {
     pub texts: usize,
     pub references: usize,
 }
 
-impl Sink for Deaf {
+impl Sink for CountingSink {
     fn signal(&mut self, signal: Signal<'_>) {
         match signal {
             Signal::Text(..) => self.texts += 1,
@@ -155,27 +155,27 @@ impl Sink for Deaf {
     }
 }
 
-/// Adapters that know their stream already, and frames for each of them.
-pub struct Reading {
+/// Adapters that have already read a delta, and the frames that each of them reads.
+pub struct AdapterRun {
     pub adapters: Vec<Box<dyn Adapter>>,
     pub frames: Vec<Vec<u8>>,
-    pub sink: Deaf,
+    pub sink: CountingSink,
 }
 
-/// One that has read a delta of the stream.
+/// An adapter that has read a delta of its stream.
 pub fn adapter(wire: Wire) -> Box<dyn Adapter> {
     let first = wire.delta(0);
     let mut adapter = wire.kind().adapter();
-    adapter.frame(&Event::read(first.as_bytes()), &mut Deaf::default()).unwrap();
+    adapter.frame(&Event::read(first.as_bytes()), &mut CountingSink::default()).unwrap();
     adapter
 }
 
-impl Reading {
+impl AdapterRun {
     pub fn deltas(wire: Wire) -> Self {
         Self::of(wire, 1, wire.deltas().map(String::into_bytes).collect())
     }
 
-    /// Each adapter reads the frame once: a list that comes again is skipped by some.
+    /// Each adapter reads the frame once, because some skip a repeated list.
     pub fn references(wire: Wire) -> Self {
         let frame = wire.head().pop().unwrap();
         Self::of(wire, REPEATS, vec![frame.as_bytes().to_vec()])
@@ -183,11 +183,15 @@ impl Reading {
 
     fn of(wire: Wire, adapters: usize, frames: Vec<Vec<u8>>) -> Self {
         let adapter = || adapter(wire);
-        Self { adapters: std::iter::repeat_with(adapter).take(adapters).collect(), frames, sink: Deaf::default() }
+        Self {
+            adapters: std::iter::repeat_with(adapter).take(adapters).collect(),
+            frames,
+            sink: CountingSink::default(),
+        }
     }
 }
 
-/// A page that a search found; texts live as long as the case.
+/// A search result. Its texts are leaked, so that references can borrow them.
 struct Page {
     url: &'static str,
     title: &'static str,
@@ -207,7 +211,7 @@ fn page(n: usize) -> Page {
     }
 }
 
-/// So many references of so many pages: after the last page they come again, under new numbers.
+/// `count` references to `pages` pages. After the last page they repeat under new numbers.
 pub fn references(count: usize, pages: usize) -> Vec<Reference<'static>> {
     (0..count)
         .map(|n| {
@@ -232,7 +236,7 @@ pub fn references(count: usize, pages: usize) -> Vec<Reference<'static>> {
         .collect()
 }
 
-/// A ledger with so many sources and an answer, and what it is viewed by.
+/// A ledger with this number of sources and an answer, and the arguments of its snapshot.
 pub fn ledger(sources: usize) -> (Ledger, Arc<Rules>, Timestamp) {
     let mut ledger = Ledger::new(None);
     ledger.set_provider("doubao");
@@ -241,7 +245,7 @@ pub fn ledger(sources: usize) -> (Ledger, Arc<Rules>, Timestamp) {
     (ledger, default_rules(), now())
 }
 
-/// A record with so many sources, as a stream leaves it, and where their markers stand.
+/// The record of a stream with this number of sources, and the positions of its markers.
 pub fn record(sources: usize) -> (Record, Positions) {
     let cards = (0..sources).map(|n| {
         let Page { url, title, snippet, icon } = page(n);
@@ -266,34 +270,33 @@ pub fn record(sources: usize) -> (Record, Positions) {
     (record, tap.positions())
 }
 
-/// Has the allocator put together now what was freed before: otherwise the first large piece of memory that a case asks for
-/// would pay for it.
+/// Makes the allocator merge freed memory now. Otherwise the first large allocation of a case would be charged for it.
 pub fn settle() {
     drop(std::hint::black_box(Vec::<u8>::with_capacity(64 * 1024)));
 }
 
-/// Ten sources for markers.
-pub struct Known(Vec<Page>);
+/// Ten pages as sources of markers.
+pub struct PageSources(Vec<Page>);
 
-impl Known {
+impl PageSources {
     pub fn new() -> Self {
         Self((0..10).map(page).collect())
     }
 }
 
-impl Sources for Known {
+impl Sources for PageSources {
     fn find(&self, number: u32) -> Option<Source<'_>> {
         let page = self.0.get(usize::try_from(number).ok()?.checked_sub(1)?)?;
         Some(Source { number, url: Some(page.url), title: Some(page.title), content: Some(page.snippet) })
     }
 }
 
-/// A stream that is tapped, and its chunks.
+/// A pipeline with a tap, and the chunks of a stream.
 pub fn tapped(wire: Wire) -> (Pipeline, Vec<Bytes>) {
     (Pipeline::new(Some(context(wire)), settings()), wire.chunks())
 }
 
-/// A stream that is not.
+/// A pipeline without a tap, and the chunks of a stream.
 pub fn untapped(wire: Wire) -> (Pipeline, Vec<Bytes>) {
     (Pipeline::new(None, settings()), wire.chunks())
 }

@@ -1,4 +1,4 @@
-"""Which check, which file, what is edited, and what the check must say then."""
+"""Broken files: (check, file, old text, new text, words that the check must report)."""
 
 FULL, UNIT = "deploy/compose.full.yaml", "deploy/systemd/citetap.service"
 POD, SIDECAR = "deploy/kubernetes/standalone.yaml", "deploy/kubernetes/sidecar.yaml"
@@ -33,12 +33,12 @@ EDITS = [
     ("compose", FULL, "          pids: 256\n", "", "limits without"),
     ("compose", FULL, "    shm_size: 128m", "    pids_limit: 256", "which Compose refuses"),
     ("compose", FULL, "/etc/prometheus/compose.yml", "/etc/prometheus/none.yml", "no such configuration"),
-    ("compose", "deploy/prometheus/compose.yml", '["citetap"]', '["proxy"]', "not every citetap is asked"),
+    ("compose", "deploy/prometheus/compose.yml", '["citetap"]', '["proxy"]', "not every citetap is scraped"),
     ("compose", "deploy/prometheus/compose.yml", "  - rules.yml", "  - rule.yml", "no rule.yml"),
     ("compose", "deploy/compose.yaml", "  stop_grace_period: 35s", "  stop_grace_period: 3s", "not longer than"),
     ("compose", "deploy/secrets.sh", "chmod 700", "chmod 755", "open to others"),
     ("compose", "deploy/secrets.sh", "umask 022", "umask 077", "cannot read"),
-    ("compose", "deploy/secrets.sh", "-s $folder/$1", "-s $folder/none", "anew"),
+    ("compose", "deploy/secrets.sh", "-s $folder/$1", "-s $folder/none", "again"),
     ("compose", ".gitignore", "/deploy/secrets/", "/deploy/secret/", ".gitignore"),
 
     ("kubernetes", POD, "minReplicas", "minReplica", "HorizontalPodAutoscaler/citetap"),
@@ -113,7 +113,7 @@ EDITS = [
     ("systemd", "deploy/systemd/citetap.socket", "Backlog=4096", "Backlok=4096", "Backlok"),
 
     ("fronts", NGINX, "proxy_buffering off;", "proxy_bufering off;", 'unknown directive "proxy_bufering"'),
-    # nginx as it is without our lines. Each of them alone, and citetap's x-accel-buffering, keeps it from gathering.
+    # nginx's defaults. Each of our lines alone, or citetap's x-accel-buffering, prevents buffering.
     ("fronts", NGINX, "    location / {",
      "location /doubao-en { proxy_pass http://citetap; proxy_http_version 1.0; "
      "proxy_ignore_headers X-Accel-Buffering; }\nlocation / {", "it buffers"),

@@ -1,4 +1,4 @@
-"""Where things are, and what several checks ask."""
+"""Paths and helpers that several checks use."""
 
 import functools
 import os
@@ -15,16 +15,16 @@ from yamllint import linter
 
 YAML_RULES = yamllint_config.YamlLintConfig(
     "{extends: default, rules: {line-length: {max: 120}, document-start: disable}}")
-# The one in C, where there is one.
+# The faster loader in C, if it is available.
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # The image sets these; see the Dockerfile.
 IMAGE_ENV = {"CITETAP_LISTEN": "0.0.0.0:8787", "CITETAP_STORE": "sqlite:/data/citetap.db"}
-# Beyond delay and drain: citetap's time to flush its store.
+# Seconds that citetap may take to flush its store after drain_delay and drain.
 FLUSH_S = 5
 
 
-class Place:
-    """The repository, or a copy of the parts that are checked."""
+class Repo:
+    """Paths of the repository, or of a copy of the checked parts."""
 
     def __init__(self, root, binary, scratch, tools):
         self.root, self.binary, self.scratch, self.tools = root, binary, scratch, tools
@@ -44,7 +44,7 @@ class Place:
             target.parent.mkdir(parents=True, exist_ok=True)
             source = self.root / name
             shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
-        return Place(root, self.binary, self.scratch, self.tools)
+        return Repo(root, self.binary, self.scratch, self.tools)
 
     def defaults(self):
         return tomllib.loads((self.root / "config/citetap.toml").read_text())
@@ -54,7 +54,7 @@ def documents(text):
     return [document for document in yaml.load_all(text, LOADER) if document]
 
 
-# Most files are the same whichever is broken.
+# Cached, because most files are the same in every copy.
 @functools.cache
 def problems(text):
     return [f"{problem.line}: {problem.desc}" for problem in linter.run(text, YAML_RULES)]
@@ -65,7 +65,7 @@ def lint(path):
 
 
 def run(*command, **options):
-    """Exit code and everything said."""
+    """Runs a command; returns its exit code and output."""
     done = subprocess.run([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, timeout=60, **options)
     return done.returncode, done.stdout
@@ -76,29 +76,29 @@ def seconds(text):
     return sum(float(number) * units[unit] for number, unit in re.findall(r"([\d.]+)(ms|s|m|h)", str(text)))
 
 
-def drain_s(place, config, env):
-    """How long citetap may take to stop, as it is configured there."""
+def drain_s(repo, config, env):
+    """Seconds that citetap may take to stop with this configuration."""
     total = FLUSH_S
     for key in ("drain_delay", "drain"):
-        value = place.defaults()["timeouts"][key]
+        value = repo.defaults()["timeouts"][key]
         value = config.get("timeouts", {}).get(key, value)
         total += seconds(env.get(f"CITETAP__TIMEOUTS__{key.upper()}") or value)
     return total
 
 
-def citetap_check(place, config_text, env):
-    """`citetap check` of a file and the variables of a container; what it has against them."""
+def citetap_check(repo, config_text, env):
+    """Runs `citetap check` with a file and the variables of a container; returns its errors."""
     env = {**IMAGE_ENV, **env}
     if env.get("CITETAP_STORE") and env.get("CITETAP_STORE_FILE"):
         return ["CITETAP_STORE_FILE needs CITETAP_STORE empty: the image sets it"]
-    # No server and no /data is here to be tried.
+    # Neither a database server nor /data exists here.
     env.pop("CITETAP_STORE_FILE", None)
     env["CITETAP_STORE"] = "memory:"
-    return said_of(place.binary, place.scratch, config_text, tuple(sorted(env.items())))
+    return check_errors(repo.binary, repo.scratch, config_text, tuple(sorted(env.items())))
 
 
 @functools.cache
-def said_of(binary, scratch, config_text, env):
+def check_errors(binary, scratch, config_text, env):
     folder = Path(tempfile.mkdtemp(dir=scratch))
     env = dict(env)
     for name in [name for name in env if name.endswith("_FILE")]:
@@ -106,12 +106,12 @@ def said_of(binary, scratch, config_text, env):
         env[name] = name
     if config_text is not None:
         (folder / "citetap.toml").write_text(config_text)
-    code, said = run(binary, "check", cwd=folder, env={"PATH": os.environ["PATH"], **env})
-    return [] if code == 0 else [line for line in said.splitlines() if line.strip()]
+    code, output = run(binary, "check", cwd=folder, env={"PATH": os.environ["PATH"], **env})
+    return [] if code == 0 else [line for line in output.splitlines() if line.strip()]
 
 
 def passwords(text, where):
-    """A URL with one in it, unless a variable stands there."""
+    """Finds URLs with a password that is not a variable."""
     found = re.findall(r"://[^:/@\s\"']*:(?!\$\{)[^@/\s\"']+@", text)
     shown = [hit for hit in found if not re.search(r":(PASSWORD|%s)@$", hit)]
     return [f"{where}: a password in {hit}" for hit in shown]

@@ -1,4 +1,4 @@
-"""The Compose files: the specification's schema, what refers to what, and what a service may do."""
+"""Checks the Compose files: schema, references, and the hardening of services."""
 
 import json
 import re
@@ -11,8 +11,8 @@ from common import citetap_check, documents, drain_s, lint, passwords, run, seco
 SECRET_NAME = re.compile(r"(PASSWORD|PASSWD|SECRET|TOKEN|_KEY)(?!.*_FILE$)")
 
 
-def check(place):
-    files = sorted(place.deploy.glob("compose*.yaml"))
+def check(repo):
+    files = sorted(repo.deploy.glob("compose*.yaml"))
     package = resources.files("check_jsonschema")
     schema = json.loads(package.joinpath("builtin_schemas/vendor/compose-spec.json").read_text())
     validator = jsonschema.validators.validator_for(schema)(schema)
@@ -26,18 +26,18 @@ def check(place):
                  for error in validator.iter_errors(document)]
         yield from wrong
         if not wrong:
-            yield from (f"{path.name}: {complaint}" for complaint in one(place, path, document))
-    for path in [*place.deploy.glob("prometheus/*.yml"), *place.deploy.glob("grafana/provisioning/*/*.yml")]:
+            yield from (f"{path.name}: {complaint}" for complaint in one(repo, path, document))
+    for path in [*repo.deploy.glob("prometheus/*.yml"), *repo.deploy.glob("grafana/provisioning/*/*.yml")]:
         yield from lint(path)
-    yield from scraped(place)
-    yield from secrets(place)
+    yield from scraped(repo)
+    yield from secrets(repo)
 
 
-def one(place, path, document):
+def one(repo, path, document):
     services = document["services"]
     used = {"volumes": set(), "networks": set(), "secrets": set()}
     for name, service in services.items():
-        for complaint in [*hardened(service), *refers(path, services, service, used), *stops(place, service)]:
+        for complaint in [*hardened(service), *refers(path, services, service, used), *stops(repo, service)]:
             yield f"{name}: {complaint}"
     for kind, names in used.items():
         for name in sorted(set(document.get(kind, {})) ^ names):
@@ -61,7 +61,7 @@ def hardened(service):
         yield f"image {image!r} has no version"
     limits = service.get("deploy", {}).get("resources", {}).get("limits", {})
     if limits and "pids_limit" in service:
-        yield "pids_limit beside deploy.resources.limits, which Compose refuses: say limits.pids"
+        yield "pids_limit beside deploy.resources.limits, which Compose refuses: use limits.pids"
     if limits and set(limits) != {"cpus", "memory", "pids"}:
         yield "limits without cpus, memory or pids"
     if not limits and "pids_limit" not in service:
@@ -99,27 +99,27 @@ def refers(path, services, service, used):
             yield f"depends on {other}, which is there with its profile only"
 
 
-def stops(place, service):
-    """Those that run citetap: they have time to drain, and their variables are known."""
+def stops(repo, service):
+    """Checks that citetap services have time to drain, and that citetap accepts their variables."""
     if not service["image"].startswith("citetap:") or service.get("command", ["serve"])[0] != "serve":
         return
     env = {key: interpolated(value) for key, value in service.get("environment", {}).items()}
-    needed = drain_s(place, {}, env)
+    needed = drain_s(repo, {}, env)
     if seconds(service.get("stop_grace_period", "10s")) <= needed:
         yield f"stop_grace_period is not longer than the {needed:.0f} s that citetap may take"
-    yield from citetap_check(place, None, env)
+    yield from citetap_check(repo, None, env)
 
 
 def interpolated(value):
-    """As with CITETAP_UPSTREAM given and all else left out."""
+    """Interpolates a value with only CITETAP_UPSTREAM set."""
     value = str(value).replace("${CITETAP_UPSTREAM", "https://api.example.com${CITETAP_UPSTREAM")
     return re.sub(r"\$\{\w+(?::?[-?][^}]*)?\}", "", value)
 
 
-def scraped(place):
-    """Prometheus asks each citetap of the full file by itself."""
-    folder = place.deploy / "prometheus"
-    services = documents((place.deploy / "compose.full.yaml").read_text())[0]["services"]
+def scraped(repo):
+    """Checks that Prometheus scrapes each citetap of compose.full.yaml separately."""
+    folder = repo.deploy / "prometheus"
+    services = documents((repo.deploy / "compose.full.yaml").read_text())[0]["services"]
     command = " ".join(services["prometheus"].get("command", []))
     named = re.search(r"--config\.file=/etc/prometheus/(\S+)", command)
     if not named or not (folder / named[1]).exists():
@@ -131,30 +131,30 @@ def scraped(place):
             yield f"{named[1]}: no {name}"
     found = [sd for job in config["scrape_configs"] for sd in job.get("dns_sd_configs", [])]
     if [(sd["names"], sd["type"], sd["port"]) for sd in found] != [(["citetap"], "A", 8787)]:
-        yield f"{named[1]}: not every citetap is asked"
-    promtool = place.tools / "prometheus/promtool"
+        yield f"{named[1]}: not every citetap is scraped"
+    promtool = repo.tools / "prometheus/promtool"
     if promtool.exists():
-        code, said = run(promtool, "check", "config", "--lint=all", "--lint-fatal", named[1], cwd=folder)
+        code, output = run(promtool, "check", "config", "--lint=all", "--lint-fatal", named[1], cwd=folder)
         if code:
-            yield f"{named[1]}: {said}"
+            yield f"{named[1]}: {output}"
 
 
-def secrets(place):
-    """secrets.sh makes what the full file names, and makes it once."""
-    folder = place.folder()
+def secrets(repo):
+    """Checks that secrets.sh creates the secrets of compose.full.yaml, and does not overwrite them."""
+    folder = repo.folder()
     script = folder / "secrets.sh"
-    script.write_bytes((place.deploy / "secrets.sh").read_bytes())
+    script.write_bytes((repo.deploy / "secrets.sh").read_bytes())
     made = folder / "secrets"
-    named = documents((place.deploy / "compose.full.yaml").read_text())[0].get("secrets", {})
+    named = documents((repo.deploy / "compose.full.yaml").read_text())[0].get("secrets", {})
     seen = []
     for store in ("postgres", "redis"):
-        code, said = run("bash", script, store)
+        code, output = run("bash", script, store)
         if code:
-            return [f"secrets.sh {store}: {said}"]
+            return [f"secrets.sh {store}: {output}"]
         seen.append({path.name: path.read_text() for path in made.iterdir()})
     first, second = seen
     complaints = [f"secrets.sh does not make {name}" for name in set(named) - set(first)]
-    complaints += [f"secrets.sh made {name} anew" for name in set(first) - {"store_url"} if first[name] != second[name]]
+    complaints += [f"secrets.sh made {name} again" for name in set(first) - {"store_url"} if first[name] != second[name]]
     if first.get("store_url") != f"postgres://citetap:{first.get('postgres_password')}@postgres:5432/citetap":
         complaints.append("secrets.sh: store_url is not PostgreSQL's")
     password = re.search(r"requirepass (\S+)", second.get("redis_conf", ""))
@@ -164,6 +164,6 @@ def secrets(place):
         complaints.append("secrets.sh leaves the folder open to others")
     if any(path.stat().st_mode & 0o444 != 0o444 for path in made.iterdir()):
         complaints.append("secrets.sh makes files that the containers' users cannot read")
-    if "/deploy/secrets/" not in (place.root / ".gitignore").read_text().splitlines():
+    if "/deploy/secrets/" not in (repo.root / ".gitignore").read_text().splitlines():
         complaints.append(".gitignore does not have /deploy/secrets/")
     return complaints

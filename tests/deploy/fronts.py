@@ -1,4 +1,4 @@
-"""nginx and HAProxy before a citetap: their own check of the files, and then an answer that streams through them."""
+"""Checks nginx and HAProxy in front of citetap: their own config check, and an answer streamed through them."""
 
 import os
 import re
@@ -10,50 +10,50 @@ from concurrent.futures import ThreadPoolExecutor
 
 from common import run
 
-# The demo's answer is 138 frames in six seconds, and five times as fast here. One that was gathered comes at once, or
-# in pieces of 4 KiB, which are six.
+# Minimum duration and number of reads of a streamed answer. The demo's answer has 138 frames in six seconds, here five times
+# as fast. A buffered one comes at once, or in six pieces of 4 KiB.
 SPREAD_S = 0.5
 PIECES = 30
 
 
-def check(place):
-    folder = place.folder()
+def check(repo):
+    folder = repo.folder()
     folder.chmod(0o755)
-    code, said = run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+    code, output = run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
                      "-days", "2", "-subj", "/CN=localhost", "-keyout", folder / "key", "-out", folder / "crt")
     if code:
-        return [f"openssl: {said}"]
+        return [f"openssl: {output}"]
     (folder / "pem").write_text((folder / "crt").read_text() + (folder / "key").read_text())
 
     citetap, ports = free_port(), {"nginx": free_port(), "haproxy": free_port()}
     commands = {
-        "nginx": ["nginx", "-e", "stderr", "-p", folder, "-c", nginx(place, folder, ports["nginx"], citetap)],
-        "haproxy": ["haproxy", "-db", "-f", haproxy(place, folder, ports["haproxy"], citetap)],
+        "nginx": ["nginx", "-e", "stderr", "-p", folder, "-c", nginx(repo, folder, ports["nginx"], citetap)],
+        "haproxy": ["haproxy", "-db", "-f", haproxy(repo, folder, ports["haproxy"], citetap)],
     }
     tried = {
         "nginx/citetap.conf": [*commands["nginx"], "-t"],
         "haproxy/citetap.cfg": [*commands["haproxy"], "-c"],
-        "haproxy/compose.cfg": ["haproxy", "-c", "-f", place.deploy / "haproxy/compose.cfg"],
+        "haproxy/compose.cfg": ["haproxy", "-c", "-f", repo.deploy / "haproxy/compose.cfg"],
     }
     complaints = []
     for name, command in tried.items():
-        code, said = run(*command)
-        if code or re.search(r"\[(warn|WARNING|ALERT)", said):
-            complaints += [f"{name}: {line}" for line in said.splitlines() if line.strip()]
+        code, output = run(*command)
+        if code or re.search(r"\[(warn|WARNING|ALERT)", output):
+            complaints += [f"{name}: {line}" for line in output.splitlines() if line.strip()]
     if complaints:
         return complaints
 
-    demo = [place.binary, "demo", "--history", "0", "--speed", "5", "--listen", f"127.0.0.1:{citetap}",
+    demo = [repo.binary, "demo", "--history", "0", "--speed", "5", "--listen", f"127.0.0.1:{citetap}",
             "--store", folder / "demo.db"]
     children = []
     try:
         children.append(start(demo, folder, citetap))
         children += [start(commands[name], folder, ports[name]) for name in ports]
-        # Both at once: each takes as long as the answer does.
+        # Both in parallel, because each takes as long as the answer.
         with ThreadPoolExecutor(len(ports)) as pool:
-            answers = pool.map(lambda port: [*heard(ask(port)), *shut(port, folder)], ports.values())
-        for name, said in zip(ports, answers):
-            complaints += [f"{name}: {complaint}" for complaint in said]
+            answers = pool.map(lambda port: [*check_stream(ask(port)), *check_paths(port, folder)], ports.values())
+        for name, found in zip(ports, answers):
+            complaints += [f"{name}: {complaint}" for complaint in found]
     except TimeoutError as error:
         complaints.append(str(error))
     finally:
@@ -67,8 +67,8 @@ def check(place):
     return complaints
 
 
-def nginx(place, folder, port, citetap):
-    text = (place.deploy / "nginx/citetap.conf").read_text()
+def nginx(repo, folder, port, citetap):
+    text = (repo.deploy / "nginx/citetap.conf").read_text()
     text = text.replace("listen 443 ", f"listen 127.0.0.1:{port} ").replace("    listen [::]:443 ssl http2;\n", "")
     text = text.replace("server 127.0.0.1:8787;", f"server 127.0.0.1:{citetap};")
     for kind in ("crt", "key"):
@@ -82,14 +82,14 @@ def nginx(place, folder, port, citetap):
     return path
 
 
-def haproxy(place, folder, port, citetap):
-    text = (place.deploy / "haproxy/citetap.cfg").read_text()
+def haproxy(repo, folder, port, citetap):
+    text = (repo.deploy / "haproxy/citetap.cfg").read_text()
     text = text.replace("bind :443 ", f"bind 127.0.0.1:{port} ")
     text = text.replace("/etc/haproxy/tls/citetap.pem", f"{folder}/pem")
     text = re.sub(r"server one \S+", f"server one 127.0.0.1:{citetap}", text)
-    # As many files as this shell may have open.
+    # HAProxy refuses more connections than the file limit allows.
     text = text.replace("maxconn 20000", "maxconn 200")
-    # Nobody is there: the second is down.
+    # The second server is down.
     text = re.sub(r"server two \S+", f"server two 127.0.0.1:{free_port()}", text)
     path = folder / "haproxy.cfg"
     path.write_text(text)
@@ -117,8 +117,8 @@ def ask(port):
                              url, "-d", "{}"], stdout=subprocess.PIPE)
 
 
-def heard(child):
-    """The whole answer, over HTTP/2, and as it came."""
+def check_stream(child):
+    """Checks that the answer is complete, came over HTTP/2, and was not buffered."""
     times, body = [], b""
     while chunk := child.stdout.read1(65536):
         times.append(time.monotonic())
@@ -132,13 +132,13 @@ def heard(child):
         yield f"{len(times)} pieces within {times[-1] - times[0]:.2f} s: it buffers"
 
 
-def shut(port, folder):
-    """The operators' paths stay inside; the rest is let through."""
+def check_paths(port, folder):
+    """Checks that operators' paths are blocked, and others are not."""
     for path, expected in (("/metrics", "404"), ("/readyz", "404"), ("/version", "404"), ("/citations", "200")):
         url = f"https://127.0.0.1:{port}{path}"
-        _, said = run("curl", "-sk", "-o", folder / f"answer-{port}", "-w", "%{http_code}", url)
-        if said != expected:
-            yield f"{path} gives {said}, not {expected}"
+        _, output = run("curl", "-sk", "-o", folder / f"answer-{port}", "-w", "%{http_code}", url)
+        if output != expected:
+            yield f"{path} gives {output}, not {expected}"
 
 
 def free_port():

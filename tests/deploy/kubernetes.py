@@ -1,4 +1,4 @@
-"""The manifests: Kubernetes' schemas, and `objects.py` for what no schema says."""
+"""Checks the manifests with Kubernetes' schemas, and with `objects.py` for rules that no schema has."""
 
 import functools
 import json
@@ -11,15 +11,15 @@ from common import documents, lint, passwords
 VERSION = kubernetes_validate.latest_version()
 
 
-# The ingress is for what is in the other file.
+# The ingress refers to the Service in the other file.
 TOGETHER = ("standalone.yaml", "ingress.yaml")
 KINDS = {"Deployment", "Service", "ConfigMap", "ServiceAccount", "HorizontalPodAutoscaler", "PodDisruptionBudget",
          "NetworkPolicy", "Ingress"}
 
 
-def check(place):
+def check(repo):
     together, valid = [], True
-    for path in sorted((place.deploy / "kubernetes").glob("*.yaml")):
+    for path in sorted((repo.deploy / "kubernetes").glob("*.yaml")):
         yield from lint(path)
         yield from passwords(path.read_text(), path.name)
         found = documents(path.read_text())
@@ -29,9 +29,9 @@ def check(place):
         if path.name in TOGETHER:
             together += found
         elif not wrong:
-            yield from (f"{path.name}: {complaint}" for complaint in objects.check(place, found))
+            yield from (f"{path.name}: {complaint}" for complaint in objects.check(repo, found))
     if valid:
-        yield from (f"standalone.yaml: {complaint}" for complaint in objects.check(place, together))
+        yield from (f"standalone.yaml: {complaint}" for complaint in objects.check(repo, together))
         yield from (f"standalone.yaml: no {kind}" for kind in sorted(KINDS - {found["kind"] for found in together}))
 
 
@@ -42,7 +42,7 @@ def schema(found):
             yield f"{document.get('kind')}/{document.get('metadata', {}).get('name')}: {wrong}"
 
 
-# The schemas are large, and most documents are the same whichever file is broken.
+# Cached, because the schemas are large and most documents are the same in every copy.
 @functools.cache
 def against_schema(text):
     document = json.loads(text)

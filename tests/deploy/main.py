@@ -1,4 +1,4 @@
-"""Checks deploy/, and then that each check refuses what is broken."""
+"""Runs all checks of deploy/, and then tests them with broken files."""
 
 import argparse
 import os
@@ -15,9 +15,9 @@ import compose
 import fronts
 import kubernetes
 import systemd
-from common import Place
+from common import Repo
 
-# Each yields its complaints; the parts of the chart are apart, as Helm is asked so often.
+# Each check yields complaints. The chart has several checks, because each run of Helm takes time.
 CHECKS = {"compose": compose.check, "kubernetes": kubernetes.check, "chart names": chart.names,
           "chart rendered": chart.rendered, "chart carried": chart.carried, "chart refused": chart.refused,
           "systemd": systemd.check, "fronts": fronts.check}
@@ -32,42 +32,42 @@ def main():
     names = [name for name in CHECKS if args.only in (None, name.split()[0])]
 
     with tempfile.TemporaryDirectory(prefix="citetap-deploy-") as scratch:
-        place = Place(args.root, args.binary.resolve(), Path(scratch), args.root / "target/tools")
-        failed = sum(checked(place, name) for name in names)
+        repo = Repo(args.root, args.binary.resolve(), Path(scratch), args.root / "target/tools")
+        failed = sum(checked(repo, name) for name in names)
         os.environ.pop("UPDATE_GOLDEN", None)
-        failed = failed or unnoticed(place, names)
+        failed = failed or check_broken_files(repo, names)
     sys.exit(failed > 0)
 
 
-def checked(place, name):
+def checked(repo, name):
     began = time.monotonic()
-    complaints = list(CHECKS[name](place))
+    complaints = list(CHECKS[name](repo))
     for complaint in complaints:
         print(f"{name}: {complaint}")
     print(f"{name}: {len(complaints) or 'no'} complaints, {time.monotonic() - began:.1f} s", flush=True)
     return len(complaints)
 
 
-def unnoticed(place, names):
-    """How many of the files that are broken on purpose pass, or fail for another reason than the one they should."""
+def check_broken_files(repo, names):
+    """Returns how many of the broken files pass, or fail for another reason than expected."""
     began = time.monotonic()
     edits = [edit for edit in broken.EDITS if edit[0] in names]
-    # They mostly wait for programs.
+    # The checks mostly wait for child processes.
     with ThreadPoolExecutor(4) as pool:
-        wrong = [said for said in pool.map(lambda edit: try_one(place, *edit), edits) if said]
-    for said in wrong:
-        print(f"broken: {said}")
+        wrong = [problem for problem in pool.map(lambda edit: try_one(repo, *edit), edits) if problem]
+    for problem in wrong:
+        print(f"broken: {problem}")
     print(f"broken: {len(edits) - len(wrong)} of {len(edits)} noticed, {time.monotonic() - began:.1f} s")
     print(f"{len(edits)} checked")
     return len(wrong)
 
 
-def try_one(place, name, file, old, new, words):
-    copy = place.copy()
+def try_one(repo, name, file, old, new, words):
+    copy = repo.copy()
     path = copy.root / file
     text = path.read_text()
     if old not in text:
-        return f"{file} has no {old!r}: mend tests/deploy/broken.py"
+        return f"{file} has no {old!r}: fix tests/deploy/broken.py"
     path.write_text(text.replace(old, new, 1))
     others = []
     for complaint in CHECKS[name](copy):
@@ -75,7 +75,7 @@ def try_one(place, name, file, old, new, words):
             shutil.rmtree(copy.root)
             return None
         others.append(complaint)
-    return f"{file} with {new!r} for {old!r}: expected {words!r}, and there was {others}"
+    return f"{file} with {new!r} for {old!r}: expected {words!r}, got {others}"
 
 
 main()

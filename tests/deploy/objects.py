@@ -1,5 +1,5 @@
-"""Kubernetes objects as a set: selectors find their pods, ports their containers, and citetap's containers are safe,
-have time to drain, and have a configuration that citetap takes."""
+"""Checks a set of Kubernetes objects: selectors match pods, ports exist in containers, and citetap's containers are
+restricted, have time to drain, and have a configuration that citetap accepts."""
 
 import re
 import tomllib
@@ -7,7 +7,7 @@ import tomllib
 from common import citetap_check, drain_s
 
 
-def check(place, documents):
+def check(repo, documents):
     by_kind = {}
     for document in documents:
         by_kind.setdefault(document["kind"], []).append(document)
@@ -15,31 +15,31 @@ def check(place, documents):
         name = f"{document['kind']}/{document['metadata']['name']}"
         if "app.kubernetes.io/name" not in document["metadata"].get("labels", {}):
             yield f"{name}: no label app.kubernetes.io/name"
-        for complaint in KINDS.get(document["kind"], lambda *_: ())(place, document, by_kind):
+        for complaint in KINDS.get(document["kind"], lambda *_: ())(repo, document, by_kind):
             yield f"{name}: {complaint}"
 
 
 # ---- pods ------------------------------------------------------------------------------------------------------------
 
 
-def deployment(place, document, by_kind):
+def deployment(repo, document, by_kind):
     spec = document["spec"]
     template = spec["template"]
     if not selects(spec["selector"]["matchLabels"], template["metadata"]["labels"]):
         yield "its selector does not find its own pods"
-    yield from pod(place, template["spec"], by_kind)
+    yield from pod(repo, template["spec"], by_kind)
     for container in citetaps(template["spec"]):
         env = variables(container)
         config = config_of(container, template["spec"], by_kind)
-        needed = drain_s(place, tomllib.loads(config or ""), env)
+        needed = drain_s(repo, tomllib.loads(config or ""), env)
         grace = template["spec"].get("terminationGracePeriodSeconds", 30)
         if grace <= needed:
             yield f"{grace} s of grace are not more than the {needed:.0f} s that citetap may take"
-        yield from citetap_check(place, config, {name: value for name, value in env.items() if is_ours(name)})
+        yield from citetap_check(repo, config, {name: value for name, value in env.items() if is_ours(name)})
         scaled = any(hpa["spec"]["scaleTargetRef"]["name"] == document["metadata"]["name"]
                      for hpa in by_kind.get("HorizontalPodAutoscaler", []))
         if scaled == ("replicas" in spec):
-            yield "the autoscaler and `replicas` contradict each other" if scaled else "nobody says how many"
+            yield "the autoscaler and `replicas` contradict each other" if scaled else "no number of replicas"
         if (scaled or spec.get("replicas", 1) > 1) and not env.get("CITETAP_STORE_FILE"):
             yield "several pods without a store that they share"
         if "/data" in [mount["mountPath"] for mount in container.get("volumeMounts", [])]:
@@ -47,7 +47,7 @@ def deployment(place, document, by_kind):
                 yield "two pods on one SQLite file during an update"
 
 
-def pod(place, spec, by_kind):
+def pod(repo, spec, by_kind):
     if spec.get("automountServiceAccountToken") is not False:
         yield "pods have a token for the cluster"
     account = spec.get("serviceAccountName", "default")
@@ -73,7 +73,7 @@ def pod(place, spec, by_kind):
 
 
 def restricted(context):
-    """Kubernetes' "restricted" profile."""
+    """Checks a container against Kubernetes' "restricted" profile."""
     if context.get("runAsNonRoot") is not True:
         yield "may run as root"
     if context.get("allowPrivilegeEscalation") is not False:
@@ -104,8 +104,8 @@ def probes(container):
 
 
 def citetaps(spec):
-    everyone = spec.get("initContainers", []) + spec["containers"]
-    return [container for container in everyone if re.search(r"(^|/)citetap[:@]", container["image"])]
+    containers = spec.get("initContainers", []) + spec["containers"]
+    return [container for container in containers if re.search(r"(^|/)citetap[:@]", container["image"])]
 
 
 def variables(container):
@@ -117,20 +117,20 @@ def is_ours(name):
 
 
 def config_of(container, spec, by_kind):
-    """The text of citetap.toml, if it is a ConfigMap of these documents."""
+    """The text of citetap.toml from a ConfigMap of these documents, or None."""
     for mount in container.get("volumeMounts", []):
         volume = next((volume for volume in spec.get("volumes", []) if volume["name"] == mount["name"]), {})
         name = volume.get("configMap", {}).get("name")
         for config in by_kind.get("ConfigMap", []):
             if mount["mountPath"] == "/etc/citetap" and name == config["metadata"]["name"]:
                 return config["data"]["citetap.toml"]
-    # From a Secret that is not here: any will do.
+    # Mounted from a Secret that is not in these documents: use any valid file.
     if any(mount["mountPath"] == "/etc/citetap" for mount in container.get("volumeMounts", [])):
         return 'auth = "none"\n[[routes]]\nname = "main"\nprefix = "/"\nupstream = "https://api.example.com"\n'
     return None
 
 
-# ---- what leads to them ----------------------------------------------------------------------------------------------
+# ---- services, ingress, autoscaler, monitor ----------------------------------------------------------------------------------------------
 
 
 def service(_, document, by_kind):
@@ -167,7 +167,7 @@ def autoscaler(_, document, by_kind):
     for target in by_kind.get("Deployment", []):
         for container in target["spec"]["template"]["spec"]["containers"]:
             if "cpu" not in container["resources"].get("requests", {}):
-                yield "it goes by the share of a CPU that nobody requests"
+                yield "it scales by CPU utilization, but the container requests no CPU"
 
 
 def ingress(_, document, by_kind):
@@ -206,8 +206,8 @@ def selects(selector, labels):
     return bool(selector) and selector.items() <= labels.items()
 
 
-def lone_pod(place, document, by_kind):
-    return pod(place, document["spec"], by_kind)
+def lone_pod(repo, document, by_kind):
+    return pod(repo, document["spec"], by_kind)
 
 
 KINDS = {"Deployment": deployment, "Pod": lone_pod, "Service": service, "PodDisruptionBudget": selecting,

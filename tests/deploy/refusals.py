@@ -1,5 +1,5 @@
-"""Values on top of ci/default-values.yaml; the words of values.schema.json; those of the templates, which also hold
-where the schema is skipped. None: the other one refuses it."""
+"""Values that the chart must refuse: (values on top of ci/default-values.yaml, words of the schema's error, words of the
+templates' error if the schema is skipped). None: only the other one refuses them."""
 
 ONE_WRITER = "or more with store.type postgres or redis: a SQLite file has one writer"
 
@@ -16,7 +16,7 @@ REFUSALS = [
     (["store.existingSecret=other"], None, "store.type sqlite has no address"),
     (["store.type=mysql"], 'must be one of the following: "sqlite", "memory", "postgres", "redis"', None),
     (["config.routes=null"], None, "config.routes is empty"),
-    (["config.tenants=null"], None, "whoever can connect could read every record"),
+    (["config.tenants=null"], None, "every client that can connect could read every record"),
     (["config.store=memory:"], "config.store", "config.store is the chart's"),
     (["config.listen=0.0.0.0:80"], "config.listen", "config.listen is the chart's"),
     (["config.timeouts.drain=5s"], "config.timeouts.drain", "the pod's grace period depends on it"),

@@ -1,18 +1,18 @@
 """Runs the examples of the manual and the READMEs.
 
-What a fenced block says after its backticks decides:
+The info string of a fenced block selects the check:
 
-    sh          run with bash, beside a demo of citetap; a command that fails, or an HTTP status of 400 and more, fails the step
+    sh          run with bash and a running demo; a command that fails, or an HTTP status of 400 and more, fails the step
     sh,norun    not run: it does not end, needs the network, or installs something
     console     not run: a transcript
     json        must parse
     json,part   not parsed: has omissions (…)
     toml        must pass `citetap check`
     toml,norun  must parse as TOML: names files that do not exist here
-    text, diff, html, js, yaml     not looked at
+    text, diff, html, js, yaml     not checked
 
-The blocks of one page run in order, in one folder that has the repository's folders in it, against one demo. `127.0.0.1:8787`
-stands for the demo's address.
+The blocks of a page run in order, in one folder with links to the repository's folders, against one demo. `127.0.0.1:8787` is
+replaced by the demo's address.
 """
 
 import json
@@ -32,7 +32,7 @@ LINKED = ("config", "deploy", "docs", "src", "tests", "web")
 UNCHECKED = {"sh,norun", "console", "json,part", "text", "diff", "html", "js", "yaml"}
 SECONDS = 60
 
-# `citetap` with the demo's address where a command has a default one.
+# Wrapper of citetap that passes the demo's address to commands with a default address.
 WRAPPER = """#!/bin/bash
 case "$1 $*" in
     *--url*) ;;
@@ -40,7 +40,7 @@ case "$1 $*" in
 esac
 exec "$DOCS_BINARY" "$@"
 """
-# Reads all of its input, so that the command before it does not fail.
+# A `head` that reads all of its input, so that the command before it does not fail with pipefail.
 HEAD = """#!/bin/bash
 exec sed -n "1,${1#-}p"
 """
@@ -55,7 +55,7 @@ def pages():
 
 
 def blocks(page):
-    """[(line, info string, text)]"""
+    """Returns the fenced blocks as [(line, info string, text)]."""
     found, start, info, lines = [], 0, None, []
     for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
         fence = re.match(r"\s*```(.*)$", line)
@@ -74,34 +74,34 @@ def program(path, text):
     path.chmod(0o755)
 
 
-def workplace(page):
-    """A folder to run a page's blocks in, and their environment without what the caller's shell says."""
-    place = SCRATCH / str(page.relative_to(ROOT)).replace("/", "-")
-    shutil.rmtree(place, ignore_errors=True)
-    (place / "bin").mkdir(parents=True)
+def workspace(page):
+    """Creates the folder in which a page's blocks run; returns it and an environment without the caller's settings."""
+    folder = SCRATCH / str(page.relative_to(ROOT)).replace("/", "-")
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "bin").mkdir(parents=True)
     for name in LINKED:
-        (place / name).symlink_to(ROOT / name)
-    program(place / "bin" / "citetap", WRAPPER)
-    program(place / "bin" / "head", HEAD)
-    (place / ".curlrc").write_text(f"fail-with-body\nmax-time = {SECONDS}\n")
+        (folder / name).symlink_to(ROOT / name)
+    program(folder / "bin" / "citetap", WRAPPER)
+    program(folder / "bin" / "head", HEAD)
+    (folder / ".curlrc").write_text(f"fail-with-body\nmax-time = {SECONDS}\n")
     kept = {name: value for name, value in os.environ.items()
             if not re.match(r"CITETAP|OTEL_|TAVILY_|PORT$|RUST_LOG$|NO_COLOR$|\w+_proxy$", name, re.I)}
-    return place, kept | {"CURL_HOME": str(place), "HOME": str(place), "DOCS_BINARY": str(BINARY),
-                          "PATH": f"{place}/bin:{os.environ['PATH']}", "NO_PROXY": "*"}
+    return folder, kept | {"CURL_HOME": str(folder), "HOME": str(folder), "DOCS_BINARY": str(BINARY),
+                          "PATH": f"{folder}/bin:{os.environ['PATH']}", "NO_PROXY": "*"}
 
 
 class Demo:
-    """A demo of its own for each page."""
+    """A `citetap demo` process, one per page."""
 
-    def __init__(self, place, env):
-        self.log = (place / "demo.log").open("w")
-        self.process = subprocess.Popen([BINARY, "demo", "--listen", "127.0.0.1:0", "--speed", "100"], cwd=place, env=env,
+    def __init__(self, folder, env):
+        self.log = (folder / "demo.log").open("w")
+        self.process = subprocess.Popen([BINARY, "demo", "--listen", "127.0.0.1:0", "--speed", "100"], cwd=folder, env=env,
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log, text=True)
         first = self.process.stdout.readline()
         found = re.search(r"http://(127\.0\.0\.1:\d+)", first)
         if not found:
             self.end()
-            raise Failed(f"the demo did not start: {first}{(place / 'demo.log').read_text()}")
+            raise Failed(f"the demo did not start: {first}{(folder / 'demo.log').read_text()}")
         self.address = found[1]
         # Pages show the records of these two answers.
         for route in ("doubao", "doubao-en"):
@@ -115,10 +115,10 @@ class Demo:
         self.log.close()
 
 
-def run(text, demo, place, env):
+def run(text, demo, folder, env):
     script = "set -euo pipefail\n" + text.replace(DOCUMENTED, demo.address)
     try:
-        done = subprocess.run(["bash", "-c", script], cwd=place, env=env | {"DEMO": demo.address}, stdin=subprocess.DEVNULL,
+        done = subprocess.run(["bash", "-c", script], cwd=folder, env=env | {"DEMO": demo.address}, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS)
     except subprocess.TimeoutExpired:
         raise Failed(f"takes more than {SECONDS} s; mark it sh,norun if it does not end") from None
@@ -126,21 +126,21 @@ def run(text, demo, place, env):
         raise Failed(f"exit code {done.returncode}: {done.stdout.decode('utf-8', 'replace')[-2000:]}")
 
 
-def check(text, place, env):
-    config = place / "example.toml"
+def check(text, folder, env):
+    config = folder / "example.toml"
     config.write_text(text)
-    # Without a route of its own it is a part of a file; a search needs a key, which no example has.
+    # A snippet without a route gets one from the environment, and a search gets a key.
     extra = {} if "[[routes]]" in text else {"CITETAP_UPSTREAM": "https://upstream.example"}
     extra |= {"TAVILY_API_KEY": "none"} if re.search("^supplement = ", text, re.M) else {}
-    done = subprocess.run([BINARY, "check", "--config", config], cwd=place, env=env | extra, stdin=subprocess.DEVNULL,
+    done = subprocess.run([BINARY, "check", "--config", config], cwd=folder, env=env | extra, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=SECONDS)
     if done.returncode:
         raise Failed(f"citetap check: {done.stdout[-2000:]}")
 
 
-def verify(info, text, demo, place, env):
+def verify(info, text, demo, folder, env):
     if info == "sh":
-        run(text, demo, place, env)
+        run(text, demo, folder, env)
     elif info == "json":
         try:
             json.loads(text)
@@ -152,7 +152,7 @@ def verify(info, text, demo, place, env):
         except tomllib.TOMLDecodeError as error:
             raise Failed(f"not TOML: {error}") from None
         if info == "toml":
-            check(text, place, env)
+            check(text, folder, env)
     elif info not in UNCHECKED:
         raise Failed(f"unknown kind of block {info!r}; known: sh, json, toml, toml,norun, {', '.join(sorted(UNCHECKED))}")
 
@@ -163,13 +163,13 @@ def main():
     failed = ran = 0
     for page in pages():
         demo = None
-        place, env = workplace(page)
+        folder, env = workspace(page)
         try:
             for line, info, text in blocks(page):
                 if info == "sh" and demo is None:
-                    demo = Demo(place, env)
+                    demo = Demo(folder, env)
                 try:
-                    verify(info, text, demo, place, env)
+                    verify(info, text, demo, folder, env)
                     ran += info not in UNCHECKED
                 except Failed as why:
                     failed += 1

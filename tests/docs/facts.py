@@ -1,5 +1,5 @@
-"""What the binary knows is in the manual: every key with its default, every endpoint, command, metric and kind of problem.
-And the numbered inputs in tests/README.md are those that are tested."""
+"""Checks that the manual documents every key with its default, every endpoint, command, metric and problem type of the binary,
+and that tests/README.md lists exactly the numbered inputs that have a test."""
 
 import json
 import pathlib
@@ -11,9 +11,9 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = pathlib.Path(sys.argv[1]).resolve()
 PAGES = ROOT / "docs" / "src"
-# Tables whose rows are not keys of their own in the manual.
+# Tables whose keys the manual does not list one by one.
 TABLES = ("scores.", "scores.authority", "scores.weights", "corroboration", "intents", "search", "search.event_types")
-# The routes' keys follow the route's name.
+# Prefix of the keys of a route in the output of `citetap check`.
 ROUTE = "routes.default."
 
 
@@ -22,20 +22,20 @@ def page(name):
 
 
 def ask(*arguments):
-    with tempfile.TemporaryDirectory() as place:
-        done = subprocess.run([BINARY, *arguments], cwd=place, env={"CITETAP_UPSTREAM": "https://upstream.example", "PATH": "/usr/bin:/bin"},
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run([BINARY, *arguments], cwd=folder, env={"CITETAP_UPSTREAM": "https://upstream.example", "PATH": "/usr/bin:/bin"},
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL, text=True, timeout=60, check=True)
     return done.stdout
 
 
 def plain(text):
-    """Without what a page puts between digits and around values."""
+    """Removes blanks, digit separators and backticks."""
     return re.sub(r"[\s,`]", "", text)
 
 
 def keys():
-    """Each key is named, and a row that names it has its default."""
+    """Checks that each key is named, and that a row with it has the default."""
     for chinese, texts in ((False, [page("configuration.md"), page("limits.md")]), (True, [page("zh/configuration.md"), page("limits.md")])):
         rows = [line for text in texts for line in text.splitlines() if line.startswith("|")]
         for entry in json.loads(ask("check", "--output", "json")):
@@ -70,7 +70,7 @@ def names(pattern, sources):
 
 
 def metrics():
-    """As the alert rules and the dashboard name them: these are checked against the running binary elsewhere."""
+    """Takes the names from alert rules and dashboard, which tests/metrics checks against the running binary."""
     text = page("monitoring.md")
     used = names(r"\bcitetap_[a-z_]+", [ROOT / "deploy/prometheus/rules.yml", ROOT / "deploy/grafana/citetap.json"])
     for name in sorted(used):
@@ -87,7 +87,7 @@ def problems():
 
 
 def inputs():
-    """The numbered inputs of tests/README.md are those that have a test."""
+    """Compares the numbered inputs of tests/README.md with the tests."""
     listed = set(re.findall(r"^\| ([fhljcs]\d\d) \|", (ROOT / "tests/README.md").read_text(encoding="utf-8"), re.M))
     tested = names(r"\bfn ([fhljcs]\d\d)_", [path for folder in ("src", "tests/it") for path in (ROOT / folder).rglob("*.rs")])
     for number in sorted(listed ^ tested):

@@ -1,4 +1,4 @@
-"""Links, images and anchors of the built book lead to something that exists."""
+"""Checks that links, images and anchors of the built book have a target."""
 
 import pathlib
 import re
@@ -17,7 +17,7 @@ def ids(page, known={}):
 
 
 def broken(page):
-    """The links of a page that lead nowhere, and how many it has."""
+    """Returns the broken links of a page, and the number of its relative links."""
     text = page.read_text(encoding="utf-8")
     content = text[text.index("<main>"):text.index("</main>")]
     links = re.findall(r'\b(?:href|src|srcset)="([^"]*)"', content)
@@ -39,7 +39,7 @@ def main():
         count += links
         failed += len(bad)
         for link in bad:
-            print(f"{page.relative_to(BOOK)}: {link} leads nowhere")
+            print(f"{page.relative_to(BOOK)}: {link} has no target")
     print(f"{len(pages)} pages, {count} links")
     sys.exit(failed > 0)
 

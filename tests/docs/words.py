@@ -1,4 +1,4 @@
-"""Looks for words of words.txt, which says what to write instead."""
+"""Finds words of words.txt, which has a replacement for each."""
 
 import pathlib
 import re
@@ -6,13 +6,13 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).parent
-# A line that must have such a word says so.
+# Exempts a line.
 ALLOWED = "word-ok"
 SKIPPED = ("tests/docs/words.txt", "tests/fixtures/", "src/replay/captures/", "package-lock.json")
 
 
 def rules():
-    """[(pattern, word, what to use instead)]"""
+    """Yields (pattern, word, replacement)."""
     for line in (HERE / "words.txt").read_text(encoding="utf-8").splitlines():
         if line and not line.startswith("#"):
             word, _, instead = line.partition("\t")
@@ -21,12 +21,12 @@ def rules():
             yield re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", re.I), word, instead
 
 
-def files(places):
+def files(paths):
     listed = subprocess.run(
-        ["git", "-c", "core.quotepath=off", "ls-files", "--cached", "--others", "--exclude-standard", "--deduplicate", "--", *places],
+        ["git", "-c", "core.quotepath=off", "ls-files", "--cached", "--others", "--exclude-standard", "--deduplicate", "--", *paths],
         capture_output=True, text=True)
     names = listed.stdout.splitlines() if listed.returncode == 0 else [
-        str(path) for place in places for path in ([pathlib.Path(place)] + list(pathlib.Path(place).rglob("*")))]
+        str(path) for name in paths for path in ([pathlib.Path(name)] + list(pathlib.Path(name).rglob("*")))]
     return [pathlib.Path(name) for name in names if not name.startswith(SKIPPED) and not name.endswith(SKIPPED)]
 
 

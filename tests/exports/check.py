@@ -1,6 +1,6 @@
-"""Exports read back by their real readers: the same titles, the same URLs, whatever the titles hold.
+"""Parses exports with independent libraries: titles and URLs must be those of the record.
 
-Besides the captures, made-up messages with titles of random nasty pieces; the seed is fixed, so a failure repeats.
+Inputs are the captures, and generated messages whose titles are made of special characters (fixed seed).
 
 Usage: check.py CITETAP CAPTURE...
 """
@@ -29,7 +29,7 @@ from pylatexenc import latex2text
 STYLE = pathlib.Path(__file__).with_name("title-and-url.csl")
 FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 
-# Commands of LaTeX itself that pylatexenc does not know, or takes for other characters.
+# LaTeX kernel commands that pylatexenc does not know, or decodes to other characters.
 KERNEL = {
     "textbraceleft": "{",
     "textbraceright": "}",
@@ -42,12 +42,12 @@ KERNEL = {
 
 
 def one_line(text):
-    """As exports have it: runs of blanks are one."""
+    """Collapses runs of blanks, as exports do."""
     return " ".join(word for word in re.split(r"[ \t\n\r\f\v\u2028\u2029]+", text or "") if word).strip()
 
 
-def same_url(url):
-    """One spelling of URLs that differ in what is percent-encoded only."""
+def decoded_url(url):
+    """Decodes percent-encoding, so that URLs that differ only in it compare equal."""
     return url and urllib.parse.unquote(url)
 
 
@@ -60,13 +60,13 @@ class Capture:
             name = one_line(one["title"]) or one_line(one["siteName"]) or one["hostname"]
             one["label"] = name
         self.labels = [one["label"] for one in self.sources]
-        self.urls = [same_url(one["url"]) for one in self.sources]
+        self.urls = [decoded_url(one["url"]) for one in self.sources]
 
     def export(self, output, *more):
         command = [self.binary, "replay", self.path, "--link-base", "https://lexiangla.com/", "--output", output, *more]
         return subprocess.run(command, check=True, input=self.stdin, stdout=subprocess.PIPE).stdout.decode("utf-8")
 
-    def same(self, what, labels, urls):
+    def expect(self, what, labels, urls):
         for name, expected, found in [("titles", self.labels, list(labels)), ("URLs", self.urls, list(urls))]:
             for a, b in zip(expected, found):
                 assert a == b, f"{what}: {name} differ\n  {a!r}\n  {b!r}"
@@ -86,26 +86,26 @@ def check_bibtex(capture):
     library = bibtexparser.parse_string(text)
     assert not library.failed_blocks, library.failed_blocks
     assert [key for key, _ in entries] == [entry.key for entry in library.entries]
-    # Both take the same from each field, but that pybtex makes every blank a space.
+    # Both parsers read the same fields, except that pybtex collapses blanks.
     blank = lambda text: " ".join(text.split())
     fields = [{field.key: field.value for field in entry.fields} for entry in library.entries]
     for (_, one), other in zip(entries, fields):
         assert dict(one.fields) == {name: blank(value) for name, value in other.items()}, (dict(one.fields), other)
     decode = latex_decoder().latex_to_text
     titles = [decode(one["title"]) for one in fields]
-    capture.same("bibtex", titles, [same_url(one.get("url")) for one in fields])
+    capture.expect("bibtex", titles, [decoded_url(one.get("url")) for one in fields])
 
 
 def check_ris(capture):
     entries = rispy.loads(capture.export("ris"))
     title = lambda one: one.get("title") or one.get("primary_title")
-    url = lambda one: same_url(one["urls"][0]) if one.get("urls") else None
-    capture.same("ris", map(title, entries), map(url, entries))
+    url = lambda one: decoded_url(one["urls"][0]) if one.get("urls") else None
+    capture.expect("ris", map(title, entries), map(url, entries))
 
 
 def check_csl(capture):
     items = json.loads(capture.export("csl"))
-    capture.same("csl", [one["title"] for one in items], [same_url(one.get("URL")) for one in items])
+    capture.expect("csl", [one["title"] for one in items], [decoded_url(one.get("URL")) for one in items])
     if not items:
         return
     source = citeproc.source.json.CiteProcJSON(items)
@@ -114,8 +114,8 @@ def check_csl(capture):
     for one in items:
         bibliography.register(citeproc.Citation([citeproc.CitationItem(one["id"])]))
     found = [str(line).split(" ↵ ") for line in bibliography.bibliography()]
-    urls = [next((same_url(part) for part in parts[1:] if "://" in part), None) for parts in found]
-    capture.same("citeproc", [parts[0] for parts in found], urls)
+    urls = [next((decoded_url(part) for part in parts[1:] if "://" in part), None) for parts in found]
+    capture.expect("citeproc", [parts[0] for parts in found], urls)
 
 
 def check_csv(capture):
@@ -130,11 +130,11 @@ def check_csv(capture):
         guarded = one_line(one["title"]).startswith(FORMULA)
         assert row["title"].startswith("'") or not guarded, row
         titles.append(row["title"][guarded:] or one["label"])
-    capture.same("csv", titles, [same_url(row["url"]) or None for row in rows])
+    capture.expect("csv", titles, [decoded_url(row["url"]) or None for row in rows])
 
 
 class Page(html.parser.HTMLParser):
-    """The titles and links of a page, and every tag in it."""
+    """Collects the titles, links and tags of a page."""
 
     def __init__(self):
         super().__init__()
@@ -149,7 +149,7 @@ class Page(html.parser.HTMLParser):
         elif tag == "a":
             assert attributes["href"].startswith(("http://", "https://")), attributes
             assert attributes["rel"] == "noopener noreferrer nofollow"
-            self.item["url"] = same_url(attributes["href"])
+            self.item["url"] = decoded_url(attributes["href"])
         elif tag == "bdi" and self.item["label"] is None:
             self.name = ""
 
@@ -169,11 +169,11 @@ def check_html(capture):
     ours = {"html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "ol", "li", "a", "bdi", "time"}
     assert page.tags <= ours, page.tags - ours
     found = [page.found[number] for number in sorted(page.found)]
-    capture.same("html", [one["label"] for one in found], [one["url"] for one in found])
+    capture.expect("html", [one["label"] for one in found], [one["url"] for one in found])
 
 
 def read_markdown(tokens):
-    """Of each item or footnote: its first text and link."""
+    """Yields the first text and link of each item or footnote."""
     for token in tokens:
         if token.type != "inline":
             continue
@@ -186,8 +186,8 @@ def read_markdown(tokens):
                 done = True
             elif child.type.startswith("text") and not done:
                 text += child.content
-        # What follows a text without a link: its site, its date, its other numbers.
-        yield (text if url else text.split(" · ")[0].split(" (= [")[0]), same_url(url)
+        # Text without a link is followed by site, date and other numbers.
+        yield (text if url else text.split(" · ")[0].split(" (= [")[0]), decoded_url(url)
 
 
 def check_markdown(capture):
@@ -195,8 +195,8 @@ def check_markdown(capture):
     kinds = {token.type.removesuffix("_open").removesuffix("_close") for token in tokens}
     assert kinds <= {"ordered_list", "list_item", "paragraph", "inline"}, kinds
     found = list(read_markdown(tokens))
-    capture.same("markdown", [text for text, _ in found], [url for _, url in found])
-    # The numbers that a reader sees are those of the record.
+    capture.expect("markdown", [text for text, _ in found], [url for _, url in found])
+    # The rendered numbers are those of the record.
     numbers, next_number = [], 1
     for token in tokens:
         if token.type == "ordered_list_open":
@@ -215,7 +215,7 @@ def check_footnotes(capture):
     found = list(read_markdown(tokens[begin:]))
     expected = [one for one in capture.sources for _ in [one["number"], *one["aliases"]]]
     assert [text for text, _ in found] == [one["label"] for one in expected], found
-    assert [url for _, url in found] == [same_url(one["url"]) for one in expected], found
+    assert [url for _, url in found] == [decoded_url(one["url"]) for one in expected], found
 
 
 def check_prompt(capture):
@@ -235,17 +235,17 @@ PIECES = [
 ]
 
 
-def made_up(seed, count=150):
-    """A Doubao stream of sources whose titles and URLs are of these pieces."""
-    dice = random.Random(seed)
-    text = lambda most, pieces=PIECES: "".join(dice.choice(pieces) for _ in range(dice.randint(1, most)))
-    # A browser reads `\\` as `/` and takes `.` steps; these URLs are compared as text.
+def generated(seed, count=150):
+    """A Doubao stream of sources whose titles and URLs consist of random `PIECES`."""
+    rng = random.Random(seed)
+    text = lambda most, pieces=PIECES: "".join(rng.choice(pieces) for _ in range(rng.randint(1, most)))
+    # URL parsers turn `\\` into `/` and resolve `.` segments; these URLs are compared as text.
     plain = [piece for piece in PIECES if "\\" not in piece and "." not in piece]
     cards = []
     for number in range(1, count + 1):
-        url = f"https://{dice.choice(['a', 'b', 'www.c'])}.example.com/{number}/{text(6, plain)}"
+        url = f"https://{rng.choice(['a', 'b', 'www.c'])}.example.com/{number}/{text(6, plain)}"
         card = {"title": text(12), "summary": text(30), "sitename": text(5), "url": url, "doc_id": f"d{number}"}
-        if dice.random() < 0.2:
+        if rng.random() < 0.2:
             del card["url"]
         cards.append({"text_card": card | {"index": number * 2 if number > count // 2 else number}})
     block = {"queries": ["q"], "results": cards}
@@ -264,15 +264,15 @@ def main():
     binary, *paths = sys.argv[1:]
     checks = [value for name, value in sorted(globals().items()) if name.startswith("check_")]
     count = 0
-    captures = [(path, b"") for path in paths] + [("-", made_up(seed)) for seed in range(10)]
-    for place, (path, stdin) in enumerate(captures):
+    captures = [(path, b"") for path in paths] + [("-", generated(seed)) for seed in range(10)]
+    for index, (path, stdin) in enumerate(captures):
         capture = Capture(binary, path, stdin)
-        assert capture.sources or not stdin, "a made-up message without sources"
+        assert capture.sources or not stdin, "a generated message without sources"
         for check in checks:
             try:
                 check(capture)
             except Exception:
-                print(f"{path} ({place}): {check.__name__}", file=sys.stderr)
+                print(f"{path} ({index}): {check.__name__}", file=sys.stderr)
                 raise
             count += 1
     print(f"{count} checked")

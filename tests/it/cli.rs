@@ -203,10 +203,10 @@ fn replay_gives_the_golden_records_and_streams() {
         let golden = std::fs::read_to_string(fixtures().join(name).with_extension("out.sse")).unwrap();
         let ours = sse.out.split_once("\"nonce\":\"").unwrap().1.split_once('"').unwrap().0;
         let time = sse.out.split_once("\"createdAt\":\"").unwrap().1.split_once('"').unwrap().0;
-        let mended = sse.out.replace(ours, NONCE).replace(time, "2026-01-13T09:18:07.049Z");
-        let mended = mended.replace("\"route\":\"replay\"", "\"route\":\"test\"");
-        let mended = mended.replace("\"stored\":false", "\"stored\":true");
-        assert!(unscored(&mended) == unscored(&golden), "{name}: {}", sse.out);
+        let normalized = sse.out.replace(ours, NONCE).replace(time, "2026-01-13T09:18:07.049Z");
+        let normalized = normalized.replace("\"route\":\"replay\"", "\"route\":\"test\"");
+        let normalized = normalized.replace("\"stored\":false", "\"stored\":true");
+        assert!(unscored(&normalized) == unscored(&golden), "{name}: {}", sse.out);
     }
 }
 
@@ -282,7 +282,7 @@ fn replay_reads_one_json_body_on_one_line_or_several() {
                 assert_eq!(record["citations"].as_array().unwrap().len(), sources, "{name}");
             }
             let passed = run(citetap(dir.path(), &["replay", "-", "--output", "sse"]), input.clone());
-            assert_eq!(passed.out, input.trim(), "nothing is added to it");
+            assert_eq!(passed.out, input.trim(), "the stream is unchanged");
         }
     }
 }
@@ -345,7 +345,7 @@ fn replay_of_an_invalid_capture_fails_with_a_reason() {
     assert_eq!(ran.code, 1);
     assert!(ran.err.contains("try --provider"), "{}", ran.err);
     let ran = run(citetap(dir.path(), &["replay", "-", "--output", "sse"]), "data: {\"x\":1}\n\n");
-    assert_eq!((ran.code, ran.out.as_str()), (0, "data: {\"x\":1}\n\n"), "it passes all the same");
+    assert_eq!((ran.code, ran.out.as_str()), (0, "data: {\"x\":1}\n\n"), "the stream passes anyway");
 }
 
 #[test]
@@ -415,7 +415,7 @@ async fn export_prints_the_record_of_a_running_citetap() {
     for format in ["footnotes", "html", "csv", "bibtex", "ris", "csl", "prompt"] {
         let ours = shown(&["--format", format, "--cited", "--provider", "doubao", "--lang", "zh"]);
         let path = format!("/citations/{id}?format={format}&cited=true&lang=zh");
-        assert_eq!(ours.out, demo.get(&path).await.whole().await.text(), "{format}: the API says the same");
+        assert_eq!(ours.out, demo.get(&path).await.whole().await.text(), "{format}: the API returns the same");
     }
     let json = shown(&["--format", "json"]).json();
     assert_eq!(json["messageId"], id);

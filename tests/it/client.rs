@@ -37,7 +37,7 @@ pub fn client(profile: Profile, stream: &[u8]) -> Got {
             assert_eq!(frame, b": citetap\n\n", "a comment is a heartbeat");
             continue;
         };
-        assert!(!got.done, "nothing comes after [DONE]: {data}");
+        assert!(!got.done, "data after [DONE]: {data}");
         assert!(data.len() < 64 * 1024, "a line of {} bytes", data.len());
         if data == "[DONE]" {
             got.done = true;
@@ -70,7 +70,7 @@ fn chunk(json: &Value, name: &str, got: &mut Got) {
         got.error = Some(error["message"].as_str().unwrap().to_owned());
         return;
     }
-    assert!(got.error.is_none(), "nothing but [DONE] follows an error");
+    assert!(got.error.is_none(), "data after an error");
     assert_eq!(json["object"], "chat.completion.chunk");
     assert!(json["id"].is_string() && json["model"].is_string() && json["created"].is_i64());
     assert!(json.get("citations").is_none() && json.get("event").is_none());
@@ -86,8 +86,8 @@ fn chunk(json: &Value, name: &str, got: &mut Got) {
         let citation = &annotation["url_citation"];
         let (url, title) = (citation["url"].as_str().unwrap(), citation["title"].as_str().unwrap());
         assert_ne!(url, title, "it would pass for a source without a title");
-        let place = |key: &str| usize::try_from(citation[key].as_u64().unwrap()).unwrap();
-        got.annotations.push((url.to_owned(), place("start_index"), place("end_index")));
+        let offset = |key: &str| usize::try_from(citation[key].as_u64().unwrap()).unwrap();
+        got.annotations.push((url.to_owned(), offset("start_index"), offset("end_index")));
         got.sources.push((title.to_owned(), Some(url.to_owned())));
     }
     if let Some(record) = json.get("citetap") {
@@ -137,12 +137,12 @@ struct Parts {
 impl Parts {
     fn chunk(&mut self, json: &Value, got: &mut Got) {
         let kind = json["type"].as_str().unwrap();
-        assert_eq!(std::mem::replace(&mut self.begun, true), kind != "start", "start comes first, and once: {json}");
-        assert!(got.finishes == 0 && got.error.is_none(), "nothing but [DONE] follows the end: {json}");
+        assert_eq!(std::mem::replace(&mut self.begun, true), kind != "start", "start is not first or repeated: {json}");
+        assert!(got.finishes == 0 && got.error.is_none(), "data after the end: {json}");
         let text = |key: &str| json[key].as_str().unwrap_or_else(|| panic!("{key} in {json}")).to_owned();
         let only = |keys: &[&str]| {
-            let foreign: Vec<_> = json.as_object().unwrap().keys().filter(|key| !keys.contains(&&***key)).collect();
-            assert!(foreign.is_empty(), "older versions refuse {foreign:?} in {json}");
+            let unknown: Vec<_> = json.as_object().unwrap().keys().filter(|key| !keys.contains(&&***key)).collect();
+            assert!(unknown.is_empty(), "older versions refuse {unknown:?} in {json}");
         };
         match kind.rsplit_once('-') {
             Some((part @ ("text" | "reasoning"), step)) => {

@@ -5,7 +5,7 @@ use http::{HeaderName, HeaderValue, Method};
 
 use crate::{
     api::tenants,
-    net::{Answer, Client, Proxy, request, route, tencent},
+    net::{Client, ClientResponse, Proxy, request, route, tencent},
 };
 
 const PAGE: &str = "https://app.example";
@@ -35,12 +35,12 @@ async fn proxy_with(toml: &str, route_toml: &str) -> (Upstream, Proxy) {
     (upstream, Proxy::start(&toml).await)
 }
 
-async fn ask(proxy: &Proxy, method: Method, path: &str, headers: &[(&str, &str)]) -> Answer {
+async fn ask(proxy: &Proxy, method: Method, path: &str, headers: &[(&str, &str)]) -> ClientResponse {
     Client::h1(proxy.addr).await.send(request(method, path, headers, "")).await
 }
 
-fn of_cors(answer: &Answer) -> Vec<String> {
-    let names = answer.headers.keys().map(HeaderName::as_str);
+fn of_cors(response: &ClientResponse) -> Vec<String> {
+    let names = response.headers.keys().map(HeaderName::as_str);
     names.filter(|name| name.starts_with("access-control-")).map(str::to_owned).collect()
 }
 
@@ -84,26 +84,26 @@ async fn preflight_of_an_allowed_origin_is_answered() {
     let (upstream, proxy) = proxy(&format!("[cors]\norigins = [{PAGE:?}]\n")).await;
     for path in ["/", "/citations/m-1", "/render", "/v1/chat/completions", "/chat/echo", "/nowhere", "/console/routes"]
     {
-        let answer = ask(&proxy, Method::OPTIONS, path, PREFLIGHT).await;
-        assert_eq!(answer.status, 204, "{path}");
+        let response = ask(&proxy, Method::OPTIONS, path, PREFLIGHT).await;
+        assert_eq!(response.status, 204, "{path}");
         for (name, value) in [
             ("access-control-allow-origin", PAGE),
             ("access-control-allow-headers", "content-type,x-citetap-key"),
             ("access-control-max-age", "600"),
             ("access-control-allow-methods", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),
         ] {
-            assert_eq!(answer.header(name), Some(value), "{path}");
+            assert_eq!(response.header(name), Some(value), "{path}");
         }
-        assert!(answer.header("vary").unwrap().contains("origin"));
+        assert!(response.header("vary").unwrap().contains("origin"));
     }
     assert_eq!(upstream.request_count(), 0);
     // Not a preflight, and not an allowed origin.
     let plain = ask(&proxy, Method::OPTIONS, "/chat/echo", &[("origin", PAGE)]).await;
     assert_eq!(plain.json().await["method"], "OPTIONS");
-    let foreign = [("origin", "https://app.example.evil"), PREFLIGHT[1]];
-    let foreign = ask(&proxy, Method::OPTIONS, "/chat/echo", &foreign).await;
-    assert!(of_cors(&foreign).is_empty());
-    foreign.is_problem(403, "cross-site").await;
+    let other = [("origin", "https://app.example.evil"), PREFLIGHT[1]];
+    let other = ask(&proxy, Method::OPTIONS, "/chat/echo", &other).await;
+    assert!(of_cors(&other).is_empty());
+    other.is_problem(403, "cross-site").await;
     assert_eq!(upstream.request_count(), 1);
 }
 
@@ -111,18 +111,18 @@ async fn preflight_of_an_allowed_origin_is_answered() {
 async fn responses_are_readable_by_allowed_origins_only() {
     let (_upstream, proxy) = proxy(&format!("[cors]\norigins = [\"https://x.example\", {PAGE:?}]\n")).await;
     for path in ["/chat/m-1", "/chat/own", "/citations", "/citations/none", "/console/routes", "/nowhere", "/healthz"] {
-        let answer = ask(&proxy, Method::GET, path, &[("origin", PAGE)]).await;
-        assert_eq!(answer.header("access-control-allow-origin"), Some(PAGE), "{path}");
-        assert_eq!(of_cors(&answer).len(), 2, "no credentials, and nothing of the upstream's: {path}");
-        let exposed = answer.header("access-control-expose-headers").unwrap();
+        let response = ask(&proxy, Method::GET, path, &[("origin", PAGE)]).await;
+        assert_eq!(response.header("access-control-allow-origin"), Some(PAGE), "{path}");
+        assert_eq!(of_cors(&response).len(), 2, "credentials or the upstream's headers: {path}");
+        let exposed = response.header("access-control-expose-headers").unwrap();
         assert_eq!(exposed, "x-citetap-nonce, x-citetap-request, etag, content-type, retry-after");
-        let varies: Vec<_> = answer.headers.get_all("vary").iter().map(|value| value.to_str().unwrap()).collect();
+        let varies: Vec<_> = response.headers.get_all("vary").iter().map(|value| value.to_str().unwrap()).collect();
         assert_eq!(varies.last(), Some(&"origin"), "{path}");
         assert!(path != "/chat/own" || varies[0] == "cookie", "{varies:?}");
-        for foreign in [&[][..], &[("origin", "https://evil.example")], &[("origin", "null")]] {
-            let answer = ask(&proxy, Method::GET, path, foreign).await;
-            assert!(of_cors(&answer).is_empty(), "{path}");
-            assert_eq!(answer.status == 403, !foreign.is_empty(), "{path}");
+        for other in [&[][..], &[("origin", "https://evil.example")], &[("origin", "null")]] {
+            let response = ask(&proxy, Method::GET, path, other).await;
+            assert!(of_cors(&response).is_empty(), "{path}");
+            assert_eq!(response.status == 403, !other.is_empty(), "{path}");
         }
     }
 }
@@ -131,10 +131,10 @@ async fn responses_are_readable_by_allowed_origins_only() {
 async fn wildcard_allows_any_origin() {
     let (_upstream, proxy) = proxy("[cors]\norigins = [\"*\"]\n").await;
     for origin in [PAGE, "null"] {
-        let answer = ask(&proxy, Method::GET, "/chat/own", &[("origin", origin)]).await;
-        assert_eq!(answer.header("access-control-allow-origin"), Some("*"));
-        assert_eq!(answer.header("access-control-allow-credentials"), None);
-        assert_eq!(answer.header("vary"), Some("cookie"), "the same for all");
+        let response = ask(&proxy, Method::GET, "/chat/own", &[("origin", origin)]).await;
+        assert_eq!(response.header("access-control-allow-origin"), Some("*"));
+        assert_eq!(response.header("access-control-allow-credentials"), None);
+        assert_eq!(response.header("vary"), Some("cookie"), "the same for all");
     }
     assert!(!of_cors(&ask(&proxy, Method::OPTIONS, "/chat/echo", PREFLIGHT).await).is_empty());
     let component = ask(&proxy, Method::GET, "/component.js", &[]).await;

@@ -1,11 +1,11 @@
-//! Requests that a browser sends for pages of other sites.
+//! Cross-site requests of browsers.
 
 use citetap::replay::{Script, Scripted, Upstream};
 use http::Method;
 
 use crate::{
     api::tenants,
-    net::{Answer, Client, Proxy, request, route},
+    net::{Client, ClientResponse, Proxy, request, route},
 };
 
 const PAGE: &str = "https://app.example";
@@ -16,11 +16,11 @@ async fn proxy(toml: &str, route_toml: &str, more: &str) -> (Upstream, Proxy) {
     (upstream, Proxy::start(&toml).await)
 }
 
-async fn send(proxy: &Proxy, method: Method, path: &str, headers: &[(&str, &str)]) -> Answer {
+async fn send(proxy: &Proxy, method: Method, path: &str, headers: &[(&str, &str)]) -> ClientResponse {
     Client::h1(proxy.addr).await.send(request(method, path, headers, "{}")).await
 }
 
-/// What a page can make a browser send without a preflight.
+/// Headers of requests that a page of another site can send without a preflight.
 const OTHER_SITES: &[&[(&str, &str)]] = &[
     &[("origin", "https://evil.example"), ("content-type", "text/plain")],
     &[("origin", "null")],
@@ -47,9 +47,9 @@ async fn requests_of_other_sites_are_403_on_every_path_without_keys() {
             (Method::GET, "/metrics"),
             (Method::GET, "/nowhere"),
         ] {
-            let answer = send(&proxy, method, path, headers).await;
-            assert!(answer.header("access-control-allow-origin").is_none());
-            answer.is_problem(403, "cross-site").await;
+            let response = send(&proxy, method, path, headers).await;
+            assert!(response.header("access-control-allow-origin").is_none());
+            response.is_problem(403, "cross-site").await;
         }
     }
     assert_eq!(upstream.request_count(), 0);
@@ -89,7 +89,7 @@ async fn links_lead_to_own_pages_but_not_to_routes() {
     assert_eq!(upstream.request_count(), 0);
 }
 
-/// A page without a key gets 401 as before; one with a key must not use a credential of the operator's.
+/// A page without a key gets 401. A page with a key must not use a credential that the operator configured.
 #[tokio::test]
 async fn with_keys_only_credentials_of_the_operator_are_guarded() {
     let headers = [("origin", PAGE), tenants::ALPHA[0]];

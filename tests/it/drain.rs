@@ -14,7 +14,7 @@ use futures_util::future::join_all;
 use tokio::{io::AsyncWriteExt as _, net::TcpStream};
 
 use crate::{
-    net::{Answer, Client, LIMIT, eventually, get, post, route, split, tencent},
+    net::{Client, ClientResponse, LIMIT, eventually, get, post, route, split, tencent},
     process::{Running, as_sent},
 };
 
@@ -43,7 +43,7 @@ fn ends(after: Duration) -> Script {
 }
 
 /// A stream that stops in the middle of a frame.
-fn stands() -> Script {
+fn stalls_in_frame() -> Script {
     let half = tencent::text(ID, "第二句").into_bytes();
     let half = bytes::Bytes::from(half).slice(..60);
     Script::sse_steps([Step::Send(begun().into()), Step::Send(half), Step::Pause(FOR_EVER)]).with_fresh_ids()
@@ -51,8 +51,8 @@ fn stands() -> Script {
 
 /// A stream that has sent its finish, so its event is out, and stays open.
 fn lingers() -> Script {
-    let said = begun() + &tencent::finish(ID);
-    Script::sse_steps([Step::Send(said.into()), Step::Pause(FOR_EVER)]).with_fresh_ids()
+    let stream = begun() + &tencent::finish(ID);
+    Script::sse_steps([Step::Send(stream.into()), Step::Pause(FOR_EVER)]).with_fresh_ids()
 }
 
 struct Setup {
@@ -75,30 +75,30 @@ impl Setup {
     }
 
     /// Reads these records from the next process.
-    async fn keeps(&self, told: &[Record]) {
+    async fn assert_stored(&self, reported: &[Record]) {
         let next = self.serve().await;
         let mut client = Client::h1(next.addr).await;
-        for told in told {
-            let answer = client.send(get(&format!("/citations/{}", told.message_id))).await;
-            assert_eq!(answer.status, 200, "{told:?}");
-            let kept: Record = serde_json::from_value(answer.json().await).unwrap();
-            assert_eq!(as_sent(kept), as_sent(told.clone()));
+        for record in reported {
+            let response = client.send(get(&format!("/citations/{}", record.message_id))).await;
+            assert_eq!(response.status, 200, "{record:?}");
+            let kept: Record = serde_json::from_value(response.json().await).unwrap();
+            assert_eq!(as_sent(kept), as_sent(record.clone()));
         }
     }
 }
 
 /// An open stream and the bytes received so far.
 struct Open {
-    answer: Answer,
+    response: ClientResponse,
     so_far: String,
 }
 
 /// Opens this number of streams of a path and reads each up to `sign`.
 async fn open(addr: SocketAddr, path: &str, count: usize, sign: &str) -> Vec<Open> {
-    let read = async |mut answer: Answer| {
-        assert_eq!(answer.status, 200);
-        let so_far = answer.until(sign).await;
-        Open { answer, so_far }
+    let read = async |mut response: ClientResponse| {
+        assert_eq!(response.status, 200);
+        let so_far = response.until(sign).await;
+        Open { response, so_far }
     };
     let h1 = join_all((0..count / 2).map(async |_| read(Client::h1(addr).await.send(post(path, "{}")).await).await));
     let h2 = async {
@@ -117,7 +117,7 @@ async fn open(addr: SocketAddr, path: &str, count: usize, sign: &str) -> Vec<Ope
 impl Open {
     /// The upstream's bytes with the replaced id, the only record, and whether the end was clean.
     async fn end(self) -> (String, Record, bool) {
-        let rest = self.answer.whole().await;
+        let rest = self.response.whole().await;
         let (theirs, mut ours) = split((self.so_far + &rest.text()).as_bytes());
         assert_eq!(ours.len(), 1, "{}", String::from_utf8_lossy(&theirs));
         (String::from_utf8(theirs).unwrap(), ours.remove(0), rest.error.is_none())
@@ -130,7 +130,7 @@ fn of(id: &str, text: &str) -> String {
 
 async fn refused(addr: SocketAddr) {
     let shut = eventually(|| async { TcpStream::connect(addr).await.is_err().then_some(()) }).await;
-    assert!(shut.is_some(), "the door is open");
+    assert!(shut.is_some(), "the listener is still open");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -140,7 +140,7 @@ async fn drain_lets_two_hundred_streams_finish_or_ends_them() {
         [Step::Send(tencent::references(STALLED, &[1, 2]).into()), Step::Bulk { len: 1 << 40, chunk: 64 << 10 }];
     let scripts = vec![
         ("/ends", ends(DELAY + Duration::from_secs(1))),
-        ("/stands", stands()),
+        ("/stands", stalls_in_frame()),
         ("/flood", Script::sse_steps(flood)),
         ("/silent", Script::hang()),
         ("/quick", Script::sse(tencent::answer(ID)).with_fresh_ids()),
@@ -166,38 +166,38 @@ async fn drain_lets_two_hundred_streams_finish_or_ends_them() {
     assert_eq!(running.get("/healthz").await.status, 200);
     let (theirs, last, clean) = open(addr, "/chat/quick", 1, "第一句").await.remove(0).end().await;
     assert_eq!((theirs, clean), (of(&last.message_id, &tencent::answer(ID)), true));
-    assert!(signal.elapsed() < DELAY, "too late to tell: {:?}", signal.elapsed());
+    assert!(signal.elapsed() < DELAY, "too late to check: {:?}", signal.elapsed());
     refused(addr).await;
 
-    let mut told = vec![last];
+    let mut reported = vec![last];
     for (theirs, ours, clean) in join_all(ending.into_iter().map(Open::end)).await {
         assert!(clean && ours.complete && ours.stored, "{ours:?}");
         assert_eq!(theirs, of(&ours.message_id, &(begun() + &tencent::finish(ID))));
-        told.push(ours);
+        reported.push(ours);
     }
     assert!(signal.elapsed() < DELAY + GRACE, "they ended by themselves: {:?}", signal.elapsed());
     for (theirs, ours, clean) in join_all(standing.into_iter().map(Open::end)).await {
         assert!(!clean && !ours.complete && ours.stored, "{ours:?}");
-        assert_eq!(theirs, of(&ours.message_id, &begun()), "nothing of the frame that never came whole");
-        told.push(ours);
+        assert_eq!(theirs, of(&ours.message_id, &begun()), "the partial frame is not relayed");
+        reported.push(ours);
     }
-    let answer = silent.await.unwrap();
-    answer.is_problem(503, "draining").await;
+    let response = silent.await.unwrap();
+    response.is_problem(503, "draining").await;
     let status = running.ended(LIMIT).await;
     let took = signal.elapsed();
     assert_eq!(status.code(), Some(0));
     assert!(took >= DELAY + GRACE, "some needed all of it: {took:?}");
     assert!(took < DELAY + GRACE + MORE, "{took:?}: {:?}", running.out().split_off(running.out().len() - 5));
-    assert_eq!(told.iter().map(|record| &record.message_id).collect::<BTreeSet<_>>().len(), STREAMS + 1);
-    setup.keeps(&told).await;
+    assert_eq!(reported.iter().map(|record| &record.message_id).collect::<BTreeSet<_>>().len(), STREAMS + 1);
+    setup.assert_stored(&reported).await;
     let next = setup.serve().await;
     let kept: Record = serde_json::from_value(next.get("/citations/stalled").await.json().await).unwrap();
-    assert_eq!((kept.complete, kept.citations.len()), (false, 2), "who takes nothing is not forgotten");
+    assert_eq!((kept.complete, kept.citations.len()), (false, 2), "the client that reads nothing has a record");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn second_signal_ends_two_hundred_streams_at_once() {
-    let scripts = vec![("/stands", stands()), ("/lingers", lingers())];
+    let scripts = vec![("/stands", stalls_in_frame()), ("/lingers", lingers())];
     let setup = Setup::new(scripts, "[timeouts]\ndrain = \"60s\"").await;
     let mut running = setup.serve().await;
     let standing = open(running.addr, "/chat/stands", STREAMS / 2, "第一句").await;
@@ -211,20 +211,20 @@ async fn second_signal_ends_two_hundred_streams_at_once() {
     let took = signal.elapsed();
     assert!(took < MORE, "{took:?}");
 
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for open in lingering {
         let (theirs, ours, clean) = open.end().await;
         assert!(!clean && ours.complete, "{ours:?}");
         assert_eq!(theirs, of(&ours.message_id, &(begun() + &tencent::finish(ID))));
         // A commit that exceeded the wait has `stored: false`.
-        told.extend(Some(ours).filter(|record| record.stored));
+        reported.extend(Some(ours).filter(|record| record.stored));
     }
     for open in standing {
-        let rest = open.answer.whole().await;
+        let rest = open.response.whole().await;
         assert!(rest.error.is_some(), "no clean end");
         // Every event is correct: `stored: true` only for committed records.
-        told.extend(split((open.so_far + &rest.text()).as_bytes()).1.into_iter().filter(|record| record.stored));
+        reported.extend(split((open.so_far + &rest.text()).as_bytes()).1.into_iter().filter(|record| record.stored));
     }
-    assert!(!told.is_empty());
-    setup.keeps(&told).await;
+    assert!(!reported.is_empty());
+    setup.assert_stored(&reported).await;
 }

@@ -20,10 +20,10 @@ async fn health_checks_a_running_citetap() {
         assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "", ""), "{args:?}");
     }
     // As in a container: no flags, the address comes from the environment.
-    let mut beside = citetap(dir.path(), &["health"]);
-    beside.env("CITETAP_LISTEN", format!("0.0.0.0:{}", demo.addr.port()));
-    beside.env("CITETAP_UPSTREAM", "http://127.0.0.1:1").env("CITETAP__AUTH", "none");
-    assert_eq!(run(beside, "").code, 0);
+    let mut command = citetap(dir.path(), &["health"]);
+    command.env("CITETAP_LISTEN", format!("0.0.0.0:{}", demo.addr.port()));
+    command.env("CITETAP_UPSTREAM", "http://127.0.0.1:1").env("CITETAP__AUTH", "none");
+    assert_eq!(run(command, "").code, 0);
 
     let dead = format!("http://127.0.0.1:{}", dead_port());
     let ran = plain(&["health", "--url", &dead]);
@@ -48,7 +48,7 @@ async fn health_ignores_proxies_and_redirects() {
     let moved = Upstream::bind(vec![Scripted::new("/", moved)]).await.unwrap();
     let ran = plain(&["health", "--url", &moved.url()]);
     assert!(ran.code == 1 && ran.err.contains("/healthz answered 302 Found"), "{ran:?}");
-    assert_eq!(up.request_count(), 1, "only the first was asked");
+    assert_eq!(up.request_count(), 1, "only the first server got a request");
 }
 
 #[tokio::test(flavor = "multi_thread")]

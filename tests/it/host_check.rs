@@ -1,11 +1,11 @@
-//! DNS rebinding: which host names may be used where no key is needed.
+//! DNS rebinding: without keys, only known host names are served.
 
 use citetap::replay::{Script, Scripted, Upstream};
 use http::{Method, Request};
 
 use crate::{
     api::tenants,
-    net::{Answer, Client, Proxy, raw, request, route},
+    net::{Client, ClientResponse, Proxy, raw, request, route},
 };
 
 async fn proxy(toml: &str) -> (Upstream, Proxy) {
@@ -14,7 +14,7 @@ async fn proxy(toml: &str) -> (Upstream, Proxy) {
     (upstream, Proxy::start(&toml).await)
 }
 
-async fn get(proxy: &Proxy, path: &str, host: &str) -> Answer {
+async fn get(proxy: &Proxy, path: &str, host: &str) -> ClientResponse {
     let headers = [("host", host)];
     Client::h1(proxy.addr).await.send(request(Method::GET, path, &headers, "")).await
 }
@@ -68,7 +68,7 @@ async fn loopback_names_addresses_and_probes_are_served() {
     }
 }
 
-/// The target's host is what counts for a server (RFC 9112 3.2.2), the header what counts for a careless reader.
+/// Servers must use the target's host (RFC 9112 3.2.2), but some upstreams use the header.
 #[tokio::test]
 async fn target_and_header_must_both_be_allowed() {
     let (upstream, proxy) = proxy("").await;
@@ -78,16 +78,16 @@ async fn target_and_header_must_both_be_allowed() {
         "GET /chat HTTP/1.1\r\nHost: localhost\r\nHost: evil.example",
         "GET /chat HTTP/1.0\r\nHost: evil.example",
     ] {
-        let answer = raw(proxy.addr, format!("{head}\r\nConnection: close\r\n\r\n")).await;
-        assert!(answer.contains(" 421 "), "{head}: {answer}");
+        let response = raw(proxy.addr, format!("{head}\r\nConnection: close\r\n\r\n")).await;
+        assert!(response.contains(" 421 "), "{head}: {response}");
     }
     let mut h2 = Client::h2(proxy.addr).await;
-    let foreign: Request<http_body_util::Full<bytes::Bytes>> =
+    let evil: Request<http_body_util::Full<bytes::Bytes>> =
         Request::builder().uri("http://evil.example/chat").body(Default::default()).unwrap();
-    h2.send(foreign).await.is_problem(421, "unknown-host").await;
+    h2.send(evil).await.is_problem(421, "unknown-host").await;
     assert_eq!(upstream.request_count(), 0);
     let without = raw(proxy.addr, "GET /chat HTTP/1.0\r\n\r\n").await;
-    assert!(without.contains(" 200 "), "no browser leaves the host out: {without}");
+    assert!(without.contains(" 200 "), "browsers always send a host: {without}");
 }
 
 #[tokio::test]
@@ -98,6 +98,6 @@ async fn any_host_is_served_with_keys_or_wildcard() {
     let keyed = Proxy::start(&format!("{}{}", route("chat", &upstream.url()), tenants::keys())).await;
     assert_eq!(get(&keyed, "/chat", "tap.example").await.status, 401);
     let headers = [("host", "tap.example"), tenants::ALPHA[0]];
-    let answer = Client::h1(keyed.addr).await.send(request(Method::GET, "/chat", &headers, "")).await;
-    assert_eq!(answer.status, 200);
+    let response = Client::h1(keyed.addr).await.send(request(Method::GET, "/chat", &headers, "")).await;
+    assert_eq!(response.status, 200);
 }

@@ -116,8 +116,8 @@ const END: &str = "event: SSE_REPLY_END\ndata: {\"end_type\":1}\n\n";
 fn doubao_rewrites_all_answer_texts_and_nothing_else() {
     for carrier in 0..5 {
         let stream = |text: &str| {
-            let spoken = json!({"message_id": "12", "patch_op": [{"patch_object": 111, "patch_value": {"tts_content": "甲[1]"}}]});
-            doubao_cards(2) + &doubao_text(carrier, text) + &format!("event: STREAM_CHUNK\ndata: {spoken}\n\n") + END
+            let tts = json!({"message_id": "12", "patch_op": [{"patch_object": 111, "patch_value": {"tts_content": "甲[1]"}}]});
+            doubao_cards(2) + &doubao_text(carrier, text) + &format!("event: STREAM_CHUNK\ndata: {tts}\n\n") + END
         };
         let out = link(citetap::provider::doubao::PROVIDER, &stream("火灾[1]。`x[1]` \"[2]\" [9]"));
         assert_eq!(

@@ -76,11 +76,11 @@ impl Proxy {
         within("the server's end", &mut self.run).await.unwrap().unwrap();
     }
 
-    pub async fn get(&self, path: &str) -> Answer {
+    pub async fn get(&self, path: &str) -> ClientResponse {
         Client::h1(self.addr).await.send(get(path)).await
     }
 
-    pub async fn post(&self, path: &str, body: impl Into<Bytes>) -> Answer {
+    pub async fn post(&self, path: &str, body: impl Into<Bytes>) -> ClientResponse {
         Client::h1(self.addr).await.send(post(path, body)).await
     }
 
@@ -200,8 +200,11 @@ impl Client {
         Self { sender, driver: Arc::new(Driver(driver)), addr }
     }
 
-    /// Over h2: in parallel with other requests.
-    pub fn beside(&self, request: Request<Full<Bytes>>) -> impl Future<Output = hyper::Result<Answer>> + use<> {
+    /// Sends a request over h2 in parallel with others.
+    pub fn send_parallel(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> impl Future<Output = hyper::Result<ClientResponse>> + use<> {
         let sender = match &self.sender {
             Sender::H1(_) => panic!("over h1 one waits for the other"),
             Sender::H2(sender) => sender.clone(),
@@ -210,7 +213,7 @@ impl Client {
         async move { client.try_send(request).await }
     }
 
-    pub async fn send<B>(&mut self, request: Request<B>) -> Answer
+    pub async fn send<B>(&mut self, request: Request<B>) -> ClientResponse
     where
         B: http_body::Body<Data = Bytes> + Send + Sync + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -219,7 +222,7 @@ impl Client {
     }
 
     /// A path is enough, because the connection determines the rest of the URI.
-    pub async fn try_send<B>(&mut self, request: Request<B>) -> hyper::Result<Answer>
+    pub async fn try_send<B>(&mut self, request: Request<B>) -> hyper::Result<ClientResponse>
     where
         B: http_body::Body<Data = Bytes> + Send + Sync + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -244,12 +247,12 @@ impl Client {
                 }
             }
         };
-        Ok(Answer::new(within("an answer", sent).await?, Arc::clone(&self.driver), began))
+        Ok(ClientResponse::new(within("an answer", sent).await?, Arc::clone(&self.driver), began))
     }
 }
 
 /// A response whose body is read piece by piece. Dropping it resets the stream or (h1) closes the connection.
-pub struct Answer {
+pub struct ClientResponse {
     pub status: StatusCode,
     pub headers: HeaderMap,
     body: Incoming,
@@ -269,7 +272,7 @@ pub struct Whole {
     pub error: Option<String>,
 }
 
-impl Answer {
+impl ClientResponse {
     fn new(response: Response<Incoming>, driver: Arc<Driver>, began: Instant) -> Self {
         let (head, body) = response.into_parts();
         Self { status: head.status, headers: head.headers, body, began, _driver: driver }
@@ -395,10 +398,10 @@ pub fn frames(stream: &[u8]) -> Vec<&[u8]> {
 pub async fn raw(addr: SocketAddr, request: impl AsRef<[u8]>) -> String {
     let mut stream = TcpStream::connect(addr).await.unwrap();
     stream.write_all(request.as_ref()).await.unwrap();
-    let mut answer = Vec::new();
+    let mut response = Vec::new();
     // A reset after the response counts as an end.
-    let _ = within("the connection's end", stream.read_to_end(&mut answer)).await;
-    String::from_utf8_lossy(&answer).into_owned()
+    let _ = within("the connection's end", stream.read_to_end(&mut response)).await;
+    String::from_utf8_lossy(&response).into_owned()
 }
 
 /// Fails if `what` takes longer than [`LIMIT`].

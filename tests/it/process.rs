@@ -12,7 +12,7 @@ use std::{
 use citetap::citation::Record;
 use serde_json::Value;
 
-use crate::net::{Answer, Client, LIMIT, get, post, split};
+use crate::net::{Client, ClientResponse, LIMIT, get, post, split};
 
 /// A `citetap` command in `dir` without the environment of the test run.
 pub fn citetap(dir: &Path, args: &[&str]) -> Command {
@@ -148,11 +148,11 @@ impl Running {
         Self::start(citetap(dir, &["serve", "--listen", "127.0.0.1:0"])).await
     }
 
-    pub async fn get(&self, path: &str) -> Answer {
+    pub async fn get(&self, path: &str) -> ClientResponse {
         Client::h1(self.addr).await.send(get(path)).await
     }
 
-    pub async fn post(&self, path: &str) -> Answer {
+    pub async fn post(&self, path: &str) -> ClientResponse {
         Client::h1(self.addr).await.send(post(path, "{}")).await
     }
 

@@ -304,7 +304,7 @@ proptest! {
                 kind == Provider::AUTO && dialect == "openai" && !tells
             };
             let finished = frames(&before).into_iter().skip_while(undecided).any(|frame| finish_of(frame) == Some(dialect));
-            prop_assert!(!finished, "ours came after a finish");
+            prop_assert!(!finished, "our event came after a finish");
         }
     }
 
@@ -341,7 +341,7 @@ proptest! {
                 prop_assert_eq!(stats.total_returned, sum);
             }
             let listed = bundles.iter().flat_map(|bundle| &bundle.results).filter(|item| matches!(item.state, ItemState::Failed { .. }));
-            prop_assert_eq!(listed.count(), stats.failed_count as usize, "what failed is listed");
+            prop_assert_eq!(listed.count(), stats.failed_count as usize, "failed citations are listed");
             // Filtered and failed citations are only in the record.
             for frame in ours {
                 let event = record_in(&frame);

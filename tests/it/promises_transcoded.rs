@@ -90,7 +90,7 @@ fn annotations_fit(got: &Got, record: &Record) -> Result<(), TestCaseError> {
 /// `[N]` in Open WebUI is the Nth source of its list. It must open the source with that number in the record.
 fn open_webui_markers_open_their_sources(got: &Got, record: &Record) -> Result<(), TestCaseError> {
     let names: std::collections::HashSet<_> = got.sources.iter().map(|(name, _)| name).collect();
-    prop_assert_eq!(names.len(), got.sources.len(), "the page drops a name that comes twice");
+    prop_assert_eq!(names.len(), got.sources.len(), "the page drops a repeated name");
     let at = |number: u32| got.sources.get(usize::try_from(number).ok()?.checked_sub(1)?);
     for (number, citation) in numbers(record).filter(|(number, citation)| citation.cited && *number > 0) {
         let found = at(number);

@@ -12,9 +12,9 @@ impl Rng {
 
     /// Takes the seed from the environment, otherwise a random one.
     pub fn seed(name: &str) -> u64 {
-        let said = std::env::var(name).ok();
+        let value = std::env::var(name).ok();
         let any = || u64::from(uuid::Uuid::new_v4().as_fields().0);
-        said.map_or_else(any, |text| text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text}")))
+        value.map_or_else(any, |text| text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text}")))
     }
 
     pub const fn next(&mut self) -> u64 {

@@ -172,7 +172,7 @@ fn rooms_come_after_the_rooms_they_import() {
     for (at, (room, imports)) in ROOMS.iter().enumerate() {
         for import in *imports {
             let before = ROOMS[..at].iter().any(|(earlier, _)| earlier == import);
-            assert!(before, "{room} imports {import}, which comes later");
+            assert!(before, "{room} imports {import}, which comes after it");
         }
     }
 }

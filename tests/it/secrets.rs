@@ -117,13 +117,13 @@ impl Secrets {
 
 /// A search service that fails in another way each time and repeats the request.
 async fn bad_tavily() -> (SocketAddr, Arc<AtomicUsize>) {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&asked);
+    let requests = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&requests);
     let addr = raw_upstream::serve(move |mut stream: TcpStream| {
         let count = Arc::clone(&count);
         async move {
-            let said = raw_upstream::head(&mut stream).await;
-            let echo = json!({"detail": {"error": said}, "query": said}).to_string();
+            let head = raw_upstream::head(&mut stream).await;
+            let echo = json!({"detail": {"error": head}, "query": head}).to_string();
             let status = match count.fetch_add(1, Ordering::Relaxed) % 6 {
                 0 => "401 Unauthorized",
                 1 => "400 Bad Request",
@@ -132,21 +132,21 @@ async fn bad_tavily() -> (SocketAddr, Arc<AtomicUsize>) {
                 4 => "432 Plan Limit",
                 _ => return,
             };
-            let answer = format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{echo}", echo.len());
-            let _ = stream.write_all(answer.as_bytes()).await;
+            let response = format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{echo}", echo.len());
+            let _ = stream.write_all(response.as_bytes()).await;
             let _ = stream.shutdown().await;
             let _ = stream.read(&mut [0; 4096]).await;
         }
     })
     .await;
-    (addr, asked)
+    (addr, requests)
 }
 
 /// An upstream that echoes the request as invalid HTTP.
 async fn invalid_http_upstream() -> SocketAddr {
     raw_upstream::serve(|mut stream: TcpStream| async move {
-        let said = raw_upstream::head(&mut stream).await;
-        let _ = stream.write_all(said.replace("POST", "PSOT ").as_bytes()).await;
+        let head = raw_upstream::head(&mut stream).await;
+        let _ = stream.write_all(head.replace("POST", "PSOT ").as_bytes()).await;
     })
     .await
 }
@@ -163,7 +163,7 @@ async fn resetting_upstream() -> SocketAddr {
 struct Rig {
     secrets: Secrets,
     /// The upstream's text may be in responses and records, but not in logs and metrics.
-    said: [String; 2],
+    upstream_words: [String; 2],
     dir: tempfile::TempDir,
     chat: Upstream,
     tavily: Arc<AtomicUsize>,
@@ -173,9 +173,9 @@ impl Rig {
     async fn new() -> Self {
         let secrets = Secrets::new();
         let dir = tempfile::tempdir().unwrap();
-        let said = [word("title"), word("setcookie")];
-        let answer = Script::sse(tencent::answer("m-1").replace("资料", &said[0]))
-            .header(http::header::SET_COOKIE, format!("id={}", said[1]).parse().unwrap());
+        let upstream_words = [word("title"), word("setcookie")];
+        let answer = Script::sse(tencent::answer("m-1").replace("资料", &upstream_words[0]))
+            .header(http::header::SET_COOKIE, format!("id={}", upstream_words[1]).parse().unwrap());
         let chat =
             Upstream::bind(vec![Scripted::new("/hang", Script::hang()), Scripted::new("/", answer)]).await.unwrap();
         let CertifiedKey { cert, signing_key } = generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
@@ -215,7 +215,7 @@ impl Rig {
             let _ = write!(toml, "[[tenants]]\nname = \"{name}\"\nkey_sha256 = \"{hash}\"\n{more}");
         }
         std::fs::write(dir.path().join("citetap.toml"), toml).unwrap();
-        Self { secrets, said, dir, chat, tavily }
+        Self { secrets, upstream_words, dir, chat, tavily }
     }
 
     fn command(&self, args: &[&str]) -> Command {
@@ -234,16 +234,16 @@ impl Rig {
         let mut statuses = Vec::new();
         for mut client in [Client::h1(addr).await, Client::h2(addr).await] {
             let mut ask = async |method: Method, path: &str, headers: &[(&str, &str)], body: String| {
-                let asked = request(method, path, headers, body);
-                let whole = match client.try_send(asked).await {
-                    Ok(answer) => answer.whole().await,
+                let request = request(method, path, headers, body);
+                let whole = match client.try_send(request).await {
+                    Ok(response) => response.whole().await,
                     // Closed by the rejected request before it.
                     Err(_) => return,
                 };
-                let told = format!("{:?} {}", whole.headers, whole.text());
-                secrets.absent(&format!("the answer {} of {path}", whole.status), told.as_bytes());
+                let response = format!("{:?} {}", whole.headers, whole.text());
+                secrets.absent(&format!("the answer {} of {path}", whole.status), response.as_bytes());
                 let of_operators = matches!(path, "/metrics" | "/console/status" | "/console/routes");
-                assert!(!of_operators || !self.said.iter().any(|said| told.contains(said)), "{told}");
+                assert!(!of_operators || !self.upstream_words.iter().any(|word| response.contains(word)), "{response}");
                 statuses.push(whole.status.as_u16());
             };
             for path in
@@ -352,18 +352,21 @@ async fn at(level: &str, format: &str, from_env: bool) {
     std::fs::write(rig.dir.path().join("citetap.toml"), faulty).unwrap();
     running.signal("HUP");
     if level != "off" {
-        let told = || async { running.out().join("\n").contains("routes not reloaded").then_some(()) };
-        assert!(eventually(told).await.is_some(), "{level}: {:?}", running.out());
+        let is_rejected = || async { running.out().join("\n").contains("routes not reloaded").then_some(()) };
+        assert!(eventually(is_rejected).await.is_some(), "{level}: {:?}", running.out());
     }
     running.signal("TERM");
     let mut running = running;
     running.ended(LIMIT).await;
     let log = [running.out(), running.err()].concat().join("\n");
     rig.secrets.absent(&format!("the log at {level}"), log.as_bytes());
-    assert!(!rig.said.iter().any(|said| log.contains(said)), "the log at {level} has what the upstream said");
+    assert!(
+        !rig.upstream_words.iter().any(|word| log.contains(word)),
+        "the log at {level} contains the upstream's text"
+    );
     assert!(matches!(level, "off" | "error") || log.contains("store read failed"), "the store did fail");
     assert_eq!(log.is_empty(), level == "off", "{log}");
-    assert!(!level.starts_with("trace") || log.contains("TRACE"), "as noisy as it gets");
+    assert!(!level.starts_with("trace") || log.contains("TRACE"), "the most verbose level");
 }
 
 /// The database and its side files, byte by byte.
@@ -437,9 +440,9 @@ async fn no_secret_is_in_output_about_the_configuration() {
         std::fs::write(rig.dir.path().join("citetap.toml"), &toml).unwrap();
         for command in ["check", "serve"] {
             let ran = run(rig.command(&[command]), "");
-            let told = format!("{}{}", ran.out, ran.err);
+            let output = format!("{}{}", ran.out, ran.err);
             assert_ne!(ran.code, 0, "{toml}");
-            assert!(!told.contains(secret.as_str()), "{command} tells it: {told}\n{toml}");
+            assert!(!output.contains(secret.as_str()), "{command} prints it: {output}\n{toml}");
         }
     }
     std::fs::remove_file(rig.dir.path().join("citetap.toml")).unwrap();
@@ -478,10 +481,10 @@ async fn no_secret_is_in_a_panic_message() {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "secrets::no_secret_is_in_a_panic_message", "--nocapture"]);
         let ran = run_with(command, &[("PANICS_WITH", &secret), ("PANICS_AT", level), ("RUST_BACKTRACE", "full")]);
-        let told = format!("{}{}", ran.out, ran.err);
-        assert!(told.contains("\"panicked\"") && told.contains("tests/it/secrets.rs:"), "{told}");
-        assert_eq!((ran.code, told.matches("panicked").count()), (0, 3), "{told}");
-        assert!(!told.contains(&secret), "{told}");
+        let output = format!("{}{}", ran.out, ran.err);
+        assert!(output.contains("\"panicked\"") && output.contains("tests/it/secrets.rs:"), "{output}");
+        assert_eq!((ran.code, output.matches("panicked").count()), (0, 3), "{output}");
+        assert!(!output.contains(&secret), "{output}");
     }
 }
 

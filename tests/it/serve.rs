@@ -36,7 +36,7 @@ fn paused(id: &str, after: Duration) -> Script {
 async fn demo_prints_commands_that_work_as_pasted() {
     let dir = tempfile::tempdir().unwrap();
     let mut demo = demo(dir.path(), &["--history", "0"]).await;
-    assert_ne!(demo.addr.port(), 0, "the port that was taken, not the one that was asked for");
+    assert_ne!(demo.addr.port(), 0, "the actual port, not the requested 0");
     let printed = demo.out().join("\n");
     let lines: Vec<&str> = printed.lines().filter_map(|line| Some(&line[line.find("curl ")?..])).collect();
     assert_eq!(lines.len(), 8, "{printed}");
@@ -50,24 +50,24 @@ async fn demo_prints_commands_that_work_as_pasted() {
     let openai = the_record(&shell(lines[2]));
     assert!(openai.stored && openai.complete && openai.stats.cited_count == 4, "{openai:?}");
     let kept: Record = serde_json::from_slice(&shell(lines[3])).unwrap();
-    assert_eq!(as_sent(kept), as_sent(doubao), "what was streamed is what is kept");
+    assert_eq!(as_sent(kept), as_sent(doubao), "the event differs from the stored record");
     let chunks = String::from_utf8(shell(lines[4])).unwrap();
     assert!(chunks.contains("\"url_citation\"") && chunks.ends_with("data: [DONE]\n\n"), "{chunks}");
     assert!(chunks.contains(&format!("\"id\":\"{}\"", tencent.message_id)), "{chunks}");
     let models: Value = serde_json::from_slice(&shell(lines[5])).unwrap();
     for model in models["data"].as_array().unwrap() {
         let body = serde_json::json!({"model": model["id"], "messages": [{"role": "user", "content": "?"}]});
-        let said = Client::h1(demo.addr).await.send(post("/v1/chat/completions", body.to_string())).await.json().await;
-        let message = &said["choices"][0]["message"];
-        assert!(message["content"].as_str().is_some_and(|text| text.chars().count() > 20), "{said}");
-        assert!(message["annotations"].as_array().is_some_and(|sources| sources.len() > 2), "{said}");
-        assert_eq!(said["citetap"]["stored"], true);
+        let body = Client::h1(demo.addr).await.send(post("/v1/chat/completions", body.to_string())).await.json().await;
+        let message = &body["choices"][0]["message"];
+        assert!(message["content"].as_str().is_some_and(|text| text.chars().count() > 20), "{body}");
+        assert!(message["annotations"].as_array().is_some_and(|sources| sources.len() > 2), "{body}");
+        assert_eq!(body["citetap"]["stored"], true);
     }
     let english = the_record(&shell(lines[6]));
     assert!(english.stored && !english.citations.is_empty());
-    let told = demo.get("/console/routes").await.json().await;
-    let routes = told["routes"].as_array().unwrap();
-    assert!(routes.len() == 4 && routes.iter().all(|route| route["questions"][0].is_string()), "{told}");
+    let listed = demo.get("/console/routes").await.json().await;
+    let routes = listed["routes"].as_array().unwrap();
+    assert!(routes.len() == 4 && routes.iter().all(|route| route["questions"][0].is_string()), "{listed}");
     let all: Value = serde_json::from_slice(&shell(lines[7])).unwrap();
     assert_eq!(all["items"].as_array().unwrap().len(), 4);
     assert!(dir.path().join("citetap-demo.db").exists(), "the store it speaks of");
@@ -105,11 +105,11 @@ async fn demo_generates_history_once() {
     assert_eq!(stats["totals"]["messages"], kept);
     assert!(stats["days"].as_array().unwrap().len() > 15, "{stats}");
     let live = the_record(&first.post("/doubao/x").await.whole().await.bytes());
-    assert_eq!(live.message_id, "35730705466983426", "the live answers are what they were");
+    assert_eq!(live.message_id, "35730705466983426", "the live answers changed");
     drop(first);
 
     let second = demo(dir.path(), &[]).await;
-    assert!(!second.out().join("\n").contains("made-up"), "only where there is nothing");
+    assert!(!second.out().join("\n").contains("made-up"), "only in an empty store");
     let again = second.get("/citations?limit=1000").await.json().await["items"].as_array().unwrap().len();
     assert_eq!(again, kept + 1);
     let ran = run(citetap(dir.path(), &["demo", "--history", "31"]), "");
@@ -134,8 +134,8 @@ async fn demo_answers_unstreamed_requests_with_a_document() {
 async fn interrupted_demo_ends_soon_during_a_stream() {
     let dir = tempfile::tempdir().unwrap();
     let mut demo = Running::start(citetap(dir.path(), &["demo", "--listen", "127.0.0.1:0", "--speed", "0.1"])).await;
-    let mut answer = demo.post("/doubao/chat").await;
-    answer.until("event: SSE_ACK").await;
+    let mut response = demo.post("/doubao/chat").await;
+    response.until("event: SSE_ACK").await;
     demo.signal("INT");
     assert_eq!(demo.ended(SHUTDOWN_LIMIT).await.code(), Some(0));
 }
@@ -227,11 +227,11 @@ async fn drain_lets_streams_finish_and_a_second_signal_ends_them() {
     let toml = format!("store = \"sqlite:drain.db\"\n{}", route("chat", &upstream.url()));
 
     let mut serve = Running::serve(dir.path(), &toml).await;
-    let mut answer = serve.post("/chat/slow").await;
-    let mut seen = answer.until("reference_chunks").await.into_bytes();
+    let mut response = serve.post("/chat/slow").await;
+    let mut seen = response.until("reference_chunks").await.into_bytes();
     serve.signal("TERM");
     serve.logged("draining", 1).await;
-    seen.extend(answer.whole().await.bytes());
+    seen.extend(response.whole().await.bytes());
     let record = the_record(&seen);
     assert!(record.stored && record.complete, "{record:?}");
     assert_eq!(serve.ended(SHUTDOWN_LIMIT).await.code(), Some(0));
@@ -239,8 +239,8 @@ async fn drain_lets_streams_finish_and_a_second_signal_ends_them() {
     let mut serve = Running::serve(dir.path(), &toml).await;
     let kept: Record = serde_json::from_value(serve.get("/citations/slow-1").await.json().await).unwrap();
     assert_eq!(kept, record, "flushed before the end");
-    let mut answer = serve.post("/chat/endless").await;
-    answer.until("reference_chunks").await;
+    let mut response = serve.post("/chat/endless").await;
+    response.until("reference_chunks").await;
     serve.signal("TERM");
     serve.logged("draining", 1).await;
     serve.signal("INT");
@@ -269,8 +269,8 @@ async fn sighup_reloads_the_routes() {
     let upstream = upstream(paused("hup-1", Duration::from_millis(1500))).await;
     let named = |name: &str| format!("store = \"memory:\"\n{}", route(name, &upstream.url()));
     let serve = Running::serve(dir.path(), &named("old")).await;
-    let mut answer = serve.post("/old/x").await;
-    let mut seen = answer.until("reference_chunks").await.into_bytes();
+    let mut response = serve.post("/old/x").await;
+    let mut seen = response.until("reference_chunks").await.into_bytes();
 
     std::fs::write(dir.path().join("citetap.toml"), named("new")).unwrap();
     serve.signal("HUP");
@@ -286,7 +286,7 @@ async fn sighup_reloads_the_routes() {
     assert_eq!(serve.post("/new/x").await.status, 200, "as they were");
     serve.get("/third/x").await.is_problem(404, "no-route").await;
 
-    seen.extend(answer.whole().await.bytes());
+    seen.extend(response.whole().await.bytes());
     let record = the_record(&seen);
     assert!(record.complete && record.route == "old", "an open stream keeps its route: {record:?}");
 }
@@ -306,8 +306,8 @@ async fn closed_log_pipe_does_not_stop_chats() {
     let mut seen = Vec::new();
     if up.is_some() {
         for path in ["/chat", "/chat", "/healthz"] {
-            let answer = Client::h1(addr).await.try_send(get(path)).await;
-            seen.push(answer.map_or(0, |answer| answer.status.as_u16()));
+            let response = Client::h1(addr).await.try_send(get(path)).await;
+            seen.push(response.map_or(0, |response| response.status.as_u16()));
         }
     }
     child.kill().unwrap();

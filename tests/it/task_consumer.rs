@@ -18,7 +18,7 @@ use http::Method;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::net::{Answer, Client, Proxy, request, route, tencent};
+use crate::net::{Client, ClientResponse, Proxy, request, route, tencent};
 
 const ROUNDS: u32 = 2;
 
@@ -141,7 +141,7 @@ struct Page {
     done: usize,
 }
 
-async fn send(proxy: &Proxy, method: Method, path: &str, body: &Value) -> Answer {
+async fn send(proxy: &Proxy, method: Method, path: &str, body: &Value) -> ClientResponse {
     let body = if body.is_null() { String::new() } else { body.to_string() };
     Client::h1(proxy.addr).await.send(request(method, path, &[], body)).await
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::{
     api::tenants::{ALPHA, BETA, keys},
-    net::{Answer, Client, Proxy, request, route, tencent},
+    net::{Client, ClientResponse, Proxy, request, route, tencent},
     process::{citetap, dead_port, run},
 };
 
@@ -24,7 +24,7 @@ enum Of {
     /// One owner's object. To others its id is unknown.
     One,
     /// The caller's own data, without anybody else's.
-    Asker,
+    Caller,
     /// The same for every valid key.
     All,
 }
@@ -43,7 +43,7 @@ const fn call(method: Method, route: &'static str, paths: &'static [&'static str
     Call { method, route, paths, body: "", of }
 }
 
-const fn said(method: Method, route: &'static str, body: &'static str, of: Of) -> Call {
+const fn call_with_body(method: Method, route: &'static str, body: &'static str, of: Of) -> Call {
     Call { method, route, paths: &[], body, of }
 }
 
@@ -60,7 +60,7 @@ const CALLS: &[Call] = &[
             "/citations?q=%E8%B5%84%E6%96%99",
             "/citations?since=2020-01-01&until=2100-01-01",
         ],
-        Of::Asker,
+        Of::Caller,
     ),
     call(
         Method::GET,
@@ -99,12 +99,12 @@ const CALLS: &[Call] = &[
         body: r#"{"task_id":"T","last_query_id":"","last_source_id":"","consumed_count":0,"consumed":[]}"#,
         of: Of::One,
     },
-    said(Method::POST, "/render", r#"{"text":"a [1]","messageId":"M"}"#, Of::One),
-    call(Method::GET, "/stats", &["/stats", "/stats?provider=tencent"], Of::Asker),
-    call(Method::GET, "/console/routes", &[], Of::Asker),
-    call(Method::GET, "/console/status", &[], Of::Asker),
-    said(Method::POST, "/normalize", r#"data:{"completion_id":"x","is_stop":true}"#, Of::All),
-    said(Method::POST, "/search", r#"{"query":"q"}"#, Of::All),
+    call_with_body(Method::POST, "/render", r#"{"text":"a [1]","messageId":"M"}"#, Of::One),
+    call(Method::GET, "/stats", &["/stats", "/stats?provider=tencent"], Of::Caller),
+    call(Method::GET, "/console/routes", &[], Of::Caller),
+    call(Method::GET, "/console/status", &[], Of::Caller),
+    call_with_body(Method::POST, "/normalize", r#"data:{"completion_id":"x","is_stop":true}"#, Of::All),
+    call_with_body(Method::POST, "/search", r#"{"query":"q"}"#, Of::All),
     call(Method::GET, "/citations/", &[], Of::All),
     call(Method::GET, "/tasks/", &[], Of::All),
     // Last, because it deletes the owner's object.
@@ -112,7 +112,7 @@ const CALLS: &[Call] = &[
 ];
 
 /// Paths that are answered before the router.
-const BESIDE: &[(Method, &str, &str)] = &[
+const BEFORE_ROUTER: &[(Method, &str, &str)] = &[
     (Method::POST, "/chat/m-1", "{}"),
     (Method::GET, "/chat/m-1", ""),
     (Method::GET, "/nowhere", ""),
@@ -128,7 +128,7 @@ impl Call {
     }
 
     /// Fills ids into each path.
-    fn asked(&self, message: &str, task: &str) -> Vec<(String, String)> {
+    fn requests(&self, message: &str, task: &str) -> Vec<(String, String)> {
         let of = |text: &str| text.replace("/M", &format!("/{message}")).replace("/T/", &format!("/{task}/"));
         let body = self.body.replace("\"M\"", &json!(message).to_string()).replace("\"T\"", &json!(task).to_string());
         self.paths().iter().map(|path| (of(path), body.clone())).collect()
@@ -197,14 +197,15 @@ fn every_endpoint_is_in_the_table() {
     assert_eq!(table.len(), CALLS.len(), "each once");
 }
 
-struct Two {
+/// A server with the tenants alpha and beta.
+struct TenantRig {
     upstream: Upstream,
     _tavily: Upstream,
     proxy: Proxy,
     _dir: tempfile::TempDir,
 }
 
-impl Two {
+impl TenantRig {
     async fn new() -> Self {
         let found = json!({"results": [{"title": "t", "url": "https://found.example/", "content": "c", "score": 0.9}]});
         let tavily = Upstream::bind(vec![Scripted::new("/", Script::json(found.to_string()))]).await.unwrap();
@@ -225,16 +226,16 @@ impl Two {
         Self { upstream, _tavily: tavily, proxy: Proxy::start(&toml).await, _dir: dir }
     }
 
-    async fn ask(&self, method: &Method, path: &str, body: &str, who: &[(&str, &str)]) -> Answer {
-        Client::h1(self.proxy.addr).await.send(request(method.clone(), path, who, body.to_owned())).await
+    async fn ask(&self, method: &Method, path: &str, body: &str, key: &[(&str, &str)]) -> ClientResponse {
+        Client::h1(self.proxy.addr).await.send(request(method.clone(), path, key, body.to_owned())).await
     }
 
-    async fn told(&self, method: &Method, path: &str, body: &str, who: &[(&str, &str)]) -> String {
-        told(self.ask(method, path, body, who).await).await
+    async fn content(&self, method: &Method, path: &str, body: &str, key: &[(&str, &str)]) -> String {
+        content(self.ask(method, path, body, key).await).await
     }
 
     /// Messages of alpha in a task that it has not read yet, and a failure.
-    async fn alpha_asks(&self) {
+    async fn create_alphas_data(&self) {
         let headers = [ALPHA, &[("x-task-id", "t-1")]].concat();
         for id in ["m-1", "m-2"] {
             let whole = self.ask(&Method::POST, &format!("/chat/{id}"), "{}", &headers).await.whole().await;
@@ -248,8 +249,8 @@ impl Two {
 }
 
 /// The content of a response, without times and process data.
-async fn told(answer: Answer) -> String {
-    let whole = answer.whole().await;
+async fn content(response: ClientResponse) -> String {
+    let whole = response.whole().await;
     let mut headers = whole.headers.clone();
     headers.remove(header::DATE);
     let mut body = whole.text();
@@ -270,144 +271,151 @@ const WRONG: [&[(&str, &str)]; 4] =
 
 #[tokio::test]
 async fn every_endpoint_returns_only_the_tenants_own_data() {
-    let two = Two::new().await;
+    let rig = TenantRig::new().await;
     let mut before = Vec::new();
-    for call in CALLS.iter().filter(|call| call.of == Of::Asker) {
+    for call in CALLS.iter().filter(|call| call.of == Of::Caller) {
         for path in call.paths() {
-            before.push((call.method.clone(), *path, two.told(&call.method, path, "", BETA).await));
+            before.push((call.method.clone(), *path, rig.content(&call.method, path, "", BETA).await));
         }
     }
-    two.alpha_asks().await;
-    let requests = two.upstream.request_count();
+    rig.create_alphas_data().await;
+    let requests = rig.upstream.request_count();
 
     // Without a key.
     for call in CALLS {
-        for (path, body) in call.asked("m-1", "t-1") {
+        for (path, body) in call.requests("m-1", "t-1") {
             let mut all = BTreeSet::new();
-            for who in WRONG {
-                let told = two.told(&call.method, &path, &body, who).await;
-                assert!(told.starts_with("401") && told.contains("urn:citetap:problem:unauthorized"), "{path}: {told}");
-                all.insert(told);
+            for key in WRONG {
+                let content = rig.content(&call.method, &path, &body, key).await;
+                assert!(
+                    content.starts_with("401") && content.contains("urn:citetap:problem:unauthorized"),
+                    "{path}: {content}"
+                );
+                all.insert(content);
             }
-            assert_eq!(all.len(), 1, "{path}: whoever has no key hears the same");
+            assert_eq!(all.len(), 1, "{path}: every request without a key gets the same response");
         }
     }
-    for (method, path, body) in BESIDE {
-        for who in WRONG {
-            assert_eq!(two.ask(method, path, body, who).await.status, 401, "{method} {path} {who:?}");
+    for (method, path, body) in BEFORE_ROUTER {
+        for key in WRONG {
+            assert_eq!(rig.ask(method, path, body, key).await.status, 401, "{method} {path} {key:?}");
         }
     }
-    assert_eq!(two.upstream.request_count(), requests);
+    assert_eq!(rig.upstream.request_count(), requests);
 
     // Another tenant.
     for call in CALLS.iter().filter(|call| call.of == Of::One) {
-        let unknown = call.asked("m-9", "t-9");
-        for ((path, body), (nowhere, of_nobody)) in call.asked("m-1", "t-1").into_iter().zip(unknown) {
-            let expected = two.told(&call.method, &nowhere, &of_nobody, BETA).await;
+        let unknown = call.requests("m-9", "t-9");
+        for ((path, body), (nowhere, of_nobody)) in call.requests("m-1", "t-1").into_iter().zip(unknown) {
+            let expected = rig.content(&call.method, &nowhere, &of_nobody, BETA).await;
             assert!(expected.starts_with("404"), "{nowhere}: {expected}");
-            assert_eq!(two.told(&call.method, &path, &body, BETA).await, expected, "{} {path}", call.method);
+            assert_eq!(rig.content(&call.method, &path, &body, BETA).await, expected, "{} {path}", call.method);
             if call.method == Method::GET {
-                let expected = two.told(&Method::HEAD, &nowhere, "", BETA).await;
-                assert_eq!(two.told(&Method::HEAD, &path, "", BETA).await, expected, "HEAD {path}");
+                let expected = rig.content(&Method::HEAD, &nowhere, "", BETA).await;
+                assert_eq!(rig.content(&Method::HEAD, &path, "", BETA).await, expected, "HEAD {path}");
             }
         }
     }
     for (method, path, expected) in &before {
-        assert_eq!(&two.told(method, path, "", BETA).await, expected, "as before alpha asked: {path}");
-        assert_ne!(&two.told(method, path, "", ALPHA).await, expected, "alpha has something to see: {path}");
+        assert_eq!(&rig.content(method, path, "", BETA).await, expected, "as before alpha's requests: {path}");
+        assert_ne!(&rig.content(method, path, "", ALPHA).await, expected, "alpha has data here: {path}");
     }
     for call in CALLS.iter().filter(|call| call.of == Of::All) {
-        for (path, body) in call.asked("m-1", "t-1") {
-            let status = async |who| two.ask(&call.method, &path, &body, who).await.status;
+        for (path, body) in call.requests("m-1", "t-1") {
+            let status = async |key| rig.ask(&call.method, &path, &body, key).await.status;
             assert_eq!(status(ALPHA).await, status(BETA).await, "{path}");
         }
     }
 
     // The owner, after all attempts of others.
     for call in CALLS.iter().filter(|call| call.of == Of::One) {
-        for (path, body) in call.asked("m-1", "t-1") {
-            let answer = two.ask(&call.method, &path, &body, ALPHA).await;
+        for (path, body) in call.requests("m-1", "t-1") {
+            let response = rig.ask(&call.method, &path, &body, ALPHA).await;
             let expected: &[u16] = match call.method {
                 Method::DELETE => &[204],
                 // The owner has read one item, which differs from this cursor's position.
                 Method::PUT => &[409],
                 _ => &[200],
             };
-            assert!(expected.contains(&answer.status.as_u16()), "{} {path}: {}", call.method, answer.status);
+            assert!(expected.contains(&response.status.as_u16()), "{} {path}: {}", call.method, response.status);
         }
     }
-    assert_eq!(two.ask(&Method::GET, "/citations/m-1", "", ALPHA).await.status, 404, "it was the last call");
+    assert_eq!(rig.ask(&Method::GET, "/citations/m-1", "", ALPHA).await.status, 404, "the last call deleted it");
 }
 
 /// A cursor of one tenant's list is meaningless in another's.
 #[tokio::test]
 async fn list_cursor_of_another_tenant_reveals_nothing() {
-    let two = Two::new().await;
-    let theirs = two.ask(&Method::POST, "/chat/m-3", "{}", BETA).await.whole().await;
+    let rig = TenantRig::new().await;
+    let theirs = rig.ask(&Method::POST, "/chat/m-3", "{}", BETA).await.whole().await;
     assert!(theirs.split().1[0].stored);
-    two.alpha_asks().await;
-    let page = two.ask(&Method::GET, "/citations?limit=1", "", ALPHA).await.json().await;
+    rig.create_alphas_data().await;
+    let page = rig.ask(&Method::GET, "/citations?limit=1", "", ALPHA).await.json().await;
     let cursor = page["next"].as_str().expect("there is more").to_owned();
     let ids = |page: &Value| -> Vec<String> {
         page["items"].as_array().unwrap().iter().map(|item| item["messageId"].as_str().unwrap().to_owned()).collect()
     };
     let path = format!("/citations?cursor={cursor}");
-    assert_eq!(ids(&two.ask(&Method::GET, &path, "", ALPHA).await.json().await), ["m-1"]);
-    assert_eq!(ids(&two.ask(&Method::GET, &path, "", BETA).await.json().await), ["m-3"], "its own, older one");
+    assert_eq!(ids(&rig.ask(&Method::GET, &path, "", ALPHA).await.json().await), ["m-1"]);
+    assert_eq!(ids(&rig.ask(&Method::GET, &path, "", BETA).await.json().await), ["m-3"], "its own, older one");
 
-    let page = two.ask(&Method::GET, "/tasks/t-1/bundles?limit=1", "", ALPHA).await.json().await;
+    let page = rig.ask(&Method::GET, "/tasks/t-1/bundles?limit=1", "", ALPHA).await.json().await;
     let cursor = page["next"].as_str().expect("there is more").to_owned();
-    let of = async |task: &str, who| {
-        let told = two.told(&Method::GET, &format!("/tasks/{task}/bundles?cursor={cursor}"), "", who).await;
-        told.replace(task, "TASK")
+    let of = async |task: &str, key| {
+        let content = rig.content(&Method::GET, &format!("/tasks/{task}/bundles?cursor={cursor}"), "", key).await;
+        content.replace(task, "TASK")
     };
     assert!(of("t-1", ALPHA).await.contains("s1.example.com"));
-    let foreign = of("t-1", BETA).await;
-    assert!(foreign.contains("\"bundles\":[]"), "{foreign}");
-    assert_eq!(foreign, of("t-9", BETA).await);
+    let other = of("t-1", BETA).await;
+    assert!(other.contains("\"bundles\":[]"), "{other}");
+    assert_eq!(other, of("t-9", BETA).await);
 }
 
 /// Tasks and consumers may have the same names in two tenants, as message ids may.
 #[tokio::test]
 async fn same_names_in_two_tenants_are_separate() {
-    let two = Two::new().await;
-    two.alpha_asks().await;
+    let rig = TenantRig::new().await;
+    rig.create_alphas_data().await;
     let headers = [BETA, &[("x-task-id", "t-1")]].concat();
-    two.ask(&Method::POST, "/chat/m-3", "{}", &headers).await.whole().await;
-    let alphas = two.told(&Method::GET, "/tasks/t-1/cursors/c", "", ALPHA).await;
-    let page = two.ask(&Method::GET, "/tasks/t-1/results?consumer=c", "", BETA).await.json().await;
-    assert_eq!(page["items"].as_array().unwrap().len(), 2, "what it has not read is its own");
-    assert_eq!(two.ask(&Method::PUT, "/tasks/t-1/cursors/c", &page["cursor"].to_string(), BETA).await.status, 200);
-    assert_eq!(two.told(&Method::GET, "/tasks/t-1/cursors/c", "", ALPHA).await, alphas, "where it stood");
-    assert_eq!(two.ask(&Method::DELETE, "/citations/m-3", "", BETA).await.status, 204);
-    assert_eq!(two.ask(&Method::GET, "/tasks/t-1/results", "", BETA).await.status, 404, "the last of its task");
-    assert_eq!(two.told(&Method::GET, "/tasks/t-1/cursors/c", "", ALPHA).await, alphas);
+    rig.ask(&Method::POST, "/chat/m-3", "{}", &headers).await.whole().await;
+    let alphas = rig.content(&Method::GET, "/tasks/t-1/cursors/c", "", ALPHA).await;
+    let page = rig.ask(&Method::GET, "/tasks/t-1/results?consumer=c", "", BETA).await.json().await;
+    assert_eq!(page["items"].as_array().unwrap().len(), 2, "alpha's reads do not count for beta");
+    assert_eq!(rig.ask(&Method::PUT, "/tasks/t-1/cursors/c", &page["cursor"].to_string(), BETA).await.status, 200);
+    assert_eq!(rig.content(&Method::GET, "/tasks/t-1/cursors/c", "", ALPHA).await, alphas, "unchanged");
+    assert_eq!(rig.ask(&Method::DELETE, "/citations/m-3", "", BETA).await.status, 204);
+    assert_eq!(
+        rig.ask(&Method::GET, "/tasks/t-1/results", "", BETA).await.status,
+        404,
+        "the task's last message is deleted"
+    );
+    assert_eq!(rig.content(&Method::GET, "/tasks/t-1/cursors/c", "", ALPHA).await, alphas);
 }
 
 /// Rejecting another tenant's id takes no longer than rejecting an unknown one.
 #[tokio::test]
 async fn response_time_does_not_reveal_other_tenants_ids() {
     const TIMES: usize = 60;
-    let two = Two::new().await;
-    two.alpha_asks().await;
-    let mut client = Client::h1(two.proxy.addr).await;
+    let rig = TenantRig::new().await;
+    rig.create_alphas_data().await;
+    let mut client = Client::h1(rig.proxy.addr).await;
     for call in CALLS.iter().filter(|call| call.of == Of::One && !call.paths()[0].contains("wait")) {
-        let (foreign, unknown) = (call.asked("m-1", "t-1").remove(0), call.asked("m-9", "t-9").remove(0));
+        let (other, unknown) = (call.requests("m-1", "t-1").remove(0), call.requests("m-9", "t-9").remove(0));
         let mut times = [Vec::new(), Vec::new()];
         for n in 0..2 * TIMES {
-            let (path, body) = [&foreign, &unknown][n % 2];
-            let asked = request(call.method.clone(), path, BETA, body.clone());
+            let (path, body) = [&other, &unknown][n % 2];
+            let request = request(call.method.clone(), path, BETA, body.clone());
             let began = Instant::now();
-            assert_eq!(client.send(asked).await.whole().await.status, 404);
+            assert_eq!(client.send(request).await.whole().await.status, 404);
             times[n % 2].push(began.elapsed());
         }
-        let [foreign, unknown] = times.map(|mut times| {
+        let [other, unknown] = times.map(|mut times| {
             times.sort();
             times[TIMES / 2]
         });
-        let apart = foreign.abs_diff(unknown);
-        let margin = foreign.max(unknown) / 2 + Duration::from_millis(1);
-        assert!(apart < margin, "{} {}: {foreign:?} and {unknown:?}", call.method, call.route);
+        let apart = other.abs_diff(unknown);
+        let margin = other.max(unknown) / 2 + Duration::from_millis(1);
+        assert!(apart < margin, "{} {}: {other:?} and {unknown:?}", call.method, call.route);
     }
 }
 
@@ -419,10 +427,10 @@ async fn nonce_is_unique_and_sent_only_to_the_client() {
     let theirs = "0123456789abcdef0123456789abcdef";
     let (mut client, mut seen) = (Client::h2(proxy.addr).await, BTreeSet::new());
     for _ in 0..TIMES {
-        let asked = request(Method::POST, "/chat", &[("x-citetap-nonce", theirs)], "{}");
-        let whole = client.send(asked).await.whole().await;
+        let request = request(Method::POST, "/chat", &[("x-citetap-nonce", theirs)], "{}");
+        let whole = client.send(request).await.whole().await;
         let nonce = whole.header("x-citetap-nonce").unwrap().to_owned();
-        assert_eq!(whole.split().1[0].nonce, nonce, "the event says it too");
+        assert_eq!(whole.split().1[0].nonce, nonce, "the event has the same nonce");
         assert!(nonce.len() == 32 && nonce.bytes().all(|byte| byte.is_ascii_hexdigit()), "{nonce}");
         let sent = format!("{:?}", upstream.requests().last().unwrap().headers);
         assert!(!sent.contains("citetap") && !sent.contains(&nonce) && !sent.contains(theirs), "{sent}");

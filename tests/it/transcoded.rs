@@ -319,7 +319,7 @@ fn live_events_carry_the_record_without_new_sources() {
         );
         let got = client(profile, &passed.out());
         assert_eq!((got.records.len(), got.sources.len(), got.finishes), (0, 0, 1), "{profile:?}");
-        assert_eq!(passed.record.map(|record| record.citations.len()), Some(2), "kept all the same");
+        assert_eq!(passed.record.map(|record| record.citations.len()), Some(2), "not stored");
     }
 }
 

@@ -1,7 +1,7 @@
-"""Metrics, rules and dashboard against the real thing: citetap under traffic, scraped by Prometheus.
+"""Tests metrics, rules and dashboard with citetap under traffic, scraped by a real Prometheus.
 
-What /metrics says is linted by promtool, the rules are tested by it, and every query of the dashboard and every recording
-rule must find data, so that none of them can name a metric or a label that is not there.
+promtool lints /metrics and tests the rules. Every query of the dashboard and every recording rule must find data, so that
+none can name a missing metric or label.
 
 Usage: check.py CITETAP FOLDER_OF_PROMETHEUS_AND_PROMTOOL SCRATCH
 """
@@ -28,25 +28,25 @@ SCRAPE = "200ms"
 
 
 class Upstream(http.server.BaseHTTPRequestHandler):
-    """Answers by the path's last part."""
+    """A scripted upstream; the last path segment selects the response."""
 
     def do_POST(self):
         self.rfile.read(int(self.headers.get("content-length", 0)))
         kind = self.path.rsplit("/", 1)[-1]
         stream = {"cited": "doubao/seed.sse", "full": "tencent/full.sse", "bare": "tencent/no-refs.sse"}.get(kind)
         if kind == "search":
-            return self.answer(200, "application/json", (FIXTURES / "tavily/general.json").read_bytes())
+            return self.respond(200, "application/json", (FIXTURES / "tavily/general.json").read_bytes())
         if kind == "fails":
-            return self.answer(500, "text/plain", b"no")
+            return self.respond(500, "text/plain", b"no")
         if kind == "encoded":
-            return self.answer(200, "text/event-stream", b"\x1f\x8b", {"content-encoding": "gzip"})
+            return self.respond(200, "text/event-stream", b"\x1f\x8b", {"content-encoding": "gzip"})
         body = (FIXTURES / (stream or "tencent/full.sse")).read_bytes()
         if kind == "unread":
             body = b"data: {not json}\n\n" + body
-        # A cut answer promises more than it has.
-        self.answer(200, "text/event-stream", body, {"content-length": len(body) + 9} if kind == "cut" else {})
+        # A cut response announces more bytes than it has.
+        self.respond(200, "text/event-stream", body, {"content-length": len(body) + 9} if kind == "cut" else {})
 
-    def answer(self, status, kind, body, headers=None):
+    def respond(self, status, kind, body, headers=None):
         self.send_response(status)
         for name, value in {"content-type": kind, "content-length": len(body), **(headers or {})}.items():
             self.send_header(name, str(value))
@@ -58,7 +58,7 @@ class Upstream(http.server.BaseHTTPRequestHandler):
 
 
 def configuration(upstream):
-    """Routes of all kinds in front of it, and one in front of nothing."""
+    """Configures routes of all kinds to the upstream, and one to a closed port."""
     routes = f"""
 listen = "127.0.0.1:0"
 store = "sqlite:citetap.db"
@@ -92,16 +92,16 @@ upstream = "http://127.0.0.1:9"
 
 
 def post(port, path, body):
-    """The whole answer, or as much as there is of it."""
+    """Reads the whole response, or the bytes before it is cut; returns its status."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     connection.request("POST", path, body=json.dumps(body), headers={"content-type": "application/json"})
-    answer = connection.getresponse()
+    response = connection.getresponse()
     try:
-        answer.read()
+        response.read()
     except http.client.IncompleteRead:
         pass
     connection.close()
-    return answer.status
+    return response.status
 
 
 def traffic(port):
@@ -116,8 +116,8 @@ def traffic(port):
 
 def get(url, accept="*/*"):
     request = urllib.request.Request(url, headers={"accept": accept})
-    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
-        return answer.read().decode(), answer.headers["content-type"]
+    with urllib.request.urlopen(request, timeout=PATIENCE) as response:
+        return response.read().decode(), response.headers["content-type"]
 
 
 def run(*command, stdin=None):
@@ -127,7 +127,7 @@ def run(*command, stdin=None):
 
 
 class Serving:
-    """A process that is stopped at the end."""
+    """A child process; leaving the context stops it."""
 
     def __init__(self, *command, **kwargs):
         self.process = subprocess.Popen(command, **kwargs)
@@ -141,12 +141,12 @@ class Serving:
 
 
 def listening(process, log=None):
-    """The port, from the log; what comes after it is kept in `log`, if there is one."""
+    """Reads the port from the log; a thread collects later lines in `log`."""
     log = [] if log is None else log
     for line in process.stdout:
-        said = json.loads(line)
-        if said.get("message") == "listening":
-            port = int(said["listen"].rsplit(":", 1)[1])
+        event = json.loads(line)
+        if event.get("message") == "listening":
+            port = int(event["listen"].rsplit(":", 1)[1])
             threading.Thread(target=lambda: log.extend(process.stdout), daemon=True).start()
             return port
     raise SystemExit("citetap did not start")
@@ -159,7 +159,7 @@ def free_port():
 
 
 def names_in(expression):
-    """Of metrics: not of our recording rules, which have colons."""
+    """Names of metrics in an expression, without recording rules, whose names have colons."""
     bare = re.sub(r'"(?:\\.|[^"\\])*"', '""', expression)
     return set(re.findall(r"(?<![\w:$])(?:citetap|process)_[a-z_]+(?![\w:])", bare))
 
@@ -224,7 +224,7 @@ def lint(promtool, port):
     named = names_in(RULES.read_text(encoding="utf-8").partition("groups:")[2])
     for _, query in dashboard_queries():
         named |= names_in(query)
-    # What the descriptions of alerts speak of are families.
+    # Descriptions of alerts name metric families.
     families = {re.sub(r"_(?:bucket|sum|count)$", "", name) for name in there}
     faults += [f"{name} is in the rules or the dashboard, not in /metrics" for name in sorted(named - there - families)]
     faults += [f"{name} is in /metrics, not in the dashboard" for name in sorted(unshown(families))]
@@ -232,9 +232,9 @@ def lint(promtool, port):
 
 
 def unshown(families):
-    """Metrics that the dashboard has no place for, but for those that say little."""
+    """Metrics that the dashboard does not show, except unimportant ones."""
     shown = {re.sub(r"_(?:bucket|sum|count)$", "", name) for _, query in dashboard_queries() for name in names_in(query)}
-    little = {
+    unimportant = {
         "citetap_search_results_dropped_total",
         "citetap_supplements_skipped_total",
         "citetap_tasks",
@@ -242,11 +242,11 @@ def unshown(families):
         "process_threads",
         "process_virtual_memory_bytes",
     }
-    return families - shown - little
+    return families - shown - unimportant
 
 
 def scraped(tools, port, scratch):
-    """By a Prometheus of its own, with our rules."""
+    """Runs a Prometheus with our rules that scrapes citetap; returns the queries and rules that find nothing."""
     config = (RULES.parent / "prometheus.yml").read_text(encoding="utf-8").replace("citetap:8787", f"127.0.0.1:{port}")
     config = re.sub(r"(scrape|evaluation)_interval: \w+", rf"\1_interval: {SCRAPE}", config)
     (scratch / "prometheus.yml").write_text(config, encoding="utf-8")

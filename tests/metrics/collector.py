@@ -1,4 +1,4 @@
-"""Traces and metrics at a real OpenTelemetry collector: it takes both, and reads the span as it was meant.
+"""Tests the OTLP export with a real OpenTelemetry collector: it accepts traces and metrics, and decodes the span correctly.
 
 Usage: collector.py CITETAP ROTEL_AGENT SCRATCH
 """
@@ -15,7 +15,7 @@ import time
 
 from check import PATIENCE, Serving, Upstream, configuration, free_port, listening, post
 
-# As rotel prints them.
+# Patterns in the output of rotel.
 EXPECTED = [
     r"Name +: chat some-model\n",
     r"Kind +: SPAN_KIND_CLIENT\n",
@@ -40,7 +40,7 @@ def until(what, done):
     began = time.monotonic()
     while not done():
         if time.monotonic() - began > PATIENCE:
-            raise SystemExit(f"waited in vain for {what}")
+            raise SystemExit(f"timeout: {what}")
         time.sleep(0.05)
 
 
@@ -56,18 +56,18 @@ def main():
     (scratch / "citetap.toml").write_text(configuration(f"http://127.0.0.1:{server.server_port}"), encoding="utf-8")
     faults = []
     for signal, expected in [("traces", EXPECTED), ("metrics", [r"gen_ai\.client\.operation\.duration"])]:
-        port, said = free_port(), scratch / f"{signal}.log"
-        telling = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}", "OTEL_EXPORTER_OTLP_COMPRESSION": "gzip"}
-        env = {**os.environ, **telling}
-        with open(said, "w", encoding="utf-8") as output, collector(agent, port, output, signal):
+        port, output_path = free_port(), scratch / f"{signal}.log"
+        exporter = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}", "OTEL_EXPORTER_OTLP_COMPRESSION": "gzip"}
+        env = {**os.environ, **exporter}
+        with open(output_path, "w", encoding="utf-8") as output, collector(agent, port, output, signal):
             until("the collector", lambda: reachable(port))
             command = [citetap, "serve", "--config", "citetap.toml"]
             log = []
             with Serving(*command, cwd=scratch, stdout=subprocess.PIPE, text=True, env=env) as serving:
                 assert post(listening(serving, log), "/tencent/full", {"model": "some-model"}) == 200
-            # It has flushed: what is missing now is lost.
-            until("its output", lambda: re.search(expected[0], said.read_text(encoding="utf-8")))
-            missing = [one for one in expected if not re.search(one, said.read_text(encoding="utf-8"))]
+            # citetap has flushed and exited, so that missing data is lost.
+            until("its output", lambda: re.search(expected[0], output_path.read_text(encoding="utf-8")))
+            missing = [one for one in expected if not re.search(one, output_path.read_text(encoding="utf-8"))]
             faults += [f"{signal}: no {one}" for one in missing]
             faults += [line for line in log if "the collector" in line]
     server.shutdown()

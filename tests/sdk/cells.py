@@ -1,4 +1,4 @@
-"""A cell is one client and one answer: what is asked, and whether what came is what the capture has."""
+"""A cell is one client and one answer: the request, and the check of the result against the capture."""
 
 import json
 import urllib.request
@@ -27,15 +27,15 @@ class Cell:
         self.name = "/".join(filter(None, [column.key, route.capture, route.server, self.profile]))
         self.task = uuid.uuid4().hex
         self.outcome, self.problems = None, []
-        # What is wrong with its sources while the way to them is not there yet.
-        self.waiting = []
-        # The same client and upstream without citetap.
+        # Problems with the sources that NOT_YET expects.
+        self.expected_problems = []
+        # The cell with the same client and upstream, but without citetap.
         self.direct = None
-        # It cannot read this upstream without citetap either.
-        self.own_fault = False
+        # The client cannot read this upstream without citetap either.
+        self.fails_directly = False
 
-    def later(self):
-        """The entry of NOT_YET that it waits for, if there is one."""
+    def pending_entry(self):
+        """The entry of NOT_YET that covers this cell, or None."""
         name = f"{self.column.key}/{self.route.capture}"
         return next((entry for entry in NOT_YET if name == entry or name.startswith(entry + "/")), None)
 
@@ -49,21 +49,21 @@ class Cell:
             "model": self.route.model,
             "whole": self.column.whole,
             "task": self.task,
-            # Whether every source is marked in the text, by its number.
+            # Whether the text has a marker for every source.
             "marked": self.column.key in ("openai", "links") and self.route.capture != "openai",
         }
 
     def sources(self):
-        if self.waiting:
+        if self.expected_problems:
             return "not yet"
-        if self.own_fault:
+        if self.fails_directly:
             return "-"
         if self.client.at in (BY_ID, BY_TASK):
             return self.client.at
         return len((self.outcome or {}).get("sources") or [])
 
 
-def planned(only):
+def plan(only):
     found = []
     for client in CLIENTS:
         for column in COLUMNS:
@@ -82,7 +82,7 @@ def control(only):
 
 
 def direct(cells):
-    """The counterparts, once for each client and upstream, of those that are relayed in the upstream's dialect."""
+    """Creates the cells without citetap, one per client and upstream, for cells in the upstream's own dialect."""
     found = {}
     for cell in cells:
         capture = cell.route.capture
@@ -94,17 +94,17 @@ def direct(cells):
 
 def judge(cell, bases):
     expected = expect.of(cell.route.capture, cell.route.links)
-    cell.problems = list(of_the_text(cell, expected))
-    if cell.direct and list(of_the_text(cell.direct, expect.of(cell.route.capture))):
-        cell.own_fault = True
-        cell.problems = list(unlike(cell.outcome, cell.direct.outcome))
+    cell.problems = list(text_problems(cell, expected))
+    if cell.direct and list(text_problems(cell.direct, expect.of(cell.route.capture))):
+        cell.fails_directly = True
+        cell.problems = list(differences(cell.outcome, cell.direct.outcome))
     elif not (cell.outcome or {}).get("error"):
-        later = cell.waiting if cell.client.at in NOT_YET else cell.problems
-        later += of_the_sources(cell, cell.outcome, expected, bases[cell.route.server])
+        problems = cell.expected_problems if cell.client.at in NOT_YET else cell.problems
+        problems += source_problems(cell, cell.outcome, expected, bases[cell.route.server])
 
 
-def unlike(outcome, other):
-    """Where it ends in an error without citetap, there is nothing to be like; in time it must end."""
+def differences(outcome, other):
+    """Yields the differences to the outcome without citetap. If that is an error, it must only have ended in time."""
     if not other or (other["error"] and "did not end in time" in other["error"]):
         yield f"without citetap: {other and other['error']}"
     for what in ("text", "end", "error"):
@@ -112,7 +112,7 @@ def unlike(outcome, other):
             yield f"{what} is {outcome[what]!r}, without citetap {other[what]!r}"
 
 
-def of_the_text(cell, expected):
+def text_problems(cell, expected):
     outcome = cell.outcome or {"error": "the process ended before this one"}
     if outcome["error"]:
         yield outcome["error"]
@@ -125,22 +125,22 @@ def of_the_text(cell, expected):
         yield "the text came in one piece"
 
 
-def of_the_sources(cell, outcome, expected, base):
+def source_problems(cell, outcome, expected, base):
     at, sources = cell.client.at, outcome["sources"]
     if at not in (BY_ID, BY_TASK):
-        # Where the upstream has annotations, ours are not sent, and the client has what it has of them.
+        # citetap sends no annotations if the upstream does, so the client gets the upstream's.
         wanted = cell.direct.outcome["sources"] if expected.annotated else expected.urls
         if sources != wanted:
             yield f"{len(wanted)} sources expected, got {sources}"
         return
     if sources:
-        yield "it has a place for sources now: say where in matrix.py"
+        yield "the client now has a field for sources: name it in matrix.py"
     try:
         found = by_id(base, outcome["id"]) if at == BY_ID else by_task(base, cell.task)
     except OSError as error:
         yield f"{at}: {error}"
         return
-    # A task's are in the order of their search, not of their numbers.
+    # Sources of a task are in the order of the search, not of their numbers.
     if found != (expected.urls if at == BY_ID else sorted(expected.urls)):
         yield f"{len(expected.urls)} sources expected, {at} has {found}"
 

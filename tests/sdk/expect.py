@@ -1,4 +1,4 @@
-"""What a capture says, read from the capture itself and not by citetap: its text, and the URLs of its sources."""
+"""The expected text and source URLs of a capture, parsed here and not by citetap."""
 
 import json
 import pathlib
@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 class Expected:
     text: str
     urls: list[str]
-    # Whether the upstream itself sends them as OpenAI does.
+    # Whether the upstream itself sends `url_citation` annotations.
     annotated: bool = False
 
 
@@ -24,7 +24,7 @@ def frames(path):
 
 
 def doubao(path):
-    """A Doubao answer is there twice: in pieces for the eye, and in others for the voice. These are the latter."""
+    """A Doubao stream has the text twice: for display and for speech output. This reads the latter."""
     text, cards = "", {}
     for frame in frames(path):
         for patch in frame.get("patch_op", []):
@@ -36,14 +36,14 @@ def doubao(path):
 
 
 def tencent(path):
-    """The finish frame has the whole text, and the documents with paths that belong to the service's site."""
+    """The finish frame has the whole text, and the documents with paths on the service's site."""
     last = list(frames(path))[-1]
     docs = last["additional_content"]["reference_docs"]
     return Expected(last["content"], ["https://lexiangla.com" + doc["url"] for doc in docs])
 
 
 def openai(path):
-    """The deltas. The sources are those of the record beside the capture, as every service has them elsewhere."""
+    """Joins the deltas. Sources are taken from the golden record, because every service has them in another field."""
     deltas = [choice.get("delta", {}) for frame in frames(path) for choice in frame.get("choices", [])]
     record = json.loads(path.with_suffix(".citations.json").read_text(encoding="utf-8"))
     return Expected(
@@ -54,14 +54,14 @@ def openai(path):
 
 
 def demo_openai(path):
-    """The demo's answer has its sources as Perplexity's do."""
+    """The demo's answer has its sources in `citations`, as Perplexity's."""
     found = list(frames(path))
     text = "".join(choice["delta"].get("content") or "" for frame in found for choice in frame["choices"])
     return Expected(text, next(frame["citations"] for frame in found if "citations" in frame))
 
 
 def linked(expected):
-    """With every marker as `[[1]](url)`: the captures have `[1]` and `<span id="ai-qa-ref">1</span>`."""
+    """Rewrites every marker to `[[1]](url)`: captures have `[1]` and `<span id="ai-qa-ref">1</span>`."""
 
     def link(marker):
         number = int(marker[1] or marker[2])

@@ -1,4 +1,4 @@
-"""Runs the matrix and prints what every client got.
+"""Runs the matrix of clients and answers, and prints every outcome.
 
 Usage: main.py CITETAP ENVIRONMENTS [--write | --check] [--only TEXT]
 """
@@ -12,50 +12,50 @@ import subprocess
 import sys
 
 import table
-from cells import control, direct, judge, planned
+from cells import control, direct, judge, plan
 from matrix import CELL_TIMEOUT, DRIVER_TIMEOUT, NOT_YET
 from servers import servers
 
 HERE = pathlib.Path(__file__).resolve().parent
-# A process spends most of its time on imports; more at once than cores only makes each slower.
+# Concurrent client processes. They spend most of their time on imports, which are CPU bound.
 PROCESSES = 3
 
 
 def drive(env, script, cells, bases, envs):
-    """Runs one process with all its cells: a library is loaded once."""
+    """Runs one process with all its cells, so that a library is loaded once."""
     job = json.dumps({"timeout": CELL_TIMEOUT, "cells": [cell.job(bases) for cell in cells]})
     stem = f"{env}-{pathlib.Path(script).stem}"
     out, log = envs / "run" / f"{stem}.jsonl", envs / "run" / f"{stem}.log"
     out.unlink(missing_ok=True)
     if env == "node":
-        # Modules are looked up from where a script lies, and that is where they are installed.
+        # Node resolves modules from the folder of the script, so the copy beside node_modules is run.
         command = [envs / "node/bin/node", "--experimental-eventsource", "--no-warnings", envs / "npm/clients" / script]
     else:
         command = [envs / env / "bin/python", HERE / "clients" / script]
-    with log.open("wb") as said:
+    with log.open("wb") as output:
         try:
             subprocess.run(
                 [*command, out],
                 input=job.encode(),
-                stdout=said,
-                stderr=said,
+                stdout=output,
+                stderr=output,
                 cwd=envs / "run",
                 timeout=DRIVER_TIMEOUT,
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            said.write(b"\nended: it took too long\n")
+            output.write(b"\nended: it took too long\n")
     lines = out.read_text(encoding="utf-8").splitlines() if out.exists() else []
     for cell, line in zip(cells, lines):
         cell.outcome = json.loads(line)
         if cell.outcome["cell"] != cell.name:
-            raise SystemExit(f"{stem}: outcome of {cell.outcome['cell']} where {cell.name} was asked")
+            raise SystemExit(f"{stem}: outcome of {cell.outcome['cell']} where {cell.name} was expected")
     if len(lines) < len(cells):
-        print(f"{stem} gave {len(lines)} of {len(cells)} outcomes; what it said is in {log}")
+        print(f"{stem} gave {len(lines)} of {len(cells)} outcomes; its output is in {log}")
 
 
 def environment():
-    """No setting, proxy or key of the caller's, and nothing that phones home."""
+    """Removes the caller's settings, proxies and keys from the environment, and disables telemetry of libraries."""
     mine = ("CITETAP", "LANGCHAIN_", "LANGSMITH_", "LITELLM_", "OPENAI_", "NODE_")
     for name in list(os.environ):
         if name.lower().endswith("_proxy") or name.startswith(mine) or name in ("PORT", "RUST_LOG"):
@@ -64,7 +64,7 @@ def environment():
 
 
 def run(binary, envs, only):
-    cells = planned(only)
+    cells = plan(only)
     controls, groups = control(only), {}
     for cell in cells + direct(cells) + controls:
         groups.setdefault((cell.client.env, cell.client.script), []).append(cell)
@@ -79,30 +79,30 @@ def run(binary, envs, only):
 
 
 def verdict(cells, controls, loud):
-    """Prints each cell, if `loud` also why one is not yet as it will be; gives the number of red ones."""
+    """Prints each cell, with `loud` also the problems of expected failures; returns the number of red cells."""
     bad = 0
     for cell in cells:
-        red = bool(cell.problems) and not cell.later()
+        red = bool(cell.problems) and not cell.pending_entry()
         bad += red
         got = cell.outcome or {"text": "", "end": None}
-        mark = "RED" if red else "-- " if cell.problems else "own" if cell.own_fault else "ok "
+        mark = "RED" if red else "-- " if cell.problems else "own" if cell.fails_directly else "ok "
         text, end = len(got["text"]), got["end"]
         print(f"{mark} {table.label(cell):<62} {cell.name:<38} text {text:>4}  end {end}  sources {cell.sources()}")
         if cell.problems and (red or loud):
             print("    " + "\n    ".join(cell.problems))
     for cell in controls:
         if not cell.outcome or not cell.outcome["error"]:
-            print(f"RED {table.label(cell)} takes what it must fail at: this run would see nothing")
+            print(f"RED {table.label(cell)} reads the control stream, at which it must fail")
             bad += 1
     for entry in sorted(NOT_YET):
-        mine = [cell for cell in cells if entry in (cell.later(), cell.client.at)]
-        left = [cell for cell in mine if cell.problems or (cell.waiting and cell.client.at == entry)]
-        if mine and not [cell for cell in left if cell.later() in (None, entry)]:
-            print(f"RED {entry} works now: take it off NOT_YET in tests/sdk/matrix.py, and run tests/sdk/run --write")
+        mine = [cell for cell in cells if entry in (cell.pending_entry(), cell.client.at)]
+        left = [cell for cell in mine if cell.problems or (cell.expected_problems and cell.client.at == entry)]
+        if mine and not [cell for cell in left if cell.pending_entry() in (None, entry)]:
+            print(f"RED {entry} passes: remove it from NOT_YET in tests/sdk/matrix.py, and run tests/sdk/run --write")
             bad += 1
-    later = sum(bool(cell.problems and cell.later()) for cell in cells)
-    own = sum(cell.own_fault for cell in cells)
-    print(f"{len(cells)} answers checked, {bad} red, {later} not yet, {own} as bad without citetap, {len(controls)} controls")
+    pending = sum(bool(cell.problems and cell.pending_entry()) for cell in cells)
+    own = sum(cell.fails_directly for cell in cells)
+    print(f"{len(cells)} answers checked, {bad} red, {pending} not yet, {own} as bad without citetap, {len(controls)} controls")
     return bad
 
 
@@ -123,12 +123,12 @@ def main():
 
     cells, controls = run(args.citetap.resolve(), envs, args.only)
     bad = verdict(cells, controls, args.only)
-    made = table.made(cells)
-    print(f"\n{made}")
+    text = table.build_table(cells)
+    print(f"\n{text}")
     if not bad and args.write:
-        table.write(made)
+        table.write(text)
     if not bad and args.check:
-        bad = int(table.differs(made))
+        bad = int(table.differs(text))
     sys.exit(bad > 0)
 
 

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, field
 
-# What citetap cannot do yet: a column, a capture of one ("column/capture"), or a way to the sources. All of it is run
-# all the same, and the run fails when an entry's cells pass: then it goes from this list, which is to be empty.
+# Expected failures: a column, "column/capture", or where sources are found (`Client.at`). They are run nevertheless, and the
+# run fails if all cells of an entry pass: then remove the entry.
 NOT_YET: set[str] = set()
 
-# Seconds: one answer, one process with all its answers, a server's start.
+# Timeouts in seconds: one answer, one process with all its answers, the start of a server.
 CELL_TIMEOUT = 30
 DRIVER_TIMEOUT = 300
 START_TIMEOUT = 20
@@ -14,7 +14,7 @@ START_TIMEOUT = 20
 
 @dataclass(frozen=True)
 class Route:
-    """One answer that can be asked for: which capture, spoken how, where."""
+    """One answer that a client can request: the capture, its dialect, and the server."""
 
     capture: str
     dialect: str
@@ -40,7 +40,7 @@ DEMO = {
     "tencent": "/tencent/cgi-bin/v1/ai/qa",
 }
 
-# Captures of upstreams that speak as OpenAI does, each in its own way of citing.
+# Captures of OpenAI-like upstreams, each with its own format of citations.
 OPENAI_LIKE = (
     "ark-bots",
     "dashscope",
@@ -85,7 +85,7 @@ COLUMNS = (
             *(Route(f"openai/{name}", "openai", "serve", f"/openai/{name}") for name in OPENAI_LIKE),
         ),
     ),
-    # By header with the demo, by the route's own key with `serve`.
+    # The profile is set by a header for the demo, and by the route's configuration for `serve`.
     Column("openai", (*profiled("openai"), Route("doubao", "openai", "serve", "/profile/openai/doubao"))),
     Column(
         "links",
@@ -103,13 +103,13 @@ COLUMNS = (
     Column("open-webui", profiled("open-webui")),
 )
 
-# The same upstreams without citetap: what a client cannot read there, it need not read here.
+# The same upstreams without citetap: a client that cannot read one directly need not read it through citetap.
 DIRECT = {
     name: Route(name, "openai", "player", f"/{name}") for name in ("openai", *(f"openai/{name}" for name in OPENAI_LIKE))
 }
 
-# An event that is no chunk, in a stream of chunks and without citetap: what clients must not be given. These fail at
-# it, and a run in which they do not would see nothing.
+# Self-test: a stream without citetap that contains an event which is no chunk. The clients of FAIL_AT_CONTROL must fail at
+# it; if they do not, the run would not notice such an event from citetap.
 CONTROL = Column("control", (Route("control", "control", "player", "/control"),))
 FAIL_AT_CONTROL = {
     ("openai_py.py", "loop"),
@@ -119,15 +119,15 @@ FAIL_AT_CONTROL = {
 }
 
 
-# Where the user of a client without a place for sources gets them: by the message's id, which the client knows; or by
-# a task of its own naming, which it sends along as a header.
+# How users of a client without a field for sources get them: by the message's id, if the client exposes it, or by a task
+# id that the client sends in a header.
 BY_ID = "`/citations/{id}`"
 BY_TASK = "`/tasks/{id}`"
 
 
 @dataclass(frozen=True)
 class Client:
-    """`env` and `script` are the process, `name` the function in it, `at` where its user finds the sources."""
+    """`env` and `script` select the process, `name` the function in it; `at`: where its user finds the sources."""
 
     label: str
     env: str
@@ -135,7 +135,7 @@ class Client:
     name: str
     speaks: tuple
     at: str
-    # Whether it can ask for an answer in one piece, and send headers.
+    # Whether the client supports unstreamed answers, and custom headers.
     whole: bool = False
     headers: bool = True
 

@@ -1,4 +1,4 @@
-"""The servers under test, each on a free port of the loopback address, and the upstream that `serve` gets."""
+"""The servers under test, each on a free loopback port, and the scripted upstream of `serve`."""
 
 import contextlib
 import http.server
@@ -11,7 +11,7 @@ import time
 from expect import ROOT
 from matrix import OPENAI_LIKE, START_TIMEOUT
 
-# Small and odd, so that characters and frames are cut; the pause lets a piece arrive alone.
+# Bytes per write: small and odd, so that characters and frames are split. The pause keeps writes in separate packets.
 PIECE = 97
 PAUSE = 0.001
 
@@ -32,14 +32,14 @@ def captures():
     found = {"/control/": CONTROL}
     for name in OPENAI_LIKE:
         found[f"/openai/{name}/"] = (ROOT / "tests/fixtures/openai" / f"{name}.sse").read_bytes()
-    # After those, as the first prefix that fits is taken.
+    # Last, because the first matching prefix is used.
     for name in ("doubao", "openai"):
         found[f"/{name}/"] = (ROOT / "src/replay/captures" / f"{name}.sse").read_bytes()
     return found
 
 
 class Player(http.server.BaseHTTPRequestHandler):
-    """Answers a POST to `/<capture>/…` with that capture, in pieces."""
+    """Answers a POST to `/<capture>/…` with that capture, in small writes."""
 
     protocol_version = "HTTP/1.1"
 
@@ -49,7 +49,7 @@ class Player(http.server.BaseHTTPRequestHandler):
         if body is None:
             self.send_error(404)
             return
-        # An id of its own for each answer, as the records of two with one id are one.
+        # Give each answer a new id, because answers with the same id share a record.
         own = re.search(rb'"msgid":"(\d+)"', body) or re.search(rb'"id":"([^"]{8,})"', body)
         if own:
             body = body.replace(own[1], b"%0*d" % (len(own[1]), next(self.server.ids)))
@@ -73,7 +73,7 @@ class PlayerServer(http.server.ThreadingHTTPServer):
     ids = itertools.count(10**7)
 
     def handle_error(self, *_):
-        """A client that left before the end has its reasons, and its cell tells them."""
+        """Ignores clients that disconnect early; their cells report it."""
 
 
 @contextlib.contextmanager
@@ -99,7 +99,7 @@ def configuration(upstream):
 
 @contextlib.contextmanager
 def citetap(binary, scratch, name, arguments, announced):
-    """Runs it until the block ends; gives its URL, which `announced` finds in its output."""
+    """Runs citetap until the block ends; yields its URL, which the pattern `announced` finds in its output."""
     log = scratch / f"{name}.log"
     with log.open("wb") as out:
         process = subprocess.Popen([binary, *arguments], cwd=scratch, stdout=out, stderr=subprocess.STDOUT)
@@ -125,11 +125,11 @@ def address(process, log, announced):
 
 @contextlib.contextmanager
 def servers(binary, scratch):
-    """Their URLs by name."""
+    """Runs all servers; yields their URLs by name."""
     for old in scratch.glob("*.db*"):
         old.unlink()
-    # Faster than life, yet an answer still takes a tenth of a second. An id of its own for each, as by an id that
-    # another client's answer had, that one's record would be found.
+    # Speed 40: an answer takes a tenth of a second. Fresh ids: otherwise a lookup would find the record of another client's
+    # answer.
     demo = ["demo", "--listen", "127.0.0.1:0", "--store", "demo.db", "--speed", "40", "--fresh-ids"]
     serve = ["serve", "--config", "serve.toml", "--log-format", "json"]
     with contextlib.ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""The compatibility table of the manual, from what a run saw."""
+"""Makes the compatibility table of the manual from the outcomes of a run."""
 
 import re
 
@@ -16,8 +16,8 @@ def label(cell):
     return re.sub(r"\{([^}:]+)\}", lambda name: versions.get(name[1], "?"), cell.client.label)
 
 
-def made(cells):
-    """A column in which nothing works yet is left out."""
+def build_table(cells):
+    """Builds the table; leaves out columns in which no cell passes."""
     columns = [column for column in COLUMNS if any(cell.column is column and not cell.problems for cell in cells)]
     names = [HEADS.get(column.key, f"`{column.key}`") for column in columns]
     lines = [row(["client", *names, "sources in"]), "|---" * (len(columns) + 2) + "|"]
@@ -30,7 +30,7 @@ def made(cells):
 
 
 def mark(cells):
-    cells = [cell for cell in cells if not cell.own_fault and not (cell.problems and cell.later())]
+    cells = [cell for cell in cells if not cell.fails_directly and not (cell.problems and cell.pending_entry())]
     if not cells:
         return ""
     return "✗" if any(cell.problems for cell in cells) else "✓"
@@ -49,13 +49,13 @@ def write(text):
     rule = re.compile(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}", re.S)
     pages, count = rule.subn(lambda _: block(text), page.read_text(encoding="utf-8"))
     if count != 1:
-        raise SystemExit(f"{PAGE} has no place for the table, which is between {BEGIN} and {END}")
+        raise SystemExit(f"{PAGE} lacks the lines {BEGIN} and {END} around the table")
     page.write_text(pages, encoding="utf-8")
     print(f"{PAGE} written")
 
 
 def differs(text):
-    """Whether the page has another table."""
+    """True if the page has another table."""
     if block(text) in (ROOT / PAGE).read_text(encoding="utf-8"):
         return False
     print(f"{PAGE} has another table: run tests/sdk/run --write")

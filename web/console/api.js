@@ -52,27 +52,27 @@ export async function errorFromResponse(response) {
   const text = await response.text().catch(() => '');
   const wait = Number(response.headers.get('retry-after')) || 0;
   const status = response.status;
-  let said = '';
+  let reason = '';
   let kind = '';
   let ours = false;
   try {
     const body = JSON.parse(text);
     if (typeof body.type === 'string' && body.type.startsWith('urn:citetap:problem:')) {
       kind = body.type.slice('urn:citetap:problem:'.length);
-      said = body.detail ? `${body.title}: ${body.detail}` : body.title;
+      reason = body.detail ? `${body.title}: ${body.detail}` : body.title;
       ours = true;
     } else if (body.error?.message) {
       kind = String(body.error.code ?? '').replaceAll('_', '-');
-      said = String(body.error.message);
-      ours = said.includes('x-citetap-key');
+      reason = String(body.error.message);
+      ours = reason.includes('x-citetap-key');
       if (ours) kind = 'unauthorized';
     } else {
-      said = String(body.message ?? body.detail ?? body.title ?? '');
+      reason = String(body.message ?? body.detail ?? body.title ?? '');
     }
   } catch {
-    said = text.length < 200 && !text.includes('<') ? text.trim() : '';
+    reason = text.length < 200 && !text.includes('<') ? text.trim() : '';
   }
-  const message = said ? t('trouble.status', { status, said }) : t('trouble.bare', { status });
+  const message = reason ? t('trouble.status', { status, reason }) : t('trouble.bare', { status });
   return new ApiError(message, { status, kind, ours, wait });
 }
 

@@ -39,20 +39,20 @@ export function chart(days, series) {
   /** @type {Element[]} */ let columns = [];
   let width = 0;
 
-  const said = (/** @type {number} */ at) =>
+  const describe = (/** @type {number} */ at) =>
     `${shortDay(days[at] ?? '')}: ${series.map((one) => `${one.name()} ${number(one.values[at] ?? 0)}`).join(', ')}`;
 
   const longest = Math.max(...series.map((one) => number(one.values.reduce((sum, value) => sum + value, 0)).length));
   // Reserve the width of the sums, so that the legend does not move when another day is hovered.
   legend.style.setProperty('--digits', String(longest));
 
-  function tell() {
+  function update() {
     const sums = series.map((one) => (chosen < 0 ? one.values.reduce((sum, value) => sum + value, 0) : (one.values[chosen] ?? 0)));
     const total = sums.reduce((sum, value) => sum + value, 0);
     when.textContent = `${chosen < 0 ? `${shortDay(days[0] ?? '')} – ${shortDay(days.at(-1) ?? '')}` : shortDay(days[chosen] ?? '')} · ${t('domains.total')} ${number(total)}`;
     legend.replaceChildren(...series.map((one, at) => h('li', {}, h('span', { class: `swatch c${one.colour}` }), h('span', {}, one.name()), h('b', {}, number(sums[at] ?? 0)))));
     plot.setAttribute('aria-valuenow', String(Math.max(chosen, 0)));
-    plot.setAttribute('aria-valuetext', chosen < 0 ? t('domains.chart.hint') : said(chosen));
+    plot.setAttribute('aria-valuetext', chosen < 0 ? t('domains.chart.hint') : describe(chosen));
     columns.forEach((column, at) => column.classList.toggle('on', at === chosen));
   }
 
@@ -75,7 +75,7 @@ export function chart(days, series) {
         if (value === 0) return null;
         const from = y(base);
         base += value;
-        // A gap between two parts, so that they can be told apart without colours.
+        // A gap between two parts distinguishes them without colours.
         const tall = Math.max(0.5, from - y(base) - 1);
         return s('rect', { class: `c${one.colour}`, x: left, y: y(base), width: thick, height: tall, rx: Math.min(1.5, thick / 4) });
       });
@@ -89,13 +89,13 @@ export function chart(days, series) {
     canvas.querySelector('svg')?.remove();
     canvas.prepend(svg);
     plot.style.left = `${LEFT}px`;
-    tell();
+    update();
   }
 
   /** @param {number} at */
   function choose(at) {
     chosen = Math.max(-1, Math.min(days.length - 1, at));
-    tell();
+    update();
   }
   plot.addEventListener('pointermove', (event) => {
     const box = plot.getBoundingClientRect();

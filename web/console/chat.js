@@ -137,7 +137,7 @@ export function chatPage() {
     } catch (error) {
       const problem = /** @type {import('./api.js').ApiError} */ (error);
       trouble.classList.add('bad');
-      fill(trouble, h('p', { class: 'said' }, problem.message), h('p', {}, () => problem.advice?.() ?? ''), h('button', { type: 'button', onclick: load }, () => t('retry')));
+      fill(trouble, h('p', { class: 'headline' }, problem.message), h('p', {}, () => problem.advice?.() ?? ''), h('button', { type: 'button', onclick: load }, () => t('retry')));
       trouble.hidden = false;
     }
   }

@@ -40,15 +40,15 @@ export function composer({ send, stop, history }) {
   const auth = h('input', { type: 'password', autocomplete: 'off', spellcheck: 'false', placeholder: 'Bearer …', 'data-test': 'upstream-auth' });
   const input = h('textarea', { id: 'question', rows: '1', 'data-test': 'question', onkeydown: pressed, oninput: grown });
   const path = h('input', { type: 'text', spellcheck: 'false', autocapitalize: 'off', 'data-test': 'raw-path', value: '/' });
-  const body = h('textarea', { rows: '4', spellcheck: 'false', class: 'mono', 'data-test': 'raw-body', 'aria-describedby': 'raw-said', oninput: checked });
+  const body = h('textarea', { rows: '4', spellcheck: 'false', class: 'mono', 'data-test': 'raw-body', 'aria-describedby': 'raw-error', oninput: checked });
   body.value = '{}';
   const prefix = h('span', { class: 'prefix mono' });
-  const said = h('p', { id: 'raw-said', class: 'said bad', hidden: true });
+  const parseError = h('p', { id: 'raw-error', class: 'headline bad', hidden: true });
   const label = h('label', { class: 'unseen', for: 'question' }, () => t('chat.ask.label'));
   const raw = h('div', { class: 'raw', hidden: true },
     h('p', { class: 'note' }, () => t('chat.raw')),
     field('raw-path', () => t('chat.raw.path'), path),
-    field('raw-body', () => t('chat.raw.body'), body), said);
+    field('raw-body', () => t('chat.raw.body'), body), parseError);
   const place = h('div', { class: 'row' });
   path.replaceWith(place);
   place.append(prefix, path);
@@ -97,11 +97,11 @@ export function composer({ send, stop, history }) {
   function checked() {
     try {
       JSON.parse(body.value);
-      said.hidden = true;
+      parseError.hidden = true;
       return true;
     } catch (error) {
-      said.textContent = t('chat.raw.bad', { why: /** @type {Error} */ (error).message });
-      said.hidden = false;
+      parseError.textContent = t('chat.raw.bad', { why: /** @type {Error} */ (error).message });
+      parseError.hidden = false;
       return false;
     }
   }

@@ -136,7 +136,7 @@ export function domainsPage(params) {
   function show() {
     if (!stats) return;
     if (stats.totals.citations === 0) {
-      return fill(body, h('div', { class: 'empty', 'data-test': 'domains-empty' }, h('p', { class: 'said' }, () => t('domains.empty')), h('p', {}, () => t('domains.empty.hint')), h('p', {}, h('a', { class: 'button main', href: '#/' }, icon('chat'), h('span', {}, () => t('messages.to.chat'))))));
+      return fill(body, h('div', { class: 'empty', 'data-test': 'domains-empty' }, h('p', { class: 'headline' }, () => t('domains.empty')), h('p', {}, () => t('domains.empty.hint')), h('p', {}, h('a', { class: 'button main', href: '#/' }, icon('chat'), h('span', {}, () => t('messages.to.chat'))))));
     }
     const all = daysOf(stats);
     const series = seriesOf(stats, all);
@@ -156,7 +156,7 @@ export function domainsPage(params) {
     } catch (error) {
       if (turn !== lastLoad) return;
       const trouble = error instanceof ApiError ? error : new ApiError(String(error));
-      fill(body, h('div', { class: 'notice bad', role: 'alert' }, h('p', { class: 'said' }, trouble.message), h('p', {}, () => trouble.advice()), h('button', { type: 'button', onclick: load }, () => t('retry'))));
+      fill(body, h('div', { class: 'notice bad', role: 'alert' }, h('p', { class: 'headline' }, trouble.message), h('p', {}, () => trouble.advice()), h('button', { type: 'button', onclick: load }, () => t('retry'))));
     }
   }
 

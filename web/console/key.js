@@ -10,10 +10,10 @@ let asking = null;
 /** @param {boolean} wrong true if citetap rejected the current key */
 function prompt(wrong) {
   asking ??= new Promise((resolve) => {
-    const input = h('input', { id: 'key', type: 'password', autocomplete: 'off', spellcheck: 'false', required: true, 'aria-describedby': 'key-said key-note', 'data-test': 'key-input' });
-    const said = h('p', { id: 'key-said', class: 'said bad', role: 'alert', 'data-test': 'key-wrong' });
-    if (wrong) localized(said, () => (said.textContent = t('key.wrong')));
-    else said.hidden = true;
+    const input = h('input', { id: 'key', type: 'password', autocomplete: 'off', spellcheck: 'false', required: true, 'aria-describedby': 'key-error key-note', 'data-test': 'key-input' });
+    const wrongKey = h('p', { id: 'key-error', class: 'headline bad', role: 'alert', 'data-test': 'key-wrong' });
+    if (wrong) localized(wrongKey, () => (wrongKey.textContent = t('key.wrong')));
+    else wrongKey.hidden = true;
     const form = h('form', { onsubmit: (/** @type {Event} */ event) => {
       event.preventDefault();
       const value = input.value.trim();
@@ -21,7 +21,7 @@ function prompt(wrong) {
     } },
     h('h2', { id: 'key-title' }, () => t('key.title')),
     h('p', { id: 'key-note' }, () => t('key.note')),
-    said,
+    wrongKey,
     h('label', { for: 'key' }, () => t('key.label')),
     input,
     h('div', { class: 'row end' },

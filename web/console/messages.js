@@ -30,8 +30,8 @@ export function badges(record) {
 
 /** Title of a message: its search queries, otherwise the title of its first source. @param {any} record @returns {() => string} */
 export function heading(record) {
-  const said = record.queries?.[0] || record.citations?.[0]?.title || record.summary;
-  return () => said || t('messages.untitled');
+  const text = record.queries?.[0] || record.citations?.[0]?.title || record.summary;
+  return () => text || t('messages.untitled');
 }
 
 /** A curl command that creates a record. @param {any[]} [routes] */
@@ -98,11 +98,11 @@ export function messagesPage(params) {
 
   const list = h('ol', { class: 'messages', 'data-test': 'messages' });
   const more = h('button', { type: 'button', hidden: true, 'data-test': 'load-more', onclick: () => load(next) }, () => t('messages.more'));
-  const told = h('p', { class: 'note', role: 'status', 'data-test': 'messages-told' });
+  const status = h('p', { class: 'note', role: 'status', 'data-test': 'messages-status' });
   const empty = h('div', { class: 'empty', hidden: true });
   const element = h('div', { class: 'page', 'data-test': 'page-messages' },
     h('div', { class: 'page-head' }, h('h1', {}, () => t('messages.title')), h('p', { class: 'lead' }, () => t('messages.lead'))),
-    form, empty, list, h('div', { class: 'row' }, more, told));
+    form, empty, list, h('div', { class: 'row' }, more, status));
 
   /** @returns {Filters} */
   const filters = () => /** @type {Filters} */ (Object.fromEntries(FILTERS.map((name) => [name, fields[name].value.trim()])));
@@ -130,7 +130,7 @@ export function messagesPage(params) {
   }
 
   /** @param {import('./dom.js').Child[]} what */
-  function say(...what) {
+  function showMessage(...what) {
     fill(empty, ...what);
     empty.hidden = what.length === 0;
   }
@@ -141,12 +141,12 @@ export function messagesPage(params) {
     clear.hidden = !filtered();
     const { since, until, ...rest } = filters();
     const path = query('/citations', { ...rest, since: since && midnight(since, 0), until: until && midnight(until, 1), limit: PAGE, cursor });
-    told.textContent = t('loading');
+    status.textContent = t('loading');
     more.disabled = true;
     try {
       const page = await json(path);
       if (turn !== lastLoad) return;
-      say();
+      showMessage();
       if (cursor === null) {
         shown = 0;
         list.replaceChildren();
@@ -155,24 +155,24 @@ export function messagesPage(params) {
       shown += page.items.length;
       next = page.items.length < PAGE ? null : page.next;
       more.hidden = !next;
-      told.textContent = shown ? t(next ? 'messages.shown' : 'messages.all', { n: shown }) : '';
+      status.textContent = shown ? t(next ? 'messages.shown' : 'messages.all', { n: shown }) : '';
       if (shown === 0) nothing();
     } catch (error) {
       if (turn !== lastLoad) return;
-      told.textContent = '';
+      status.textContent = '';
       const trouble = error instanceof ApiError ? error : new ApiError(String(error));
-      say(h('div', { class: 'notice bad', role: 'alert' }, h('p', { class: 'said' }, trouble.message), h('p', {}, () => trouble.advice()), h('button', { type: 'button', onclick: () => load(cursor) }, () => t('retry'))));
+      showMessage(h('div', { class: 'notice bad', role: 'alert' }, h('p', { class: 'headline' }, trouble.message), h('p', {}, () => trouble.advice()), h('button', { type: 'button', onclick: () => load(cursor) }, () => t('retry'))));
     } finally {
       more.disabled = false;
     }
   }
 
   function nothing() {
-    if (filtered()) return say(h('p', { class: 'said', 'data-test': 'no-match' }, () => t('messages.none')), h('p', {}, () => t('messages.none.hint')));
+    if (filtered()) return showMessage(h('p', { class: 'headline', 'data-test': 'no-match' }, () => t('messages.none')), h('p', {}, () => t('messages.none.hint')));
     const command = h('pre', { class: 'code', tabindex: '0', 'data-test': 'empty-curl' }, curl());
     json('/console/routes').then((known) => (command.textContent = curl(known.routes)), () => {});
-    say(
-      h('p', { class: 'said', 'data-test': 'empty-store' }, () => t('messages.empty')),
+    showMessage(
+      h('p', { class: 'headline', 'data-test': 'empty-store' }, () => t('messages.empty')),
       h('p', {}, () => t('messages.empty.hint')),
       command,
       h('p', {}, h('a', { class: 'button main', href: '#/' }, icon('chat'), h('span', {}, () => t('messages.to.chat')))));

@@ -73,7 +73,7 @@ function folded(title, test, read) {
       const text = JSON.stringify(await read(), null, 2);
       fill(inside, h('div', { class: 'row' }, copyButton(() => text)), code(text));
     } catch (error) {
-      fill(inside, h('p', { class: 'said bad' }, error instanceof Error ? error.message : String(error)));
+      fill(inside, h('p', { class: 'headline bad' }, error instanceof Error ? error.message : String(error)));
     }
   });
   return details;
@@ -91,20 +91,20 @@ function actions(path, record) {
   const sure = h('div', { class: 'notice', role: 'group', hidden: true, 'data-test': 'delete-sure', 'aria-label': () => t('record.delete') });
   const remove = h('button', { type: 'button', class: 'danger', 'data-test': 'delete', 'aria-expanded': 'false', onclick: () => opened(true) }, icon('trash'), h('span', {}, () => t('record.delete')));
   const keep = h('button', { type: 'button', 'data-test': 'delete-no', onclick: () => opened(false) }, () => t('record.delete.no'));
-  const said = h('p', { class: 'said bad', role: 'alert' });
+  const failure = h('p', { class: 'headline bad', role: 'alert' });
   /** @param {boolean} now */
   function opened(now) {
     sure.hidden = !now;
     remove.setAttribute('aria-expanded', String(now));
     (now ? keep : remove).focus();
   }
-  sure.append(h('p', {}, () => t('record.delete.sure')), said, h('div', { class: 'row' }, keep,
+  sure.append(h('p', {}, () => t('record.delete.sure')), failure, h('div', { class: 'row' }, keep,
     h('button', { type: 'button', class: 'danger', 'data-test': 'delete-yes', onclick: async () => {
       try {
         await json(query(path, { provider: record.provider }), { method: 'DELETE' });
         location.hash = '#/messages';
       } catch (error) {
-        said.textContent = error instanceof Error ? error.message : String(error);
+        failure.textContent = error instanceof Error ? error.message : String(error);
       }
     } }, () => t('record.delete.do'))));
   sure.addEventListener('keydown', (event) => event.key === 'Escape' && opened(false));
@@ -165,7 +165,7 @@ export function recordPage(id, provider) {
       if (trouble.status === 404) {
         fill(body, h('div', { class: 'empty', 'data-test': 'unknown-record' }, h('h1', {}, () => t('record.unknown')), h('p', {}, () => t('record.unknown.hint')), h('p', {}, h('code', {}, id))));
       } else {
-        fill(body, h('div', { class: 'notice bad', role: 'alert' }, h('p', { class: 'said' }, trouble.message), h('p', {}, () => trouble.advice()), h('button', { type: 'button', onclick: () => load(0) }, () => t('retry'))));
+        fill(body, h('div', { class: 'notice bad', role: 'alert' }, h('p', { class: 'headline' }, trouble.message), h('p', {}, () => trouble.advice()), h('button', { type: 'button', onclick: () => load(0) }, () => t('retry'))));
       }
     }
   }

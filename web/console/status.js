@@ -129,9 +129,9 @@ export function statusPage() {
     if (all.length) {
       fill(now, tiles(readings));
       // Redraw tables only if their content changed, so that a text selection is kept.
-      const said = JSON.stringify([all.filter((one) => one.name.endsWith('_total')), document.documentElement.lang]);
-      if (said !== drawn) fill(own, h('h2', {}, () => t('status.routes')), routes(all));
-      drawn = said;
+      const content = JSON.stringify([all.filter((one) => one.name.endsWith('_total')), document.documentElement.lang]);
+      if (content !== drawn) fill(own, h('h2', {}, () => t('status.routes')), routes(all));
+      drawn = content;
     }
     if (!status) return;
     const { kind, healthy, queued, retrying, lastCommitMs } = status.store ?? {};
@@ -148,25 +148,25 @@ export function statusPage() {
         [() => t('status.unread'), number(sum(all, 'citetap_frames_total', (labels) => labels.kind !== 'tapped'))],
         [() => t('status.untapped'), number(sum(all, 'citetap_tap_skipped_total'))],
         [() => t('status.search'), t(status.search ? 'status.search.on' : 'status.search.off')]])));
-    const told = JSON.stringify([status.faults, document.documentElement.lang, Math.floor(Date.now() / 30_000)]);
-    if (last.dataset.told !== told) fill(last, h('h2', {}, () => t('status.faults')), faults(status.faults ?? []));
-    last.dataset.told = told;
+    const faultKey = JSON.stringify([status.faults, document.documentElement.lang, Math.floor(Date.now() / 30_000)]);
+    if (last.dataset.key !== faultKey) fill(last, h('h2', {}, () => t('status.faults')), faults(status.faults ?? []));
+    last.dataset.key = faultKey;
   }
 
   async function read() {
     clearTimeout(timer);
     if (left || document.hidden) return;
     try {
-      const [metrics, probe, told] = await Promise.all([request('/metrics'), request('/readyz'), json('/console/status')]);
+      const [metrics, probe, current] = await Promise.all([request('/metrics'), request('/readyz'), json('/console/status')]);
       ready = probe.ok;
-      status = told;
+      status = current;
       if (!metrics.ok) throw await errorFromResponse(metrics);
       readings = [...readings, { at: performance.now(), all: samples(await metrics.text()) }].slice(-KEPT);
       trouble.hidden = true;
     } catch (error) {
       const problem = error instanceof ApiError ? error : new ApiError(String(error));
       if (problem.status === 0) ready = false;
-      fill(trouble, h('p', { class: 'said' }, problem.status === 0 || problem.ours ? problem.message : t('status.nometrics', { why: problem.message })), h('p', {}, problem.advice()));
+      fill(trouble, h('p', { class: 'headline' }, problem.status === 0 || problem.ours ? problem.message : t('status.nometrics', { why: problem.message })), h('p', {}, problem.advice()));
       trouble.hidden = false;
     }
     if (left) return;

@@ -27,7 +27,7 @@ export const zh = {
 
   'trouble.unreachable': '无法连接 citetap。',
   'trouble.key': '需要密钥。',
-  'trouble.status': '{said}（{status}）',
+  'trouble.status': '{reason}（{status}）',
   'trouble.bare': '返回了错误，但没有说明原因（{status}）。',
   'trouble.not-json': '返回的内容不对，可能被中间的代理改动过。',
   'trouble.broke': '回答没有说完就中断了。已收到的内容保留在这里和记录中。',

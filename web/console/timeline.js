@@ -95,11 +95,11 @@ export function timeline() {
     const n = record.citations?.length ?? 0;
     const cited = record.stats?.citedCount ?? record.citations?.filter((/** @type {any} */ one) => one.cited).length ?? 0;
     const over = done || record.complete;
-    const said = [!over ? t('step.sofar', { n }) : n ? t('step.sources', { n, cited }) : t('step.sources.none')];
-    if (record.complete) said.push(t('step.final'));
-    else if (done) said.push(t('step.incomplete'));
-    if (over) said.push(t(record.stored ? 'step.stored' : 'step.unstored'));
-    sources.textContent = said.join(t('comma'));
+    const parts = [!over ? t('step.sofar', { n }) : n ? t('step.sources', { n, cited }) : t('step.sources.none')];
+    if (record.complete) parts.push(t('step.final'));
+    else if (done) parts.push(t('step.incomplete'));
+    if (over) parts.push(t(record.stored ? 'step.stored' : 'step.unstored'));
+    sources.textContent = parts.join(t('comma'));
   }
 
   return {

@@ -69,11 +69,11 @@ export function turn(chatRequest, to) {
     to.ended();
   }
 
-  /** @param {() => string} said @param {() => string} advice @param {boolean} [bad] */
-  function showNotice(said, advice, bad = true) {
+  /** @param {() => string} reason @param {() => string} advice @param {boolean} [bad] */
+  function showNotice(reason, advice, bad = true) {
     notice.classList.toggle('bad', bad);
     notice.replaceChildren(
-      h('p', { class: 'said' }, said),
+      h('p', { class: 'headline' }, reason),
       h('p', {}, advice),
       h('button', { type: 'button', 'data-test': 'again', onclick: to.again }, () => t('retry')));
     notice.hidden = false;

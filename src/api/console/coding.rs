@@ -1,8 +1,8 @@
-//! Which of the codings that there are a client gets (RFC 9110 section 12.5.3).
+//! Content coding of the console's files: brotli, gzip or none.
 
 use http::{HeaderMap, header};
 
-use crate::app::negotiate;
+use crate::app::negotiate::weighed;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coding {
@@ -12,7 +12,7 @@ pub enum Coding {
 }
 
 impl Coding {
-    /// The smallest first: of those that a client likes equally it gets this one.
+    /// Smallest first: of codings with equal weight the first is chosen.
     const ALL: [Self; 3] = [Self::Brotli, Self::Gzip, Self::Identity];
 
     pub const fn name(self) -> Option<&'static str> {
@@ -23,7 +23,7 @@ impl Coding {
         }
     }
 
-    /// Each coding is a representation of its own, and so is its entity tag.
+    /// Suffix of the entity tag, because each coding is a representation of its own (RFC 9110 section 8.8.3).
     pub const fn suffix(self) -> &'static str {
         match self {
             Self::Brotli => "-br",
@@ -42,18 +42,19 @@ impl Coding {
     }
 }
 
-/// The one that `asked` weighs most, among those that there are. Who refuses all of them gets the plain one.
-pub fn chosen(asked: &HeaderMap, has: impl Fn(Coding) -> bool) -> Coding {
-    let weighed: Vec<(&str, u16)> = negotiate::weighed(asked, header::ACCEPT_ENCODING).collect();
+/// Chooses the available coding with the highest weight in `Accept-Encoding` (RFC 9110 section 12.5.3). If the client
+/// refuses all of them, the file is sent without coding.
+pub fn negotiate(headers: &HeaderMap, has: impl Fn(Coding) -> bool) -> Coding {
+    let accepted: Vec<(&str, u16)> = weighed(headers, header::ACCEPT_ENCODING).collect();
     let weight = |coding: Coding| {
-        let named = weighed.iter().find(|(name, _)| coding.is(name));
-        let other = || weighed.iter().find(|(name, _)| *name == "*");
-        // What is not named is refused, but for the plain one, which is then liked least.
+        let named = accepted.iter().find(|(name, _)| coding.is(name));
+        let wildcard = || accepted.iter().find(|(name, _)| *name == "*");
+        // A coding that is not listed is refused, except identity, which then has the lowest weight.
         let unnamed = if coding == Coding::Identity { Some(0) } else { None };
-        named.or_else(other).map_or(unnamed, |(_, weight)| (*weight > 0).then_some(*weight))
+        named.or_else(wildcard).map_or(unnamed, |(_, weight)| (*weight > 0).then_some(*weight))
     };
     let offered = Coding::ALL.into_iter().filter(|coding| has(*coding));
-    // The first of equals: max_by_key would take the last.
+    // Reversed, because max_by_key returns the last of equal items.
     let best = offered.filter_map(|coding| Some((coding, weight(coding)?))).rev().max_by_key(|(_, weight)| *weight);
     best.map_or(Coding::Identity, |(coding, _)| coding)
 }
@@ -64,21 +65,21 @@ mod tests {
 
     use super::*;
 
-    fn of(lists: &[&'static str]) -> Coding {
-        of_some(lists, |_| true)
+    fn negotiated(lists: &[&'static str]) -> Coding {
+        negotiated_among(lists, |_| true)
     }
 
-    fn of_some(lists: &[&'static str], has: impl Fn(Coding) -> bool) -> Coding {
+    fn negotiated_among(lists: &[&'static str], has: impl Fn(Coding) -> bool) -> Coding {
         let mut headers = HeaderMap::new();
         for list in lists {
             headers.append(header::ACCEPT_ENCODING, HeaderValue::from_static(list));
         }
-        chosen(&headers, has)
+        negotiate(&headers, has)
     }
 
     #[test]
-    fn the_smallest_of_those_that_are_liked_most() {
-        for (asked, coding) in [
+    fn smallest_of_the_preferred_codings_is_chosen() {
+        for (accepted, coding) in [
             ("gzip, deflate, br, zstd", Coding::Brotli),
             ("gzip, deflate", Coding::Gzip),
             ("x-gzip", Coding::Gzip),
@@ -90,15 +91,15 @@ mod tests {
             ("deflate", Coding::Identity),
             ("", Coding::Identity),
         ] {
-            assert_eq!(of(&[asked]), coding, "{asked}");
+            assert_eq!(negotiated(&[accepted]), coding, "{accepted}");
         }
-        assert_eq!(of(&[]), Coding::Identity);
-        assert_eq!(of(&["gzip;q=0.2", "br;q=0.1"]), Coding::Gzip, "two headers are one list");
+        assert_eq!(negotiated(&[]), Coding::Identity);
+        assert_eq!(negotiated(&["gzip;q=0.2", "br;q=0.1"]), Coding::Gzip, "two headers are one list");
     }
 
     #[test]
-    fn what_is_refused_is_not_sent() {
-        for (asked, coding) in [
+    fn refused_coding_is_not_chosen() {
+        for (accepted, coding) in [
             ("br;q=0, gzip", Coding::Gzip),
             ("br;q=0.000, *", Coding::Gzip),
             ("gzip;q=0, br;q=0", Coding::Identity),
@@ -106,16 +107,16 @@ mod tests {
             ("br;q=high, gzip;q=0.1", Coding::Gzip),
             ("br;q=2, gzip;q=-1", Coding::Identity),
             ("identity;q=0, gzip;q=0.1", Coding::Gzip),
-            // Nothing is left: better a page than an error.
+            // All are refused: a page is better than an error.
             ("*;q=0", Coding::Identity),
         ] {
-            assert_eq!(of(&[asked]), coding, "{asked}");
+            assert_eq!(negotiated(&[accepted]), coding, "{accepted}");
         }
     }
 
     #[test]
-    fn what_there_is_not_is_not_sent() {
-        assert_eq!(of_some(&["br, gzip"], |coding| coding != Coding::Brotli), Coding::Gzip);
-        assert_eq!(of_some(&["br, gzip"], |coding| coding == Coding::Identity), Coding::Identity);
+    fn unavailable_coding_is_not_chosen() {
+        assert_eq!(negotiated_among(&["br, gzip"], |coding| coding != Coding::Brotli), Coding::Gzip);
+        assert_eq!(negotiated_among(&["br, gzip"], |coding| coding == Coding::Identity), Coding::Identity);
     }
 }

@@ -1,4 +1,4 @@
-//! The console and the drop-in component: files that were built in, and what the console asks beside the API.
+//! The console and the drop-in component: files embedded by `build.rs`, and the console's own API. Called by `server`.
 
 mod coding;
 pub mod status_api;
@@ -14,20 +14,20 @@ use crate::{
     relay,
 };
 
-/// Everything comes from here, and nothing from anywhere else: whatever a stranger's text were to become in the
-/// page, it could load nothing and tell nobody.
+/// Content security policy: all resources come from this origin, so that untrusted text in a page can neither load nor
+/// send anything.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 pub const COMPONENT: &str = "/component.js";
-const BELOW: &str = "/console/";
+const PREFIX: &str = "/console/";
 const ROUTES: &str = "/console/routes";
 const STATUS: &str = "/console/status";
 
-/// One file, as it is and compressed; empty where that would not make it smaller.
+/// An embedded file, plain and compressed. A compressed form is empty if it would not be smaller.
 struct File {
     path: &'static str,
     kind: &'static str,
-    /// Hex, of what it holds.
+    /// Hash of the content in hex.
     tag: &'static str,
     plain: &'static [u8],
     gzip: &'static [u8],
@@ -36,14 +36,14 @@ struct File {
 
 static FILES: &[File] = include!(concat!(env!("OUT_DIR"), "/web.rs"));
 
-/// Is it what the console asks of us, as a tenant?
-pub fn is_asked(app: &App, path: &str) -> bool {
+/// True for the paths of the console's own API, which need a key.
+pub fn is_status_api(app: &App, path: &str) -> bool {
     app.config.console && matches!(path, ROUTES | STATUS)
 }
 
 /// True for the paths of the console's files.
 pub fn is_file(path: &str) -> bool {
-    [page(), component()].contains(&path) || path.starts_with(BELOW)
+    [page(), component()].contains(&path) || path.starts_with(PREFIX)
 }
 
 /// The console
@@ -70,43 +70,43 @@ fn component() -> &'static str {
     COMPONENT
 }
 
-/// Both, for the document of the API.
-pub fn described() -> utoipa::openapi::OpenApi {
+/// OpenAPI description of the console and the component.
+pub fn openapi() -> utoipa::openapi::OpenApi {
     #[derive(OpenApi)]
     #[openapi(paths(page, component))]
     struct Files;
     Files::openapi()
 }
 
-/// Answers a path of the console's; `None` for any other. No key is needed for what anybody can read in our sources.
-pub fn answer<B>(app: &App, request: &Request<B>) -> Option<Response<Body>> {
+/// Serves a file of the console; `None` for any other path. Needs no key, because the files are public.
+pub fn respond<B>(app: &App, request: &Request<B>) -> Option<Response<Body>> {
     let path = request.uri().path();
     if !app.config.console || !is_file(path) {
         return None;
     }
-    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-    // An upstream may be asked at its root, and is nearly always asked by POST.
-    if path == "/" && !reads && relay::find(&app.routes(), path).is_some() {
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    // Leave other methods on `/` to a route with that prefix: chat requests are POST.
+    if path == "/" && !is_read && relay::find(&app.routes(), path).is_some() {
         return None;
     }
     let Some(file) = FILES.iter().find(|file| file.path == path) else {
         return Some(Problem::no_such_endpoint().response());
     };
-    if !reads {
+    if !is_read {
         let mut refused: Response<Body> = Problem::method_not_allowed().response();
         refused.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET,HEAD"));
         return Some(refused);
     }
-    Some(served(file, request.method(), request.headers()))
+    Some(serve_file(file, request.method(), request.headers()))
 }
 
-fn served(file: &File, method: &Method, asked: &HeaderMap) -> Response<Body> {
+fn serve_file(file: &File, method: &Method, request_headers: &HeaderMap) -> Response<Body> {
     let has = |coding: Coding| !file.bytes(coding).is_empty();
-    let coding = coding::chosen(asked, has);
+    let coding = coding::negotiate(request_headers, has);
     let bytes = file.bytes(coding);
     let tag = format!("\"{}{}\"", file.tag, coding.suffix());
-    let known = negotiate::is_known(asked, &tag);
-    let body = if known || *method == Method::HEAD { Bytes::new() } else { Bytes::from_static(bytes) };
+    let is_known = negotiate::is_known(request_headers, &tag);
+    let body = if is_known || *method == Method::HEAD { Bytes::new() } else { Bytes::from_static(bytes) };
     let mut response = Response::new(Body::from(body));
     let headers = response.headers_mut();
     if let Ok(tag) = HeaderValue::from_str(&tag) {
@@ -122,11 +122,11 @@ fn served(file: &File, method: &Method, asked: &HeaderMap) -> Response<Body> {
         headers.insert(name, HeaderValue::from_static(value));
     }
     if file.path == COMPONENT {
-        // It is loaded into pages of other origins: that is what it is for.
+        // Pages of other origins load the component.
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
         headers.insert("cross-origin-resource-policy", HeaderValue::from_static("cross-origin"));
     }
-    if known {
+    if is_known {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         return response;
     }

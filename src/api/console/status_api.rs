@@ -1,4 +1,4 @@
-//! What the console asks beside the API: which routes there are, and how it goes.
+//! The console's own API: the routes, and the state of the process and of the tenant's recent requests.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -10,7 +10,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     api::{
-        citations::{Asker, plain_json},
+        citations::{TenantName, plain_json},
         openapi::only,
     },
     app::{App, faults::Fault, problem::Problem},
@@ -18,8 +18,8 @@ use crate::{
     provider::REGISTRY,
 };
 
-/// Faults that are told.
-const SHOWN_FAULTS: usize = 50;
+/// Maximum faults in a status.
+const MAX_STATUS_FAULTS: usize = 50;
 
 pub fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(only(routes!(routes))).routes(only(routes!(status)))
@@ -27,11 +27,11 @@ pub fn router() -> OpenApiRouter<Arc<App>> {
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = ConsoleRoutes)]
-struct Routes<'a> {
+struct ConsoleRoutes<'a> {
     tenant: &'a str,
     /// Is a key needed?
     keys: bool,
-    routes: Vec<StatusResponse<'a>>,
+    routes: Vec<ConsoleRoute<'a>>,
     /// Providers that messages can be of.
     providers: Vec<&'static str>,
 }
@@ -39,7 +39,7 @@ struct Routes<'a> {
 /// A route as its users may know it: where it leads to is the operator's.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ConsoleRoute)]
-struct StatusResponse<'a> {
+struct ConsoleRoute<'a> {
     name: &'a str,
     prefix: &'a str,
     provider: &'static str,
@@ -50,7 +50,7 @@ struct StatusResponse<'a> {
     questions: &'a [String],
 }
 
-impl<'a> StatusResponse<'a> {
+impl<'a> ConsoleRoute<'a> {
     fn of(route: &'a Route) -> Self {
         Self {
             name: &route.name,
@@ -68,23 +68,26 @@ impl<'a> StatusResponse<'a> {
 /// The routes, as the console offers them
 #[utoipa::path(
     get, path = "/console/routes", tag = "console",
-    responses((status = 200, description = "The routes", body = Routes)),
+    responses((status = 200, description = "The routes", body = ConsoleRoutes)),
 )]
-async fn routes(State(app): State<Arc<App>>, Extension(Asker(tenant)): Extension<Asker>) -> Result<Response, Problem> {
+async fn routes(
+    State(app): State<Arc<App>>,
+    Extension(TenantName(tenant)): Extension<TenantName>,
+) -> Result<Response, Problem> {
     let routes = app.routes();
-    let told = Routes {
+    let body = ConsoleRoutes {
         tenant: &tenant,
         keys: app.config.auth == Auth::Keys,
-        routes: routes.iter().map(StatusResponse::of).collect(),
+        routes: routes.iter().map(ConsoleRoute::of).collect(),
         providers: REGISTRY.stream_providers().map(|provider| provider.name).collect(),
     };
-    Ok(plain_json(StatusCode::OK, serde_json::to_vec(&told).unwrap_or_default()))
+    Ok(plain_json(StatusCode::OK, serde_json::to_vec(&body).unwrap_or_default()))
 }
 
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = ConsoleStatus)]
-struct Status {
+struct ConsoleStatus {
     version: &'static str,
     commit: &'static str,
     started_at: Option<String>,
@@ -96,7 +99,7 @@ struct Status {
     search: bool,
     store: StoreStatus,
     /// The asker's own, newest first.
-    faults: Vec<FaultStatus>,
+    faults: Vec<ConsoleFault>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -113,7 +116,7 @@ struct StoreStatus {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = ConsoleFault)]
-struct FaultStatus {
+struct ConsoleFault {
     at: Option<String>,
     route: Option<String>,
     provider: Option<&'static str>,
@@ -122,14 +125,14 @@ struct FaultStatus {
     request_id: Option<String>,
 }
 
-impl From<Fault> for FaultStatus {
+impl From<Fault> for ConsoleFault {
     fn from(fault: Fault) -> Self {
         let Fault { at_ms, route, provider, what, status, request, tenant: _ } = fault;
         Self { at: time(at_ms), route, provider, what, status, request_id: request.map(|id| id.to_string()) }
     }
 }
 
-/// RFC 3339.
+/// Formats as RFC 3339.
 fn time(ms: i64) -> Option<String> {
     jiff::Timestamp::from_millisecond(ms).ok().map(|time| time.to_string())
 }
@@ -137,12 +140,15 @@ fn time(ms: i64) -> Option<String> {
 /// How it goes, as the console shows it
 #[utoipa::path(
     get, path = "/console/status", tag = "console",
-    responses((status = 200, description = "The state", body = Status)),
+    responses((status = 200, description = "The state", body = ConsoleStatus)),
 )]
-async fn status(State(app): State<Arc<App>>, Extension(Asker(tenant)): Extension<Asker>) -> Result<Response, Problem> {
+async fn status(
+    State(app): State<Arc<App>>,
+    Extension(TenantName(tenant)): Extension<TenantName>,
+) -> Result<Response, Problem> {
     let stats = app.writer.stats();
     let committed = stats.commits.load(Relaxed) > 0;
-    let status = Status {
+    let status = ConsoleStatus {
         version: crate::VERSION,
         commit: crate::COMMIT,
         started_at: time(app.started.saturating_mul(1000)),
@@ -157,7 +163,7 @@ async fn status(State(app): State<Arc<App>>, Extension(Asker(tenant)): Extension
             retrying: stats.waiting.load(Relaxed),
             last_commit_ms: committed.then(|| stats.last_commit().as_secs_f64() * 1000.0),
         },
-        faults: app.faults.newest(&tenant, SHOWN_FAULTS).into_iter().map(FaultStatus::from).collect(),
+        faults: app.faults.newest(&tenant, MAX_STATUS_FAULTS).into_iter().map(ConsoleFault::from).collect(),
     };
     Ok(plain_json(StatusCode::OK, serde_json::to_vec(&status).unwrap_or_default()))
 }

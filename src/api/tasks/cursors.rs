@@ -1,4 +1,4 @@
-//! A consumer's cursor: where it stands, and its way forward. Never back.
+//! `/tasks/{taskId}/cursors/{consumer}`: reads and commits the cursor of a consumer. A cursor never moves back.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,12 +11,12 @@ use axum::{
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::{exists, json, plain, progress_of, walk};
+use super::{check_id, check_task_exists, consumer_progress, for_each_message, json};
 use crate::{
-    api::{citations::Asker, normalize::collect},
+    api::{citations::TenantName, normalize::read_body},
     app::{
         App,
-        problem::{Json, Problem, unquoted},
+        problem::{Problem, ProblemJson, unquoted},
     },
     citation::task_reader::{MAX_FAILED, SearchReadCursor, TaskReader, covered, is_failed_source_id, is_source_id},
     store::{
@@ -25,29 +25,30 @@ use crate::{
     },
 };
 
-/// For a commit to get its turn behind the writes that wait.
-const COMMIT_WAIT: Duration = Duration::from_secs(5);
-/// Sources of one commit: a page at most.
+/// Time limit of a commit, including the writes queued before it.
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum sources of one commit: a page.
 const MAX_SOURCES: usize = PAGE_MAX + MAX_FAILED;
-/// A cursor with so many sources.
-const MAX_CURSOR: u64 = 128 * 1024;
+/// Maximum bytes of a request: a cursor with [`MAX_SOURCES`] sources.
+const MAX_BODY: u64 = 128 * 1024;
 
-type Ids = Result<Path<(String, String)>, PathRejection>;
+type CursorPath = Result<Path<(String, String)>, PathRejection>;
 
-fn checked(path: Ids) -> Result<(String, String), Problem> {
+fn cursor_ids(path: CursorPath) -> Result<(String, String), Problem> {
     let Ok(Path((task, consumer))) = path else { return Err(Problem::bad_path_id("task or consumer")) };
-    plain("task", &task)?;
-    plain("consumer", &consumer)?;
+    check_id("task", &task)?;
+    check_id("consumer", &consumer)?;
     Ok((task, consumer))
 }
 
-pub fn shown(task: &str, at: Position) -> SearchReadCursor {
-    let updated = jiff::Timestamp::from_millisecond(at.updated_ms).unwrap_or_default();
+/// The cursor as the API shows it.
+pub fn read_cursor(task: &str, position: Position) -> SearchReadCursor {
+    let updated = jiff::Timestamp::from_millisecond(position.updated_ms).unwrap_or_default();
     SearchReadCursor {
         task_id: task.to_owned(),
-        last_query_id: at.query,
-        last_source_id: at.source,
-        consumed_count: at.count,
+        last_query_id: position.query,
+        last_source_id: position.source,
+        consumed_count: position.count,
         updated_at: format!("{updated:.3}"),
         consumed: None,
     }
@@ -62,19 +63,19 @@ pub fn shown(task: &str, at: Position) -> SearchReadCursor {
     ),
     responses(
         (status = 200, description = "The cursor", body = SearchReadCursor),
-        (status = 404, description = "There is no record of this task, or nothing was committed", body = Json, content_type = "application/problem+json"),
+        (status = 404, description = "There is no record of this task, or nothing was committed", body = ProblemJson, content_type = "application/problem+json"),
     ),
 )]
 pub async fn get(
     State(app): State<Arc<App>>,
-    Extension(Asker(tenant)): Extension<Asker>,
-    path: Ids,
+    Extension(TenantName(tenant)): Extension<TenantName>,
+    path: CursorPath,
 ) -> Result<Response, Problem> {
-    let (task, consumer) = checked(path)?;
-    if let Some(progress) = progress_of(&app, &tenant, &task, &consumer).await? {
-        return Ok(json(&shown(&task, progress.position)));
+    let (task, consumer) = cursor_ids(path)?;
+    if let Some(progress) = consumer_progress(&app, &tenant, &task, &consumer).await? {
+        return Ok(json(&read_cursor(&task, progress.position)));
     }
-    exists(&app, &tenant, &task).await?;
+    check_task_exists(&app, &tenant, &task).await?;
     Err(Problem::unknown_cursor())
 }
 
@@ -104,37 +105,37 @@ struct Commit {
     request_body = Commit,
     responses(
         (status = 200, description = "The cursor as it is now", body = SearchReadCursor),
-        (status = 404, description = "There is no record of this task", body = Json, content_type = "application/problem+json"),
-        (status = 409, description = "The cursor is elsewhere, or there are too many consumers", body = Json, content_type = "application/problem+json"),
-        (status = 413, description = "The body is too large", body = Json, content_type = "application/problem+json"),
+        (status = 404, description = "There is no record of this task", body = ProblemJson, content_type = "application/problem+json"),
+        (status = 409, description = "The cursor is elsewhere, or there are too many consumers", body = ProblemJson, content_type = "application/problem+json"),
+        (status = 413, description = "The body is too large", body = ProblemJson, content_type = "application/problem+json"),
     ),
 )]
 pub async fn put(
     State(app): State<Arc<App>>,
-    Extension(Asker(tenant)): Extension<Asker>,
-    path: Ids,
+    Extension(TenantName(tenant)): Extension<TenantName>,
+    path: CursorPath,
     body: Body,
 ) -> Result<Response, Problem> {
-    let (task, consumer) = checked(path)?;
-    let body = collect(&app, body, MAX_CURSOR).await?.take();
+    let (task, consumer) = cursor_ids(path)?;
+    let body = read_body(&app, body, MAX_BODY).await?.take();
     let commit: Commit = serde_json::from_slice(&body).map_err(|error| {
         Problem::bad_request(format!("expected the cursor of a page of /results: {}", unquoted(&error)))
     })?;
-    check(&commit, &task)?;
-    exists(&app, &tenant, &task).await?;
-    let progress = progress_of(&app, &tenant, &task, &consumer).await?;
+    check_commit(&commit, &task)?;
+    check_task_exists(&app, &tenant, &task).await?;
+    let progress = consumer_progress(&app, &tenant, &task, &consumer).await?;
     let (last, sources) = match &commit.consumed {
-        Some(order) => of_page(&task, &commit, order, progress.as_ref())?,
-        None => of_place(&app, &tenant, &task, &commit, progress.as_ref()).await?,
+        Some(order) => page_progress(&task, &commit, order, progress.as_ref())?,
+        None => position_progress(&app, &tenant, &task, &commit, progress.as_ref()).await?,
     };
     if sources.is_empty() {
-        // Fine: so ends the reading of a task that has nothing new.
-        return Ok(json(&shown(&task, progress.unwrap_or_default().position)));
+        // Not an error: a consumer commits an empty page when a task has nothing new.
+        return Ok(json(&read_cursor(&task, progress.unwrap_or_default().position)));
     }
     let now_ms = jiff::Timestamp::now().as_millisecond();
     let advance = Advance { tenant, task: task.clone(), consumer, last, sources, now_ms };
-    match tokio::time::timeout(COMMIT_WAIT, app.writer.advance(advance)).await {
-        Ok(Ok(AdvanceOutcome::Moved(at) | AdvanceOutcome::Unchanged(at))) => Ok(json(&shown(&task, at))),
+    match tokio::time::timeout(COMMIT_TIMEOUT, app.writer.advance(advance)).await {
+        Ok(Ok(AdvanceOutcome::Moved(at) | AdvanceOutcome::Unchanged(at))) => Ok(json(&read_cursor(&task, at))),
         Ok(Ok(AdvanceOutcome::Behind(at))) => Err(behind(&task, at)),
         Ok(Ok(AdvanceOutcome::NoTask)) => Err(Problem::unknown_task()),
         Ok(Ok(AdvanceOutcome::TooManyConsumers)) => Err(Problem::too_many_consumers(CONSUMERS_MAX)),
@@ -142,7 +143,7 @@ pub async fn put(
     }
 }
 
-fn check(commit: &Commit, task: &str) -> Result<(), Problem> {
+fn check_commit(commit: &Commit, task: &str) -> Result<(), Problem> {
     let list = commit.consumed.as_deref().unwrap_or_default();
     let wrong = if commit.task_id.as_ref().is_some_and(|named| named != task) {
         "task_id is not the task of the path"
@@ -150,7 +151,7 @@ fn check(commit: &Commit, task: &str) -> Result<(), Problem> {
         "consumed is longer than a page"
     } else if !list.iter().all(|id| is_source_id(id)) {
         "consumed is a list of source_ids"
-    } else if !is_place(&commit.last_query_id, &commit.last_source_id) {
+    } else if !is_position(&commit.last_query_id, &commit.last_source_id) {
         "last_query_id and last_source_id are those of an item, or empty before the first"
     } else {
         return Ok(());
@@ -158,16 +159,23 @@ fn check(commit: &Commit, task: &str) -> Result<(), Problem> {
     Err(Problem::bad_request(wrong))
 }
 
-fn is_place(query: &str, source: &str) -> bool {
+/// True for the position of an item, or the empty one before the first item.
+fn is_position(query: &str, source: &str) -> bool {
     let number = query.strip_prefix('q').unwrap_or_default();
     let is_query = (1..=10).contains(&number.len()) && number.bytes().all(|b| b.is_ascii_digit());
     (query.is_empty() && source.is_empty()) || (is_query && is_source_id(source))
 }
 
-type Covered = (Option<(String, String)>, Vec<String>);
+/// The last consumed item (query and source), and the sources that a commit adds.
+type NewProgress = (Option<(String, String)>, Vec<String>);
 
-/// The page says itself what was on it: whatever has joined the task since is not taken for read.
-fn of_page(task: &str, commit: &Commit, order: &[String], progress: Option<&Progress>) -> Result<Covered, Problem> {
+/// Progress of a commit that lists the sources of its page. Sources added to the task since do not count as read.
+fn page_progress(
+    task: &str,
+    commit: &Commit,
+    order: &[String],
+    progress: Option<&Progress>,
+) -> Result<NewProgress, Problem> {
     if let Some(covered) = covered(order, &commit.last_source_id) {
         let last = (commit.last_query_id.clone(), commit.last_source_id.clone());
         return Ok((Some(last), covered.to_vec()));
@@ -175,23 +183,23 @@ fn of_page(task: &str, commit: &Commit, order: &[String], progress: Option<&Prog
     if !order.iter().all(|id| is_failed_source_id(id)) {
         return Err(Problem::bad_request("last_source_id is not in consumed"));
     }
-    // Nothing was consumed, so the place is still the one before.
+    // The page had failed items only, so the position does not change.
     let at = progress.map(|progress| progress.position.clone()).unwrap_or_default();
     if at.source == commit.last_source_id { Ok((None, order.to_vec())) } else { Err(behind(task, at)) }
 }
 
-/// A cursor that is only a place. With one more consumed than before, it is that one. With several, it is everything up
-/// to there in read order, if that is as much as its count says: if not, something has joined or left the task before
-/// that place, and the reader has to look again.
-async fn of_place(
+/// Progress of a commit that has a position only. If its count is one more than before, that one source was consumed.
+/// If it is more, all sources up to the position in read order were. If their number differs from the count, sources
+/// were added or removed before the position, and the consumer has to read again.
+async fn position_progress(
     app: &App,
     tenant: &str,
     task: &str,
     commit: &Commit,
     progress: Option<&Progress>,
-) -> Result<Covered, Problem> {
-    let nothing = Progress::default();
-    let known = progress.unwrap_or(&nothing);
+) -> Result<NewProgress, Problem> {
+    let empty = Progress::default();
+    let known = progress.unwrap_or(&empty);
     if known.position.source == commit.last_source_id && known.position.count == commit.consumed_count {
         return Ok((None, Vec::new()));
     }
@@ -204,10 +212,10 @@ async fn of_place(
     }
     let mut reader = TaskReader::new(&app.config.rules, &known.consumed, PAGE_MAX);
     let mut found = false;
-    walk(app, tenant, task, |record| {
-        let room = reader.message(record);
+    for_each_message(app, tenant, task, |record| {
+        let has_room = reader.message(record);
         found = reader.order().contains(&commit.last_source_id);
-        room && !found
+        has_room && !found
     })
     .await?;
     let order = reader.finish().order;
@@ -217,12 +225,13 @@ async fn of_place(
         return Err(Problem::cursor_conflict(
             "this cursor does not follow from the current one: what stands before it has changed, or was not read; \
              read /results again, and commit the cursor that comes with it",
-            progress.map(|progress| shown(task, progress.position.clone())).as_ref(),
+            progress.map(|progress| read_cursor(task, progress.position.clone())).as_ref(),
         ));
     }
     Ok((Some(last), sources.to_vec()))
 }
 
+/// The commit is behind the cursor.
 fn behind(task: &str, at: Position) -> Problem {
-    Problem::cursor_conflict("the cursor stands further on, and never goes back", Some(&shown(task, at)))
+    Problem::cursor_conflict("the cursor stands further on, and never goes back", Some(&read_cursor(task, at)))
 }

@@ -1,4 +1,4 @@
-//! `/tasks`: the evidence of all messages of a task, as bundles and in read order, and how far each consumer has read.
+//! `/tasks`: the sources of all messages of a task as bundles and in read order, and the cursors of its consumers.
 
 mod cursors;
 
@@ -19,13 +19,13 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    citations::{Asker, plain_json, read, store_problem},
+    citations::{TenantName, parse_query, plain_json, store_problem},
     openapi::only,
 };
 use crate::{
     app::{
         App,
-        problem::{Json, Problem},
+        problem::{Problem, ProblemJson},
     },
     citation::{
         Record,
@@ -39,10 +39,10 @@ use crate::{
     },
 };
 
-/// Messages of a task that are read for `/results`, the oldest first; of a longer one the answer says `truncated`.
+/// Messages of a task that `/results` reads, oldest first. A response that does not cover all is marked `truncated`.
 pub const MAX_MESSAGES: usize = 10_000;
-/// Messages in memory at one time.
-const STEP: usize = 50;
+/// Messages read from the store at a time (bounds memory per request).
+const BATCH: usize = 50;
 
 pub fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
@@ -54,14 +54,14 @@ pub fn router() -> OpenApiRouter<Arc<App>> {
 
 type Shared = State<Arc<App>>;
 
-/// As message ids: exact match only, of ids that we would give.
-fn plain(what: &'static str, id: &str) -> Result<(), Problem> {
+/// Refuses ids that citetap would not issue, so that no path, pattern or query is ever built from one.
+fn check_id(what: &'static str, id: &str) -> Result<(), Problem> {
     if is_plain_id(id) { Ok(()) } else { Err(Problem::bad_path_id(what)) }
 }
 
-fn task_of(path: Result<Path<String>, PathRejection>) -> Result<String, Problem> {
+fn task_id(path: Result<Path<String>, PathRejection>) -> Result<String, Problem> {
     let Ok(Path(task)) = path else { return Err(Problem::bad_path_id("task")) };
-    plain("task", &task).map(|()| task)
+    check_id("task", &task).map(|()| task)
 }
 
 fn page_limit(limit: Option<usize>) -> Result<usize, Problem> {
@@ -80,7 +80,7 @@ fn json(value: &impl Serialize) -> Response {
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct OfBundles {
+struct BundlesParams {
     /// Messages on a page.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
@@ -101,57 +101,57 @@ struct Bundles {
     get, path = "/tasks/{taskId}/bundles", tag = "tasks",
     params(
         ("taskId" = String, Path, description = "The task: what the client named in x-task-id, else the conversation, else the message", pattern = "^[A-Za-z0-9._:-]{1,128}$"),
-        OfBundles,
+        BundlesParams,
     ),
     responses(
         (status = 200, description = "A page", body = Bundles),
-        (status = 404, description = "There is no record of this task", body = Json, content_type = "application/problem+json"),
+        (status = 404, description = "There is no record of this task", body = ProblemJson, content_type = "application/problem+json"),
     ),
 )]
 async fn bundles(
     State(app): Shared,
-    Extension(Asker(tenant)): Extension<Asker>,
+    Extension(TenantName(tenant)): Extension<TenantName>,
     path: Result<Path<String>, PathRejection>,
-    query: Result<Query<OfBundles>, QueryRejection>,
+    query: Result<Query<BundlesParams>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let task = task_of(path)?;
-    let query = read(query)?;
+    let task = task_id(path)?;
+    let query = parse_query(query)?;
     let limit = page_limit(query.limit)?;
-    let after = query.cursor.as_deref().map(NextBundles::decode);
+    let after = query.cursor.as_deref().map(BundlesCursor::decode);
     let after =
         after.map(|after| after.ok_or_else(|| Problem::bad_request("cursor is not one of ours"))).transpose()?;
-    let _turn = app.reading.acquire().await.map_err(|_| Problem::draining())?;
+    let _permit = app.reading.acquire().await.map_err(|_| Problem::draining())?;
     let page = app.store.task(&tenant, &task, after.as_ref().map(|after| &after.cursor), limit).await;
     let page = page.map_err(store_problem)?;
-    // A later page may be empty: what was left may have been forgotten since.
+    // A later page may be empty, because its messages may have been deleted since.
     if page.entries.is_empty() && after.is_none() {
         return Err(Problem::unknown_task());
     }
     let mut queries = after.map_or(0, |after| after.queries);
     let mut bundles = Vec::new();
     for entry in &page.entries {
-        let (of_message, so_far) = bundles_from(queries, &entry.record, &app.config.rules);
-        bundles.extend(of_message);
-        queries = so_far;
+        let (message_bundles, total) = bundles_from(queries, &entry.record, &app.config.rules);
+        bundles.extend(message_bundles);
+        queries = total;
     }
-    let next = page.next.map(|cursor| NextBundles { queries, cursor }.encode());
+    let next = page.next.map(|cursor| BundlesCursor { queries, cursor }.encode());
     Ok(json(&Bundles { task_id: task, bundles, next }))
 }
 
-/// Where the next page of bundles begins, and how many queries came before it: numbering goes on.
-struct NextBundles {
+/// Cursor of a page of bundles: its position, and the number of queries before it, because numbering continues.
+struct BundlesCursor {
     queries: usize,
     cursor: Cursor,
 }
 
-impl NextBundles {
+impl BundlesCursor {
     fn encode(&self) -> String {
         format!("{}.{}", self.queries, self.cursor.encode())
     }
 
     fn decode(text: &str) -> Option<Self> {
         let (queries, cursor) = text.split_once('.')?;
-        // More than fits is no number that we gave, and would overflow with the next.
+        // A count above u32 was not issued by citetap, and could overflow when queries are added.
         let next = Self { queries: queries.parse::<u32>().ok()? as usize, cursor: Cursor::decode(cursor)? };
         (next.encode() == text).then_some(next)
     }
@@ -160,7 +160,7 @@ impl NextBundles {
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct OfResults {
+struct ResultsParams {
     /// What it has committed is not given again.
     #[param(pattern = "^[A-Za-z0-9._:-]{1,128}$")]
     consumer: Option<String>,
@@ -187,68 +187,75 @@ struct Results {
     get, path = "/tasks/{taskId}/results", tag = "tasks",
     params(
         ("taskId" = String, Path, description = "The task: what the client named in x-task-id, else the conversation, else the message", pattern = "^[A-Za-z0-9._:-]{1,128}$"),
-        OfResults,
+        ResultsParams,
     ),
     responses(
         (status = 200, description = "A page", body = Results),
-        (status = 404, description = "There is no record of this task", body = Json, content_type = "application/problem+json"),
+        (status = 404, description = "There is no record of this task", body = ProblemJson, content_type = "application/problem+json"),
     ),
 )]
 async fn results(
     State(app): Shared,
-    Extension(Asker(tenant)): Extension<Asker>,
+    Extension(TenantName(tenant)): Extension<TenantName>,
     path: Result<Path<String>, PathRejection>,
-    query: Result<Query<OfResults>, QueryRejection>,
+    query: Result<Query<ResultsParams>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let task = task_of(path)?;
-    let query = read(query)?;
+    let task = task_id(path)?;
+    let query = parse_query(query)?;
     let limit = page_limit(query.limit)?;
     let progress = match &query.consumer {
         Some(consumer) => {
-            plain("consumer", consumer)?;
-            progress_of(&app, &tenant, &task, consumer).await?.unwrap_or_default()
+            check_id("consumer", consumer)?;
+            consumer_progress(&app, &tenant, &task, consumer).await?.unwrap_or_default()
         }
         None => Progress::default(),
     };
     let mut reader = TaskReader::new(&app.config.rules, &progress.consumed, limit);
-    let truncated = walk(&app, &tenant, &task, |record| reader.message(record)).await?;
+    let truncated = for_each_message(&app, &tenant, &task, |record| reader.message(record)).await?;
     let page = reader.finish();
-    let from = progress.position;
+    let start = progress.position;
     let (query, source) = match page.items.last() {
         Some(last) => (last.query_id.clone(), last.item.source_id.clone()),
-        None => (from.query, from.source),
+        None => (start.query, start.source),
     };
-    let count = from.count + page.items.len() as u64;
-    let to = Position { query, source, count, updated_ms: jiff::Timestamp::now().as_millisecond() };
-    let cursor = SearchReadCursor { consumed: Some(page.order), ..cursors::shown(&task, to) };
+    let count = start.count + page.items.len() as u64;
+    let end = Position { query, source, count, updated_ms: jiff::Timestamp::now().as_millisecond() };
+    let cursor = SearchReadCursor { consumed: Some(page.order), ..cursors::read_cursor(&task, end) };
     let (items, failed) = (page.items, page.failed);
     Ok(json(&Results { task_id: task, items, failed, more: page.more, truncated, cursor }))
 }
 
-async fn progress_of(app: &App, tenant: &str, task: &str, consumer: &str) -> Result<Option<Progress>, Problem> {
+/// What a consumer has read of a task; `None` if it has committed nothing.
+async fn consumer_progress(app: &App, tenant: &str, task: &str, consumer: &str) -> Result<Option<Progress>, Problem> {
     app.store.progress(tenant, task, consumer).await.map_err(store_problem)
 }
 
-async fn exists(app: &App, tenant: &str, task: &str) -> Result<(), Problem> {
+async fn check_task_exists(app: &App, tenant: &str, task: &str) -> Result<(), Problem> {
     let page = app.store.task(tenant, task, None, 1).await.map_err(store_problem)?;
     if page.entries.is_empty() { Err(Problem::unknown_task()) } else { Ok(()) }
 }
 
-/// Shows the task's messages, oldest first, until `take` has enough. Says whether there were too many to show.
-async fn walk(app: &App, tenant: &str, task: &str, mut take: impl FnMut(&Record) -> bool) -> Result<bool, Problem> {
-    let _turn = app.reading.acquire().await.map_err(|_| Problem::draining())?;
-    let (mut seen, mut after) = (0, None);
+/// Passes the messages of a task to `take`, oldest first, until it returns false. True if there are more than
+/// [`MAX_MESSAGES`].
+async fn for_each_message(
+    app: &App,
+    tenant: &str,
+    task: &str,
+    mut take: impl FnMut(&Record) -> bool,
+) -> Result<bool, Problem> {
+    let _permit = app.reading.acquire().await.map_err(|_| Problem::draining())?;
+    let (mut read, mut after) = (0, None);
     loop {
-        let page = app.store.task(tenant, task, after.as_ref(), STEP.min(MAX_MESSAGES - seen)).await;
+        let page = app.store.task(tenant, task, after.as_ref(), BATCH.min(MAX_MESSAGES - read)).await;
         let page = page.map_err(store_problem)?;
-        if page.entries.is_empty() && seen == 0 {
+        if page.entries.is_empty() && read == 0 {
             return Err(Problem::unknown_task());
         }
-        seen += page.entries.len();
+        read += page.entries.len();
         if !page.entries.iter().all(|entry| take(&entry.record)) || page.next.is_none() {
             return Ok(false);
         }
-        if seen >= MAX_MESSAGES {
+        if read >= MAX_MESSAGES {
             return Ok(true);
         }
         after = page.next;
@@ -260,16 +267,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_bundles_go_on_comes_back_as_it_went() {
+    fn bundles_cursor_round_trips_and_refuses_other_text() {
         let cursor = || Cursor { created_ms: 5, provider: "doubao".to_owned(), id: "m".to_owned() };
-        let text = NextBundles { queries: 12, cursor: cursor() }.encode();
-        let next = NextBundles::decode(&text).unwrap();
+        let text = BundlesCursor { queries: 12, cursor: cursor() }.encode();
+        let next = BundlesCursor::decode(&text).unwrap();
         assert_eq!((next.queries, next.cursor), (12, cursor()));
         let plain = cursor().encode();
-        for strange in
+        for other in
             ["", ".", "12", "x.1.61.61", "-1.1.61.61", "+1.1.61.61", "01.1.61.61", "4294967296.1.61.61", &plain]
         {
-            assert!(NextBundles::decode(strange).is_none(), "{strange:?}");
+            assert!(BundlesCursor::decode(other).is_none(), "{other:?}");
         }
     }
 }

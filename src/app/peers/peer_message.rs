@@ -1,4 +1,4 @@
-//! What replicas say to each other: a line of JSON each.
+//! Messages between replicas, one line of JSON each. Names are stable: replicas of different versions may share a store.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -8,15 +8,15 @@ use crate::citation::Record;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "lowercase")]
 pub enum PeerMessage {
-    /// I am here. Who joins wants to hear the same from the others.
+    /// Announces the sender. The others reply with their own if it is `joining`.
     Hello { from: Uuid, joining: bool },
-    /// I am going.
+    /// The sender stops.
     Bye { from: Uuid },
-    /// Who relays this message? Said again while somebody here watches it.
+    /// Asks which replica relays a message, and renews the lease while a client of the sender watches it.
     Ask { from: Uuid, tenant: String, id: String },
-    /// I do, or did; this is what is known of it. For everybody who follows it.
+    /// A snapshot of a message that the sender relays or relayed, for every replica that mirrors it.
     Have { from: Uuid, tenant: String, id: String, record: Box<Record>, done: bool },
-    /// I do not.
+    /// The sender does not relay the message.
     Lack { from: Uuid, to: Uuid, tenant: String, id: String },
     /// A stored record was deleted.
     Forget { from: Uuid, tenant: String, id: String, provider: Option<String> },

@@ -1,4 +1,4 @@
-//! BibTeX and BibLaTeX: `@online` for what has a URL, `@misc` for the rest.
+//! Exports BibTeX and BibLaTeX: `@online` for sources with a URL, `@misc` for the others.
 
 use super::{
     latex::escaped,
@@ -14,14 +14,14 @@ fn entry(source: &Source<'_>, accessed: Option<Day<'_>>) -> String {
     let kind = if source.url.is_some() { "online" } else { "misc" };
     let mut out = format!("@{kind}{{{},\n", source.key);
     let mut field = |name: &str, value: &str| out += &format!("  {name:<12} = {{{value}}},\n");
-    // Braced twice: styles would otherwise lower-case the title.
+    // The second pair of braces keeps styles from lower-casing the title.
     field("title", &format!("{{{}}}", escaped(&source.label)));
     if let Some(site) = source.site.as_ref().filter(|site| **site != source.label) {
         field("organization", &format!("{{{}}}", escaped(site)));
     }
     if let Some(day) = source.published {
         field("date", day.text());
-        // Styles of classic BibTeX know this one only.
+        // Classic BibTeX styles know `year` only.
         field("year", day.year());
     }
     if let Some(url) = &source.url {

@@ -1,4 +1,4 @@
-//! CSL-JSON, which Zotero, pandoc and citeproc read.
+//! Exports CSL-JSON, which Zotero, pandoc and citeproc read.
 
 use serde_json::{Map, Value, json};
 
@@ -7,7 +7,7 @@ use super::source::{Day, Source};
 pub fn items(sources: &[Source<'_>], accessed: Option<Day<'_>>) -> String {
     let items: Vec<Value> = sources.iter().map(|source| item(source, accessed)).collect();
     let text = serde_json::to_string_pretty(&items).unwrap_or_default();
-    // The same JSON, and inert where somebody puts it into a page.
+    // Equivalent JSON that is safe to embed in an HTML page.
     text.replace('<', "\\u003c") + "\n"
 }
 
@@ -21,12 +21,12 @@ fn item(source: &Source<'_>, accessed: Option<Day<'_>>) -> Value {
         set("container-title", json!(site));
     }
     if let Some(day) = source.published {
-        set("issued", parts(day));
+        set("issued", date_parts(day));
     }
     if let Some(url) = &source.url {
         set("URL", json!(url));
         if let Some(day) = accessed {
-            set("accessed", parts(day));
+            set("accessed", date_parts(day));
         }
     }
     if let Some(snippet) = &source.snippet {
@@ -35,6 +35,6 @@ fn item(source: &Source<'_>, accessed: Option<Day<'_>>) -> Value {
     Value::Object(item)
 }
 
-fn parts(day: Day<'_>) -> Value {
+fn date_parts(day: Day<'_>) -> Value {
     json!({ "date-parts": [day.ymd] })
 }

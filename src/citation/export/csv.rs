@@ -1,7 +1,7 @@
-//! RFC 4180 in UTF-8 without a byte order mark: a header row, every cell quoted, CRLF.
+//! Exports CSV (RFC 4180) in UTF-8 without a byte order mark: a header row, every cell quoted, lines end with CRLF.
 //!
-//! A spreadsheet takes a cell that begins with `=` for a formula, also a quoted one. A cell that begins with
-//! such a character gets an apostrophe before it, which spreadsheets do not show.
+//! Spreadsheets run a cell that begins with `=` or a similar character as a formula, even if it is quoted. Such a cell gets an
+//! apostrophe in front, which spreadsheets hide.
 
 use super::source::Source;
 
@@ -32,14 +32,14 @@ pub fn table(sources: &[Source<'_>]) -> String {
     out
 }
 
-/// Adds one row of any table.
+/// Appends one row. Also used for other tables of the API.
 pub fn row<const N: usize>(out: &mut String, cells: [&str; N]) {
-    for (place, cell) in cells.into_iter().enumerate() {
-        if place > 0 {
+    for (column, cell) in cells.into_iter().enumerate() {
+        if column > 0 {
             out.push(',');
         }
         out.push('"');
-        // The full-width ones count in East Asian locales.
+        // In East Asian locales the full-width characters start a formula too.
         if cell.starts_with(['=', '+', '-', '@', '\t', '\r', '＝', '＋', '－', '＠']) {
             out.push('\'');
         }

@@ -1,10 +1,10 @@
-//! Text that LaTeX sets as it is.
+//! Escapes text for LaTeX. Called by `bibtex`.
 
-/// Escaped for LaTeX. Braces come as commands: BibTeX counts `\{` as a brace as well, so one alone would swallow
+/// Escapes text for LaTeX. Braces become commands, because BibTeX counts `\{` as a brace too, so an unbalanced one would swallow
 /// the entries that follow.
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    let mut before = None;
+    let mut previous = None;
     for c in text.chars() {
         match c {
             '\\' => out += "\\textbackslash{}",
@@ -17,14 +17,14 @@ pub fn escaped(text: &str) -> String {
             '>' => out += "\\textgreater{}",
             '|' => out += "\\textbar{}",
             '#' | '$' | '%' | '&' | '_' => out.extend(['\\', c]),
-            // `--` and `''` would become a dash and a quotation mark.
-            '-' | '\'' | ',' if before == Some(c) => {
+            // Ligatures: LaTeX turns `--` into a dash, and `''` and `,,` into quotation marks.
+            '-' | '\'' | ',' if previous == Some(c) => {
                 out += "{}";
                 out.push(c);
             }
             c => out.push(c),
         }
-        before = Some(c);
+        previous = Some(c);
     }
     out
 }

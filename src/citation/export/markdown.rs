@@ -1,12 +1,12 @@
-//! CommonMark lists and footnotes.
+//! Exports CommonMark lists and footnotes.
 //!
-//! Every character of a title that could begin something is escaped with a backslash; a URL keeps none that
-//! could end the link.
+//! In titles, every character that could start markup gets a backslash; in URLs, every character that could end the link is
+//! percent-encoded.
 
 use super::source::{Source, plain_url};
 
-/// A numbered list of links. A list counts on from its first number, so one with gaps is several lists: a new
-/// delimiter (`3)` after `1.`) begins the next one.
+/// Numbered list of links. CommonMark numbers the items of a list in sequence from its first number, so a gap in the numbers
+/// starts a new list, which needs another delimiter (`3)` after `1.`).
 pub fn list(sources: &[Source<'_>]) -> String {
     let (mut out, mut expected, mut delimiter) = (String::new(), None, '.');
     for source in sources {
@@ -24,7 +24,7 @@ pub fn list(sources: &[Source<'_>]) -> String {
     out
 }
 
-/// A definition for every number that a marker may have.
+/// Footnote definitions, one for every number and alias.
 pub fn footnotes(sources: &[Source<'_>]) -> String {
     let mut out = String::new();
     for source in sources {
@@ -51,20 +51,20 @@ fn item(source: &Source<'_>) -> String {
     out
 }
 
-/// What need not be escaped stays readable: `_` within a word is no emphasis, and without a `;` there are no entities.
+/// Escapes only where needed, to keep text readable: `_` within a word is no emphasis, and without `;` there are no entities.
 fn escaped(text: &str) -> String {
     let entities = text.contains(';');
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
     let mut in_word = false;
     while let Some(c) = chars.next() {
-        let acts = match c {
+        let is_special = match c {
             '\\' | '`' | '*' | '{' | '}' | '[' | ']' | '<' | '>' | '|' | '~' | '$' | '^' => true,
             '_' => !(in_word && chars.peek().is_some_and(|next| next.is_alphanumeric())),
             '&' => entities,
             _ => false,
         };
-        if acts {
+        if is_special {
             out.push('\\');
         }
         out.push(c);
@@ -73,7 +73,7 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// A text without a link begins a line, where `#`, `-` or `1.` would begin a heading or a list.
+/// Escapes the start of a line, where `#`, `-` or `1.` would start a heading or a list. Needed for text without a link.
 fn at_line_start(text: String) -> String {
     if text.starts_with(['#', '+', '-', '=', ':']) {
         return format!("\\{text}");
@@ -86,11 +86,11 @@ fn at_line_start(text: String) -> String {
 }
 
 fn destination(url: &str) -> String {
-    let acts = |c: char| {
+    let is_special = |c: char| {
         matches!(c, '(' | ')' | '<' | '>' | '[' | ']' | '|' | '\\' | '"' | '`' | '*' | '{' | '}' | '$')
             || c.is_whitespace()
     };
-    let url = plain_url(url, acts);
-    // `&lt;` would be read as a character.
+    let url = plain_url(url, is_special);
+    // `&lt;` would be read as an entity.
     if url.contains(';') { url.replace('&', "\\&") } else { url }
 }

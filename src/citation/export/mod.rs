@@ -1,7 +1,7 @@
-//! A record in the formats of the tools that come next. Pure functions of a record.
+//! Exports a record as Markdown, HTML, CSV, BibTeX, RIS, CSL-JSON or prompt text. Called by the API and the CLI. Performs no I/O.
 //!
-//! Titles, names and excerpts are strangers' text. Each file here says how its format is kept whole whatever
-//! they hold. Sources come by number, and those that a filter removed do not come at all.
+//! Titles, names and snippets are untrusted text: each format must escape them so that they cannot change its structure.
+//! Sources are sorted by number; filtered sources are left out.
 
 mod bibtex;
 mod csl;
@@ -21,21 +21,21 @@ use source::Source;
 
 use super::Record;
 
-/// A format that a record can leave in.
+/// An export format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// A numbered list of links.
+    /// Numbered list of links.
     Markdown,
     /// Definitions of Markdown footnotes, `[^1]: …`.
     Footnotes,
-    /// A page that needs nothing else.
+    /// Self-contained HTML page.
     Html,
     Csv,
     Bibtex,
     Ris,
     /// CSL-JSON.
     Csl,
-    /// The numbered evidence that a model is given.
+    /// Numbered search results for the prompt of a model.
     Prompt,
 }
 
@@ -60,7 +60,7 @@ impl Format {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }
 
-    /// How a file of it is called.
+    /// File name extension, without the dot.
     pub const fn extension(self) -> &'static str {
         match self {
             Self::Markdown | Self::Footnotes => "md",
@@ -74,7 +74,7 @@ impl Format {
     }
 }
 
-/// The language of the few words that are ours.
+/// Language of headings and other fixed text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lang {
     Zh,
@@ -92,8 +92,8 @@ impl Lang {
         }
     }
 
-    /// The language of the record's own text: Chinese where Han characters are a third of the letters, as
-    /// Chinese titles name many things in Latin ones.
+    /// The language of the record's text: Chinese if at least a third of the letters are Han characters, because Chinese
+    /// titles contain many Latin names.
     fn of(record: &Record) -> Self {
         let titles = record.citations.iter().filter_map(|citation| citation.title.as_deref());
         let texts = titles.chain(record.queries.iter().map(String::as_str)).chain(record.summary.as_deref());
@@ -108,16 +108,16 @@ impl Lang {
     }
 }
 
-/// What of a record, and in which words.
+/// Which sources to export, and the language of fixed text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Options {
     /// Only the sources that the answer cites.
     pub cited: bool,
-    /// That of the record's text where none is given.
+    /// `None`: the language of the record's text.
     pub lang: Option<Lang>,
 }
 
-/// The record in this format.
+/// Renders the record in a format.
 pub fn render(record: &Record, format: Format, options: Options) -> String {
     let sources = source::sources(record, options.cited);
     let lang = options.lang.unwrap_or_else(|| Lang::of(record));

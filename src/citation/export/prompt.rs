@@ -1,14 +1,14 @@
-//! The numbered evidence that a model is given, one line per source, so that no title can pose as a line of its own.
+//! Exports numbered search results for the prompt of a model. Each source is one line, so that no title can forge another one.
 
 use super::{Lang, source::Source};
 use crate::citation::text::first_chars;
 
-/// Sources listed.
+/// Sources in the list.
 const MAX_SOURCES: usize = 10;
-/// Characters of an excerpt.
+/// Characters of a snippet.
 const MAX_SNIPPET: usize = 150;
 
-/// The numbers are the record's, so that the markers of the answer can be looked up in it.
+/// Renders the list under the record's numbers, so that the markers of the answer can be looked up in the record.
 pub fn evidence(sources: &[Source<'_>], lang: Lang) -> String {
     let count = sources.len();
     if count == 0 {

@@ -1,4 +1,4 @@
-//! RIS: one tag per line, so a value is one line; lines end with CRLF as the format says.
+//! Exports RIS: one tag with a one-line value per line. Lines end with CRLF, as the format requires.
 
 use super::source::{Day, Source, plain_url};
 
@@ -14,13 +14,13 @@ pub fn entries(sources: &[Source<'_>], accessed: Option<Day<'_>>) -> String {
         }
         if let Some(day) = source.published {
             tag("PY", day.year());
-            tag("DA", &slashed(day));
+            tag("DA", &with_slashes(day));
         }
         if let Some(url) = &source.url {
-            // Readers take several URLs on one line, with `;` between them.
+            // Readers split the value at `;` into several URLs.
             tag("UR", &plain_url(url, |c| c == ';' || c.is_whitespace()));
             if let Some(day) = accessed {
-                tag("Y2", &slashed(day));
+                tag("Y2", &with_slashes(day));
             }
         }
         if let Some(snippet) = &source.snippet {
@@ -31,6 +31,6 @@ pub fn entries(sources: &[Source<'_>], accessed: Option<Day<'_>>) -> String {
     out
 }
 
-fn slashed(day: Day<'_>) -> String {
+fn with_slashes(day: Day<'_>) -> String {
     day.text().replace('-', "/")
 }

@@ -1,4 +1,4 @@
-//! A citation as the formats see it: one-line texts, a checked link, dates, a key.
+//! Prepares citations for the export formats: texts on one line, validated URL, dates and citation key.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use crate::citation::{
     url::link,
 };
 
-/// A calendar day as `2025-10-29`, checked.
+/// A valid calendar day, written as `2025-10-29`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Day<'a> {
     text: &'a str,
@@ -26,30 +26,30 @@ impl<'a> Day<'a> {
     }
 }
 
-/// One source, its texts on one line and without characters that act.
+/// One source. Its texts are on one line, without control, bidi and invisible characters.
 #[derive(Debug, Clone)]
 pub struct Source<'a> {
     pub number: u32,
     pub aliases: &'a [u32],
-    /// As the upstream named it; may be empty.
+    /// The upstream's title; may be empty.
     pub title: String,
-    /// What to call it where a title is needed: the title, else the site, the host, or its number.
+    /// Display name, never empty: the title, else the site, the host, or the number.
     pub label: String,
-    /// http or https.
+    /// Always http or https.
     pub url: Option<String>,
     pub hostname: Option<String>,
-    /// The site's name, else its host.
+    /// Name of the site, else the host.
     pub site: Option<String>,
     pub published: Option<Day<'a>>,
     pub snippet: Option<String>,
     pub kind: &'static str,
     pub cited: bool,
-    /// Unique in the record, and the same for the same source in every record.
+    /// Citation key: unique in the record, and the same in every record that has the source.
     pub key: String,
     pub source_id: String,
 }
 
-/// The sources that no filter removed, by number.
+/// The sources that no filter removed, sorted by number.
 pub fn sources(record: &Record, cited_only: bool) -> Vec<Source<'_>> {
     let kept = |citation: &&Citation| citation.status == CitationStatus::Ok && (citation.cited || !cited_only);
     let mut kept: Vec<&Citation> = record.citations.iter().filter(kept).collect();
@@ -59,12 +59,12 @@ pub fn sources(record: &Record, cited_only: bool) -> Vec<Source<'_>> {
 }
 
 fn source<'a>(citation: &'a Citation, keys: &mut HashSet<String>) -> Source<'a> {
-    // Looked at again: a record may come from elsewhere than our ledger.
+    // Validated again, because a record may come from a file or request instead of the ledger.
     let link = citation.url.as_deref().and_then(|url| link(url, None));
     let hostname = link.as_ref().map(|link| link.hostname.clone());
-    let named = |text: &Option<String>| text.as_deref().map(one_line).filter(|text| !text.is_empty());
-    let title = named(&citation.title);
-    let site = named(&citation.site_name).or_else(|| hostname.clone());
+    let non_empty = |text: &Option<String>| text.as_deref().map(one_line).filter(|text| !text.is_empty());
+    let title = non_empty(&citation.title);
+    let site = non_empty(&citation.site_name).or_else(|| hostname.clone());
     let label = title.clone().or_else(|| site.clone()).unwrap_or_else(|| format!("[{}]", citation.number));
     let source_id: String = citation.source_id.chars().filter(char::is_ascii_alphanumeric).collect();
     Source {
@@ -77,7 +77,7 @@ fn source<'a>(citation: &'a Citation, keys: &mut HashSet<String>) -> Source<'a> 
         hostname,
         site,
         published: citation.published_at.as_deref().and_then(date),
-        snippet: named(&citation.content).or_else(|| citation.snippets.first().map(|text| one_line(text))),
+        snippet: non_empty(&citation.content).or_else(|| citation.snippets.first().map(|text| one_line(text))),
         kind: match citation.kind {
             CitationType::Websearch => "websearch",
             CitationType::Knowledge => "knowledge",
@@ -88,7 +88,7 @@ fn source<'a>(citation: &'a Citation, keys: &mut HashSet<String>) -> Source<'a> 
     }
 }
 
-/// Of the host and the source's id: letters, digits and hyphens, which every reader of keys takes.
+/// Citation key from host and source id. It has letters, digits and hyphens only, which every bibliography tool accepts.
 fn key(hostname: Option<&str>, source_id: &str, taken: &mut HashSet<String>) -> String {
     let host = hostname.map_or("source", |host| host.strip_prefix("www.").unwrap_or(host));
     let mut base = String::new();
@@ -112,7 +112,7 @@ fn key(hostname: Option<&str>, source_id: &str, taken: &mut HashSet<String>) -> 
     key
 }
 
-/// The day at the beginning of an RFC 3339 time.
+/// The day of an RFC 3339 time; `None` if it is not a valid date.
 pub fn date(time: &str) -> Option<Day<'_>> {
     let text = time.get(..10)?;
     let day: jiff::civil::Date = text.parse().ok()?;
@@ -120,32 +120,32 @@ pub fn date(time: &str) -> Option<Day<'_>> {
     Some(Day { text, ymd })
 }
 
-/// Without controls and direction marks; every run of blanks and line ends is one space.
+/// The cleaned text on one line: each run of white space and line ends becomes one space.
 fn one_line(raw: &str) -> String {
     let clean = text::single_line(raw, usize::MAX);
     let is_blank = |c: char| c.is_ascii_whitespace() || matches!(c, '\u{2028}' | '\u{2029}');
     let joined = clean.split(is_blank).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
-    // Readers take wider blanks away at the ends as well.
+    // Readers also trim wider spaces at the ends.
     joined.trim().to_owned()
 }
 
-/// The URL without characters that its surroundings would take for theirs. One that has such is first written
-/// as a browser would, which knows for instance that a `\` in a path is a `/`.
-pub fn plain_url(url: &str, acts: fn(char) -> bool) -> String {
-    if !url.contains(acts) {
+/// Percent-encodes the characters that are special in the target format. A URL with such characters is normalized first as a
+/// browser does, so that a `\` in a path becomes a `/`.
+pub fn plain_url(url: &str, is_special: fn(char) -> bool) -> String {
+    if !url.contains(is_special) {
         return url.to_owned();
     }
     match url::Url::parse(url) {
-        Ok(parsed) => percent_encoded(parsed.as_str(), acts),
-        Err(_) => percent_encoded(url, acts),
+        Ok(parsed) => percent_encoded(parsed.as_str(), is_special),
+        Err(_) => percent_encoded(url, is_special),
     }
 }
 
-fn percent_encoded(url: &str, acts: fn(char) -> bool) -> String {
+fn percent_encoded(url: &str, is_special: fn(char) -> bool) -> String {
     use std::fmt::Write as _;
     let mut out = String::with_capacity(url.len());
     for c in url.chars() {
-        if acts(c) {
+        if is_special(c) {
             for byte in c.encode_utf8(&mut [0; 4]).bytes() {
                 let _ = write!(out, "%{byte:02X}");
             }

@@ -1,5 +1,5 @@
 use super::{super::*, errors_of, only, shown, vars};
-use crate::mapping::To;
+use crate::mapping::UpstreamFormat;
 
 fn route(name: &str, openai: &str) -> String {
     format!(
@@ -19,11 +19,11 @@ fn mapping(openai: &str) -> Mapping {
 #[test]
 fn each_request_format_has_a_default_path() {
     let plain = mapping("models = [\"a\", \"豆包/pro:1\"]");
-    assert!(matches!(plain.to, To::OpenAi));
+    assert!(matches!(plain.to, UpstreamFormat::OpenAi));
     assert_eq!((plain.path.as_str(), plain.upstream_model), ("/v1/chat/completions", None));
     assert_eq!(plain.models, ["a", "豆包/pro:1"]);
     let lexiang = mapping("models = [\"a\"]\nrequest = \"lexiang\"");
-    assert!(matches!(lexiang.to, To::Lexiang));
+    assert!(matches!(lexiang.to, UpstreamFormat::Lexiang));
     assert_eq!(lexiang.path, "/cgi-bin/v1/ai/qa");
     let named = mapping("models = [\"a\"]\npath = \"/api/v3/bots/chat/completions?v=1\"\nupstream_model = \"bot-1\"");
     assert_eq!(
@@ -32,7 +32,7 @@ fn each_request_format_has_a_default_path() {
     );
     let template =
         mapping("models = [\"a\"]\nrequest = \"template\"\npath = \"/x\"\ntemplate = '{\"q\":\"{{query}}\"}'");
-    assert!(matches!(template.to, To::Template(_)));
+    assert!(matches!(template.to, UpstreamFormat::Template(_)));
     let none = from_toml(&route("a", "").replace("[routes.openai]", ""), "/".as_ref()).unwrap();
     assert!(none.config.routes[0].mapping.is_none());
 }

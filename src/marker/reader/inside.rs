@@ -1,16 +1,16 @@
-//! Reads on in a construct that has not ended yet.
+//! The part of the reader that continues an open construct, whose end was beyond the lookahead.
 
 use super::super::{
     context,
     grammar::{self, Form},
     html::{self, Tag},
     link::Tail,
-    look::{Ahead, HOLD, Stop, slice},
+    lookahead::{Lookahead, MAX_LOOKAHEAD, Stop, slice},
 };
-use super::{Inside, Place, Reader, Step};
+use super::{Action, Inside, LineState, Reader};
 
 impl Reader {
-    pub(super) fn inside(&mut self, text: &str, ended: bool) -> Step {
+    pub(super) fn inside(&mut self, text: &str, ended: bool) -> Action {
         let rest = slice(text, self.at, text.len());
         let cells = self.cells();
         let stops = |byte: u8| match self.inside {
@@ -19,21 +19,21 @@ impl Reader {
             Inside::Dollars => matches!(byte, b'$' | b'\\'),
             Inside::Latex(_) => byte == b'\\',
             Inside::Element(_) => matches!(byte, b'<' | b'\\'),
-            Inside::Url => !context::in_url(byte),
+            Inside::Url => !context::is_url_byte(byte),
             Inside::Definition => false,
             Inside::Tag(..) | Inside::Tail(_) | Inside::Nothing => true,
         };
         let plain = rest.bytes().position(stops).unwrap_or(rest.len());
         if plain > 0 {
-            (self.fresh, self.marked) = (false, false);
-            return Step::Text(plain);
+            (self.is_line_start, self.is_after_marker) = (false, false);
+            return Action::Text(plain);
         }
-        let ahead = Ahead::new(rest, ended, HOLD);
-        let Ok(byte) = ahead.byte(0) else { return Step::Wait };
+        let ahead = Lookahead::new(rest, ended, MAX_LOOKAHEAD);
+        let Ok(byte) = ahead.byte(0) else { return Action::Wait };
         let escape = |also: fn(u8) -> bool| match ahead.byte(1) {
-            Err(Stop::More) => Step::Wait,
-            Ok(next) if also(next) => Step::Text(2),
-            _ => Step::Text(1),
+            Err(Stop::NeedMore) => Action::Wait,
+            Ok(next) if also(next) => Action::Text(2),
+            _ => Action::Text(1),
         };
         match (self.inside, byte) {
             (_, b'|') if cells => self.leave(0),
@@ -42,7 +42,7 @@ impl Reader {
                 Some(Tag::Done) => {
                     let empty = slice(text, 0, self.at).ends_with('/');
                     self.inside = element.filter(|_| !empty).map_or(Inside::Nothing, Inside::Element);
-                    Step::Text(1)
+                    Action::Text(1)
                 }
                 Some(next) => {
                     self.inside = Inside::Tag(next, element);
@@ -58,35 +58,35 @@ impl Reader {
                 }
             },
             (Inside::Code(length), b'`') => {
-                // A longer run is taken in parts: it ends nothing either way.
-                let run = rest.bytes().take(HOLD).take_while(|b| *b == b'`').count();
+                // A run beyond the lookahead is taken in parts: it is longer than any run that opened a span.
+                let run = rest.bytes().take(MAX_LOOKAHEAD).take_while(|b| *b == b'`').count();
                 match ahead.byte(run) {
-                    Err(Stop::More) => Step::Wait,
+                    Err(Stop::NeedMore) => Action::Wait,
                     _ if run == length => self.leave(run),
-                    _ => Step::Text(run),
+                    _ => Action::Text(run),
                 }
             }
             (Inside::Code(_), b'\\') => escape(|next| next == b'|'),
             (Inside::Dollars, b'$') => match ahead.byte(1) {
-                Err(Stop::More) => Step::Wait,
+                Err(Stop::NeedMore) => Action::Wait,
                 Ok(b'$') => self.leave(2),
                 _ => self.leave(0),
             },
             (Inside::Latex(end), b'\\') if ahead.byte(1) == Ok(end) => self.leave(2),
-            (Inside::Element(element), b'<') => match html::closes(ahead, element) {
+            (Inside::Element(element), b'<') => match html::closing_tag(ahead, element) {
                 Ok(Some(length)) => self.leave(length),
-                Err(Stop::More) => Step::Wait,
-                _ => Step::Text(1),
+                Err(Stop::NeedMore) => Action::Wait,
+                _ => Action::Text(1),
             },
-            (Inside::Url, b'[') => match grammar::read(ahead, rest, ended) {
+            (Inside::Url, b'[') => match grammar::parse(ahead, rest, ended) {
                 Ok(Some(marker)) if marker.form == Form::Bracket => {
-                    match context::url_goes_on(ahead.from(marker.length)) {
-                        Ok(true) => Step::Text(marker.length),
-                        Err(Stop::More) => Step::Wait,
+                    match context::url_continues(ahead.from(marker.length)) {
+                        Ok(true) => Action::Text(marker.length),
+                        Err(Stop::NeedMore) => Action::Wait,
                         _ => self.leave(0),
                     }
                 }
-                Err(Stop::More) => Step::Wait,
+                Err(Stop::NeedMore) => Action::Wait,
                 _ => self.leave(0),
             },
             (Inside::Url, _) => self.leave(0),
@@ -95,16 +95,17 @@ impl Reader {
         }
     }
 
-    fn leave(&mut self, length: usize) -> Step {
+    /// Ends the construct after `length` bytes.
+    fn leave(&mut self, length: usize) -> Action {
         self.inside = Inside::Nothing;
-        Step::Text(length)
+        Action::Text(length)
     }
 
-    /// One character; after a line end comes the next line.
-    fn one(&mut self, rest: &str) -> Step {
+    /// Takes one character. A line end begins the next line.
+    fn one(&mut self, rest: &str) -> Action {
         if rest.starts_with('\n') {
-            self.place = Place::LineStart;
+            self.line_state = LineState::Prefix;
         }
-        Step::Text(rest.chars().next().map_or(0, char::len_utf8))
+        Action::Text(rest.chars().next().map_or(0, char::len_utf8))
     }
 }

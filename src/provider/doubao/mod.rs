@@ -1,5 +1,5 @@
-//! Doubao's web chat: its current protocol and the older "samantha" one, which share their
-//! search blocks.
+//! Doubao's web chat: the current protocol (`web`) and the older one (`samantha`), which share their search blocks
+//! (`cards`).
 
 mod cards;
 mod samantha;
@@ -19,7 +19,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     docs: "https://www.doubao.com/chat/",
     input: InputKind::Streams,
     sniff,
-    // Which of both protocols it is, the frames tell.
+    // The frames decide which of the two protocols it is.
     build: || Box::new(Detector::new(CANDIDATES, None)),
 };
 pub const PROVIDER: Provider = Provider::Fixed(&DESCRIPTOR);
@@ -50,7 +50,7 @@ fn sniff(event: &str, data: &Node<'_>) -> Option<Build> {
     }
 }
 
-/// A Doubao message, or what wraps one. Others have a `content_block` too, but no list of typed blocks in it.
+/// Matches a Doubao message or its wrapper. Other formats also have a `content_block`, but no list of typed blocks in it.
 fn is_message(node: &Node<'_>) -> bool {
     let has_blocks = |holder: &Node<'_>, left: u8| {
         let blocks = holder.first(&["content_block", "contentBlock"]);
@@ -67,14 +67,14 @@ fn is_message(node: &Node<'_>) -> bool {
             .any(|inner| inner.with_decoded(MAX_STRING_NESTING, |inner, left| has_blocks(inner, left)))
 }
 
-/// An error event: `{"error_code":…,"error_msg":…}`, the gateway's `{"code":…,"message":…}`, or anything.
-fn fault(data: &str, sink: &mut dyn Sink) {
-    if json::with_parsed(data, |node| fault_of(node, sink)).is_none() {
+/// Reads an error event: `{"error_code":…,"error_msg":…}`, the gateway's `{"code":…,"message":…}`, or any other text.
+fn emit_fault(data: &str, sink: &mut dyn Sink) {
+    if json::with_parsed(data, |node| emit_fault_of(node, sink)).is_none() {
         sink.signal(Signal::Fault { code: None, message: None });
     }
 }
 
-fn fault_of(node: &Node<'_>, sink: &mut dyn Sink) {
+fn emit_fault_of(node: &Node<'_>, sink: &mut dyn Sink) {
     sink.signal(Signal::Fault {
         code: node.id(&["error_code", "code"]),
         message: node.text(&["error_msg", "message", "msg"]),

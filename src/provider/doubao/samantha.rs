@@ -1,5 +1,5 @@
-//! The older protocol (`/samantha/chat/completion`): three JSON layers,
-//! frame > `event_data` > `message.content`.
+//! The older protocol (`/samantha/chat/completion`): three layers of JSON in strings, frame > `event_data` >
+//! `message.content`.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use crate::{
     citation::Record,
     provider::{
         Adapter, Envelope, FinishReason, JsonPath, ParseError, Payload, Signal, Sink,
-        doubao::{fault, fault_of},
+        doubao::{emit_fault, emit_fault_of},
         json::{self, MAX_STRING_NESTING, Node},
     },
     sse::Event,
@@ -18,7 +18,7 @@ const CHUNK: u64 = 2001;
 const END: u64 = 2003;
 const ERROR: u64 = 2005;
 
-/// An event of a type that clients do not know.
+/// Our frame: an event of a type that clients do not know.
 #[derive(Serialize)]
 struct OwnFrame<'a> {
     event_type: u32,
@@ -26,6 +26,7 @@ struct OwnFrame<'a> {
     citations: &'a Record,
 }
 
+/// Adapter of the older protocol. Stateless.
 pub struct Samantha;
 
 impl Adapter for Samantha {
@@ -36,23 +37,23 @@ impl Adapter for Samantha {
     fn frame(&mut self, event: &Event<'_>, sink: &mut dyn Sink) -> Result<(), ParseError> {
         let Some(data) = event.data.as_deref() else { return Ok(()) };
         if event.name == "gateway-error" {
-            fault(data, sink);
+            emit_fault(data, sink);
             return Ok(());
         }
         json::with_parsed(data, |node| match node.get("event_type").and_then(Node::as_number) {
             Some(CHUNK) => {
                 if let Some(inner) = node.get("event_data") {
                     let at = JsonPath::ROOT.key("event_data");
-                    inner.with_decoded(MAX_STRING_NESTING, |inner, left| chunk(inner, left, &at, sink));
+                    inner.with_decoded(MAX_STRING_NESTING, |inner, left| read_chunk(inner, left, &at, sink));
                 }
             }
             Some(END) => sink.signal(Signal::Finish(FinishReason::Stop)),
             Some(ERROR) => match node.get("event_data") {
-                Some(Node::Str(detail)) => fault(detail, sink),
-                Some(detail) => fault_of(detail, sink),
-                None => fault_of(node, sink),
+                Some(Node::Str(detail)) => emit_fault(detail, sink),
+                Some(detail) => emit_fault_of(detail, sink),
+                None => emit_fault_of(node, sink),
             },
-            None if node.get("code").is_some() && node.get("message").is_some() => fault_of(node, sink),
+            None if node.get("code").is_some() && node.get("message").is_some() => emit_fault_of(node, sink),
             _ => {}
         })
         .ok_or(ParseError)
@@ -63,7 +64,7 @@ impl Adapter for Samantha {
     }
 }
 
-fn chunk(inner: &Node<'_>, left: u8, at: &JsonPath<'_>, sink: &mut dyn Sink) {
+fn read_chunk(inner: &Node<'_>, left: u8, at: &JsonPath<'_>, sink: &mut dyn Sink) {
     if let Some(id) = inner.id_cow(&["conversation_id"]).filter(|id| id != "0") {
         sink.signal(Signal::ConversationId(&id));
     }
@@ -71,7 +72,7 @@ fn chunk(inner: &Node<'_>, left: u8, at: &JsonPath<'_>, sink: &mut dyn Sink) {
         let at = at.key("message");
         message.with_decoded(left, |message, left| read_message(message, left, &at, sink));
     }
-    // Both this and event_type 2003 can come; the first is the finish.
+    // A stream may have this and event type 2003. The first one is the finish.
     if inner.truthy("is_finish") {
         sink.signal(Signal::Finish(FinishReason::Stop));
     }
@@ -88,7 +89,7 @@ fn read_message(message: &Node<'_>, left: u8, at: &JsonPath<'_>, sink: &mut dyn 
             for block in blocks.as_list() {
                 let block_id = block.id_cow(&["block_id", "blockId"]).unwrap_or_default();
                 if let Some(content) = block.get("content") {
-                    content.with_decoded(left, |content, left| cards::search(content, left, &block_id, sink));
+                    content.with_decoded(left, |content, left| cards::read_search(content, left, &block_id, sink));
                 }
             }
         });
@@ -107,9 +108,9 @@ fn read_message(message: &Node<'_>, left: u8, at: &JsonPath<'_>, sink: &mut dyn 
             }
         }
         _ => {
-            // A search sent again, grown, is the same round.
+            // A search that is sent again with more results is the same round, so its key is the block's id.
             let block_id = message.id_cow(&["block_id"]).unwrap_or_default();
-            cards::search(content, left, &block_id, sink);
+            cards::read_search(content, left, &block_id, sink);
         }
     });
 }

@@ -1,5 +1,5 @@
-//! The current protocol (`/chat/completion`), which Dola, its overseas twin, speaks too.
-//! Dispatched on the SSE event's name; `patch_type` means nothing reliable and is not looked at.
+//! The current protocol (`/chat/completion`), which Dola, the overseas product, also uses. Frames are dispatched by the SSE
+//! event's name; `patch_type` is unreliable and ignored.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use crate::{
     citation::Record,
     provider::{
         Adapter, Envelope, FinishReason, JsonPath, ParseError, Payload, Signal, Sink,
-        doubao::fault,
+        doubao::emit_fault,
         json::{self, MAX_STRING_NESTING, Node},
     },
     sse::Event,
@@ -16,16 +16,16 @@ use crate::{
 
 const TEXT: u64 = 10_000;
 const THINKING: u64 = 10_040;
-/// `patch_object` of the text's spoken copy: reading it would double the text.
+/// `patch_object` of the copy for speech output. Ignored, because it repeats the text.
 const TTS: u64 = 111;
-/// `patch_object` of text as older streams patch it.
+/// `patch_object` of text in older streams.
 const LEGACY_TEXT: u64 = 102;
 const USER: u64 = 1;
 const ASSISTANT: u64 = 2;
-/// Thinking blocks remembered per message; further ones count as answer text.
+/// Thinking blocks remembered per stream. The text of further ones counts as answer text.
 const MAX_THINKING_BLOCKS: usize = 64;
 
-/// A patch that changes nothing.
+/// Our frame: a patch without operations.
 #[derive(Serialize)]
 struct OwnFrame<'a> {
     message_id: &'a str,
@@ -33,10 +33,12 @@ struct OwnFrame<'a> {
     citations: &'a Record,
 }
 
+/// Adapter of the current protocol.
 #[derive(Default)]
 pub struct Web {
-    /// Which channel a `CHUNK_DELTA`, which names none, goes on with.
-    thinking: bool,
+    /// The text of a `CHUNK_DELTA`, which names no channel, is thinking and not answer.
+    is_thinking: bool,
+    /// Ids of the thinking blocks.
     thinking_blocks: Vec<String>,
 }
 
@@ -49,7 +51,7 @@ impl Adapter for Web {
         let Some(data) = event.data.as_deref() else { return Ok(()) };
         let read = match &*event.name {
             "SSE_HEARTBEAT" | "STREAM_TIMEOUT_CONTROL" => return Ok(()),
-            // Up to three of these come, in some streams only the third: each is a finish.
+            // A stream has up to three of these, some streams only the third, so each one is a finish.
             "SSE_REPLY_END" => {
                 json::with_parsed(data, |node| {
                     if let Some(id) = node.get("msg_finish_attr").and_then(|attr| attr.id(&["msgid"])) {
@@ -60,17 +62,17 @@ impl Adapter for Web {
                 return Ok(());
             }
             "STREAM_ERROR" | "gateway-error" => {
-                fault(data, sink);
+                emit_fault(data, sink);
                 return Ok(());
             }
-            "SSE_ACK" => json::with_parsed(data, |node| ack(node, sink)),
+            "SSE_ACK" => json::with_parsed(data, |node| read_ack(node, sink)),
             "CHUNK_DELTA" => json::with_parsed(data, |node| {
                 if let Some(text) = node.get("text").and_then(Node::as_str) {
-                    self.text(text, &JsonPath::ROOT.key("text"), sink);
+                    self.emit_text(text, &JsonPath::ROOT.key("text"), sink);
                 }
             }),
-            "FULL_MSG_NOTIFY" => json::with_parsed(data, |node| self.full_message(node, sink)),
-            _ => json::with_parsed(data, |node| self.chunk(node, sink)),
+            "FULL_MSG_NOTIFY" => json::with_parsed(data, |node| self.read_full_message(node, sink)),
+            _ => json::with_parsed(data, |node| self.read_chunk(node, sink)),
         };
         read.ok_or(ParseError)
     }
@@ -81,18 +83,18 @@ impl Adapter for Web {
     }
 }
 
-/// `"0"` means that no conversation is assigned yet.
-fn conversation(node: &Node<'_>, sink: &mut dyn Sink) {
+/// `"0"` means that the conversation has no id yet.
+fn emit_conversation_id(node: &Node<'_>, sink: &mut dyn Sink) {
     if let Some(id) = node.id_cow(&["conversation_id"]).filter(|id| id != "0") {
         sink.signal(Signal::ConversationId(&id));
     }
 }
 
-fn ack(node: &Node<'_>, sink: &mut dyn Sink) {
+fn read_ack(node: &Node<'_>, sink: &mut dyn Sink) {
     if let Some(meta) = node.get("ack_client_meta") {
-        conversation(meta, sink);
+        emit_conversation_id(meta, sink);
         if let Some(info) = meta.get("conversation_info") {
-            conversation(info, sink);
+            emit_conversation_id(info, sink);
         }
     }
 }
@@ -102,128 +104,128 @@ fn user_type(node: &Node<'_>) -> Option<u64> {
 }
 
 impl Web {
-    fn text(&self, text: &str, at: &JsonPath<'_>, sink: &mut dyn Sink) {
-        sink.signal(if self.thinking { Signal::Thinking(text) } else { Signal::Text(text, *at) });
+    fn emit_text(&self, text: &str, at: &JsonPath<'_>, sink: &mut dyn Sink) {
+        sink.signal(if self.is_thinking { Signal::Thinking(text) } else { Signal::Text(text, *at) });
     }
 
-    /// Mostly the echo of the user's own message, which may hold pasted citations: only one that
-    /// says it is the assistant's is read, and only for its references, as its text came already.
-    fn full_message(&mut self, node: &Node<'_>, sink: &mut dyn Sink) {
+    /// `FULL_MSG_NOTIFY` usually echoes the user's message, which may contain pasted citations. Reads only a message marked as
+    /// the assistant's, and not its text, which the stream already had.
+    fn read_full_message(&mut self, node: &Node<'_>, sink: &mut dyn Sink) {
         let Some(message) = node.get("message") else { return };
         message.with_decoded(MAX_STRING_NESTING, |message, left| {
             if user_type(message) == Some(ASSISTANT) {
                 let mut references_only = ReferencesOnly(sink);
-                self.message(message, left, &JsonPath::ROOT, &mut references_only);
+                self.read_message(message, left, &JsonPath::ROOT, &mut references_only);
             }
         });
     }
 
-    /// `STREAM_CHUNK`, `STREAM_MSG_NOTIFY`, snapshots, and whatever else looks like them.
-    fn chunk(&mut self, node: &Node<'_>, sink: &mut dyn Sink) {
-        // The message itself, as it is kept outside streams.
+    /// Reads `STREAM_CHUNK`, `STREAM_MSG_NOTIFY`, snapshots and unknown events of the same shape.
+    fn read_chunk(&mut self, node: &Node<'_>, sink: &mut dyn Sink) {
+        // A message without a wrapper, as documents outside streams have it.
         if node.first(&["content_block", "contentBlock"]).is_some() {
-            return self.message(node, MAX_STRING_NESTING, &JsonPath::ROOT, sink);
+            return self.read_message(node, MAX_STRING_NESTING, &JsonPath::ROOT, sink);
         }
         if let Some(meta) = node.get("meta") {
             if user_type(meta) == Some(USER) {
                 return;
             }
-            self.ids(meta, sink);
+            self.emit_ids(meta, sink);
         }
-        self.ids(node, sink);
+        self.emit_ids(node, sink);
         if let Some(content) = node.get("content") {
             let at = JsonPath::ROOT.key("content");
-            content.with_decoded(MAX_STRING_NESTING, |content, left| self.blocks_of(content, left, &at, sink));
+            content.with_decoded(MAX_STRING_NESTING, |content, left| self.read_blocks(content, left, &at, sink));
         }
         if let Some(message) = node.get("message") {
             let at = JsonPath::ROOT.key("message");
-            message.with_decoded(MAX_STRING_NESTING, |message, left| self.message(message, left, &at, sink));
+            message.with_decoded(MAX_STRING_NESTING, |message, left| self.read_message(message, left, &at, sink));
         }
         if let Some(ops) = node.get("patch_op") {
             let at = JsonPath::ROOT.key("patch_op");
             ops.with_decoded(MAX_STRING_NESTING, |ops, left| {
                 for (index, op) in ops.as_list().iter().enumerate() {
-                    self.patch(op, left, &at.index(index), sink);
+                    self.read_patch(op, left, &at.index(index), sink);
                 }
             });
         }
     }
 
-    fn ids(&self, node: &Node<'_>, sink: &mut dyn Sink) {
+    fn emit_ids(&self, node: &Node<'_>, sink: &mut dyn Sink) {
         if let Some(id) = node.id_cow(&["message_id"]) {
             sink.signal(Signal::MessageId(&id));
         }
-        conversation(node, sink);
+        emit_conversation_id(node, sink);
     }
 
-    fn message(&mut self, message: &Node<'_>, left: u8, at: &JsonPath<'_>, sink: &mut dyn Sink) {
+    fn read_message(&mut self, message: &Node<'_>, left: u8, at: &JsonPath<'_>, sink: &mut dyn Sink) {
         if user_type(message) == Some(USER) {
             return;
         }
-        self.ids(message, sink);
-        self.blocks_of(message, left, at, sink);
+        self.emit_ids(message, sink);
+        self.read_blocks(message, left, at, sink);
         if let Some(content) = message.get("content") {
             let at = at.key("content");
-            content.with_decoded(left, |content, left| self.blocks_of(content, left, &at, sink));
+            content.with_decoded(left, |content, left| self.read_blocks(content, left, &at, sink));
         }
     }
 
-    fn patch(&mut self, op: &Node<'_>, left: u8, at: &JsonPath<'_>, sink: &mut dyn Sink) {
+    fn read_patch(&mut self, op: &Node<'_>, left: u8, at: &JsonPath<'_>, sink: &mut dyn Sink) {
         let Some(value) = op.get("patch_value") else { return };
         let at = at.key("patch_value");
         match op.get("patch_object").and_then(Node::as_number) {
             Some(TTS) => {}
-            Some(LEGACY_TEXT) => value.with_decoded(left, |value, left| self.legacy_text(value, left, &at, sink)),
+            Some(LEGACY_TEXT) => value.with_decoded(left, |value, left| self.read_legacy_text(value, left, &at, sink)),
             _ => value.with_decoded(left, |value, left| {
-                self.blocks_of(value, left, &at, sink);
+                self.read_blocks(value, left, &at, sink);
                 if let Some(content) = value.get("content") {
                     let at = at.key("content");
-                    content.with_decoded(left, |content, left| self.blocks_of(content, left, &at, sink));
+                    content.with_decoded(left, |content, left| self.read_blocks(content, left, &at, sink));
                 }
             }),
         }
     }
 
-    /// `content` is a JSON string `{"text":…}`, or the text itself.
-    fn legacy_text(&mut self, value: &Node<'_>, left: u8, at: &JsonPath<'_>, sink: &mut dyn Sink) {
+    /// `content` is a string that holds `{"text":…}`, or the text itself.
+    fn read_legacy_text(&mut self, value: &Node<'_>, left: u8, at: &JsonPath<'_>, sink: &mut dyn Sink) {
         let Some(content) = value.get("content") else { return };
         let at = at.key("content");
-        let opened = content.with_decoded(left, |content, _| {
+        let is_decoded = content.with_decoded(left, |content, _| {
             let text = content.get("text").and_then(Node::as_str);
             if let Some(text) = text {
                 sink.signal(Signal::Text(text, at.key("text")));
             }
             text.is_some()
         });
-        if let (false, Some(text)) = (opened, content.as_str()) {
+        if let (false, Some(text)) = (is_decoded, content.as_str()) {
             sink.signal(Signal::Text(text, at));
         }
     }
 
     /// `holder` is a list of blocks, or has one in `content_block`.
-    fn blocks_of(&mut self, holder: &Node<'_>, left: u8, at: &JsonPath<'_>, sink: &mut dyn Sink) {
+    fn read_blocks(&mut self, holder: &Node<'_>, left: u8, at: &JsonPath<'_>, sink: &mut dyn Sink) {
         let named = holder.first_with_key(&["content_block", "contentBlock"]);
         let (blocks, at) = named.map_or((holder, *at), |(key, blocks)| (blocks, at.key(key)));
         blocks.with_decoded(left, |blocks, left| {
             for (index, block) in blocks.as_list().iter().enumerate() {
-                self.block(block, left, &at.index(index), sink);
+                self.read_block(block, left, &at.index(index), sink);
             }
         });
     }
 
-    /// Is it a thinking block that came before?
-    fn thinks(&self, id: &str) -> bool {
+    /// True if an earlier frame had a thinking block with this id.
+    fn is_thinking_block(&self, id: &str) -> bool {
         self.thinking_blocks.iter().any(|known| known == id)
     }
 
-    fn block(&mut self, block: &Node<'_>, left: u8, at: &JsonPath<'_>, sink: &mut dyn Sink) {
+    fn read_block(&mut self, block: &Node<'_>, left: u8, at: &JsonPath<'_>, sink: &mut dyn Sink) {
         let kind = block.first(&["block_type", "blockType"]).and_then(Node::as_number);
         let id = block.id_cow(&["block_id", "blockId"]).unwrap_or_default();
         if kind == Some(THINKING) {
-            // Seen as "first enters, second leaves" and as "is_finish leaves": both are honoured.
-            let known = self.thinks(&id);
-            self.thinking = !known && !block.truthy("is_finish");
-            if !known && self.thinking_blocks.len() < MAX_THINKING_BLOCKS {
+            // Thinking ends with the second block of the same id in some streams, with `is_finish` in others.
+            let is_known = self.is_thinking_block(&id);
+            self.is_thinking = !is_known && !block.truthy("is_finish");
+            if !is_known && self.thinking_blocks.len() < MAX_THINKING_BLOCKS {
                 self.thinking_blocks.push(id.into_owned());
             }
             return;
@@ -231,20 +233,20 @@ impl Web {
         let Some(content) = block.get("content") else { return };
         let at = at.key("content");
         content.with_decoded(left, |content, left| {
-            if cards::search(content, left, &id, sink) {
+            if cards::read_search(content, left, &id, sink) {
                 return;
             }
             let Some((key, holder)) = content.first_with_key(&["text_block", "textBlock"]) else { return };
             if let (Some(TEXT), Some(text)) = (kind, holder.get("text").and_then(Node::as_str)) {
                 let parent = block.id_cow(&["parent_id", "parentId"]);
-                self.thinking = parent.is_some_and(|parent| self.thinks(&parent));
-                self.text(text, &at.key(key).key("text"), sink);
+                self.is_thinking = parent.is_some_and(|parent| self.is_thinking_block(&parent));
+                self.emit_text(text, &at.key(key).key("text"), sink);
             }
         });
     }
 }
 
-/// Lets ids and references through, not text.
+/// Forwards all signals except text and thinking.
 struct ReferencesOnly<'s>(&'s mut dyn Sink);
 
 impl Sink for ReferencesOnly<'_> {

@@ -1,7 +1,7 @@
-//! JSON text to a borrowed tree, by serde_json.
+//! Parses JSON text into a borrowed tree with serde_json.
 //!
-//! Measured on the data of every frame in `tests/fixtures` and `src/replay/captures`, strings that hold JSON included:
-//! nanoseconds a frame, best of 60 rounds, and in brackets as a multiple of a parser that was written for this tree.
+//! Benchmark over the data of every frame in `tests/fixtures` and `src/replay/captures`, including JSON in strings:
+//! nanoseconds per frame, best of 60 rounds; in brackets the ratio to a parser written for this tree.
 //!
 //! | frames | bytes | own parser | this | sonic-rs, this visitor | jiter, its own tree | serde_json `Value` |
 //! |---|---|---|---|---|---|---|
@@ -15,33 +15,33 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 
 use super::{MAX_DEPTH, MAX_NODES, Node};
 
-/// Keys of a frame's own object: room for them is made at once.
+/// Initial capacity for the keys of the root object.
 const FRAME_KEYS: usize = 12;
-/// The same for an object within.
+/// Initial capacity for the keys of any other object.
 const KEYS: usize = 4;
 
-/// Reads one document. `None`: malformed, too deep, too large, or followed by something.
+/// Parses one document. `None`: malformed, too deep, too large, or followed by other text.
 pub fn parse(text: &str) -> Option<Node<'_>> {
-    let left = Cell::new(MAX_NODES);
+    let nodes_left = Cell::new(MAX_NODES);
     let mut json = serde_json::Deserializer::from_str(text);
-    let node = Value { depth: MAX_DEPTH, left: &left }.deserialize(&mut json).ok()?;
+    let node = Value { depth_left: MAX_DEPTH, nodes_left: &nodes_left }.deserialize(&mut json).ok()?;
     json.end().ok()?;
     Some(node)
 }
 
-/// One value.
+/// Deserializes one value within the caps.
 #[derive(Clone, Copy)]
 struct Value<'c> {
-    /// Lists and objects that may still be opened within one another.
-    depth: u32,
-    /// Values that there may still be.
-    left: &'c Cell<u32>,
+    /// Levels of lists and objects that may still be opened.
+    depth_left: u32,
+    /// Values that the document may still have.
+    nodes_left: &'c Cell<u32>,
 }
 
 impl Value<'_> {
     fn inner<E: Error>(self) -> Result<Self, E> {
-        let depth = self.depth.checked_sub(1).ok_or_else(|| E::custom("too deep"))?;
-        Ok(Self { depth, ..self })
+        let depth_left = self.depth_left.checked_sub(1).ok_or_else(|| E::custom("too deep"))?;
+        Ok(Self { depth_left, ..self })
     }
 }
 
@@ -49,7 +49,8 @@ impl<'de> DeserializeSeed<'de> for Value<'_> {
     type Value = Node<'de>;
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Node<'de>, D::Error> {
-        self.left.set(self.left.get().checked_sub(1).ok_or_else(|| D::Error::custom("too many values"))?);
+        let nodes_left = self.nodes_left.get().checked_sub(1);
+        self.nodes_left.set(nodes_left.ok_or_else(|| D::Error::custom("too many values"))?);
         json.deserialize_any(self)
     }
 }
@@ -69,7 +70,7 @@ impl<'de> Visitor<'de> for Value<'_> {
         Ok(Node::Unsigned(value))
     }
 
-    /// serde_json calls this for negative numbers alone.
+    /// serde_json calls this only for negative numbers.
     fn visit_i64<E>(self, value: i64) -> Result<Node<'de>, E> {
         Ok(Node::Signed(value))
     }
@@ -86,7 +87,7 @@ impl<'de> Visitor<'de> for Value<'_> {
         Ok(Node::Str(Cow::Borrowed(text)))
     }
 
-    /// Something in the string was escaped.
+    /// serde_json calls this for strings with escapes.
     fn visit_str<E>(self, text: &str) -> Result<Node<'de>, E> {
         Ok(Node::Str(Cow::Owned(text.to_owned())))
     }
@@ -102,7 +103,7 @@ impl<'de> Visitor<'de> for Value<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node<'de>, A::Error> {
         let inner = self.inner()?;
-        let mut pairs = Vec::with_capacity(if self.depth == MAX_DEPTH { FRAME_KEYS } else { KEYS });
+        let mut pairs = Vec::with_capacity(if self.depth_left == MAX_DEPTH { FRAME_KEYS } else { KEYS });
         while let Some(key) = map.next_key_seed(Key)? {
             pairs.push((key, map.next_value_seed(inner)?));
         }
@@ -110,6 +111,7 @@ impl<'de> Visitor<'de> for Value<'_> {
     }
 }
 
+/// Deserializes the key of a member.
 struct Key;
 
 impl<'de> DeserializeSeed<'de> for Key {

@@ -1,4 +1,4 @@
-//! Our frame as a chunk without text.
+//! Encodes our frame as a `chat.completion.chunk` without text.
 
 use serde::Serialize;
 
@@ -8,10 +8,10 @@ use crate::{
     provider::{Envelope, Payload},
 };
 
-/// What every chunk of a stream repeats.
+/// Fields that every chunk of a stream repeats.
 #[derive(Debug, Clone, Copy)]
 pub struct ChunkHeader<'a> {
-    /// Empty where the upstream names none: then it is the record's.
+    /// Empty if the upstream sends none; the frame then has the record's id.
     pub id: &'a str,
     pub model: &'a str,
     pub created: i64,
@@ -44,14 +44,14 @@ struct Delta<'a> {
 }
 
 impl ChunkHeader<'_> {
-    /// A chunk that carries the record; a final one also annotations, unless the stream was `annotated` by its upstream,
-    /// and search results.
-    pub fn envelope(self, payload: &Payload<'_>, annotated: bool) -> Envelope {
+    /// Encodes a chunk with the record. A final one also has search results, and annotations unless the upstream has sent
+    /// its own (`is_annotated`).
+    pub fn envelope(self, payload: &Payload<'_>, is_annotated: bool) -> Envelope {
         let record = payload.record;
-        // Once in a stream: clients collect annotations, so what is said twice is there twice, and
-        // openai-python's `stream()` fails on a second list of them.
+        // Send annotations once per stream: clients collect them without deduplication, and openai-python's `stream()`
+        // fails on a second list.
         let annotations =
-            payload.span_lookup.filter(|_| !annotated).map(|span_lookup| shapes::annotations(record, span_lookup));
+            payload.span_lookup.filter(|_| !is_annotated).map(|span_lookup| shapes::annotations(record, span_lookup));
         Envelope::new(&Chunk {
             id: if self.id.is_empty() { &record.message_id } else { self.id },
             object: "chat.completion.chunk",

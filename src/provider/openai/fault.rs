@@ -1,12 +1,12 @@
-//! How an upstream says that it failed, in a stream that began well.
+//! Reads an error that an upstream reports inside a stream, after a successful HTTP status.
 
 use crate::provider::{Signal, json::Node};
 
 const MESSAGE: &[&str] = &["message", "msg", "error_msg", "status_msg"];
 
-/// `{"error":{…}}`, also beside choices; `{"code":…,"message":…}` in place of a chunk; MiniMax's `base_resp`; or
-/// anything in an event named `error`.
-pub fn of<'n>(node: &'n Node<'_>, is_error: bool) -> Option<Signal<'n>> {
+/// Reads `{"error":{…}}`, with or without choices; `{"code":…,"message":…}` instead of a chunk; MiniMax's `base_resp`; or
+/// any frame if `is_error_event` (its event is named `error`).
+pub fn read_fault<'n>(node: &'n Node<'_>, is_error_event: bool) -> Option<Signal<'n>> {
     match node.get("error") {
         Some(error @ Node::Map(pairs)) if !pairs.is_empty() => {
             let code = error.id(&["code", "type", "status"]);
@@ -17,21 +17,21 @@ pub fn of<'n>(node: &'n Node<'_>, is_error: bool) -> Option<Signal<'n>> {
         }
         _ => {}
     }
-    // It says 0 when all is well, with a text all the same.
+    // MiniMax sends `base_resp` with code 0 and a text on success.
     if let Some(base) = node.get("base_resp")
-        && let Some(code) = failing(base, &["status_code"])
+        && let Some(code) = error_code(base, &["status_code"])
     {
         return Some(Signal::Fault { code: Some(code), message: base.text(MESSAGE) });
     }
     if matches!(node.get("choices"), Some(Node::List(_))) {
         return None;
     }
-    let (code, message) = (failing(node, &["code", "error_code"]), node.text(MESSAGE));
-    let told = code.is_some() && message.is_some();
-    (told || is_error).then_some(Signal::Fault { code, message })
+    let (code, message) = (error_code(node, &["code", "error_code"]), node.text(MESSAGE));
+    let is_fault = code.is_some() && message.is_some();
+    (is_fault || is_error_event).then_some(Signal::Fault { code, message })
 }
 
-/// A code that is not one of success.
-fn failing(node: &Node<'_>, keys: &[&str]) -> Option<String> {
+/// The code, unless it stands for success.
+fn error_code(node: &Node<'_>, keys: &[&str]) -> Option<String> {
     node.id(keys).filter(|code| !matches!(code.as_str(), "0" | "200"))
 }

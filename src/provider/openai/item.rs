@@ -1,4 +1,4 @@
-//! One reference, in whatever words its upstream has for it.
+//! Reads one reference, under any of the key names that OpenAI-like upstreams use.
 
 use std::borrow::Cow;
 
@@ -17,39 +17,41 @@ const SITE: &[&str] = &["site_name", "siteName", "sitename", "media", "site", "c
 const ICON: &[&str] = &["icon", "logo_url", "favicon", "web_icon", "site_icon"];
 const DATE: &[&str] = &["date", "publish_time", "publish_date", "published_at", "published_date", "last_updated"];
 const DOC: &[&str] = &["doc_id", "document_id", "file_id"];
-/// What only a document of a knowledge base has.
-const OF_DOCS: &[&str] = &["doc_id", "document_id", "file_id", "doc_name", "document_name", "collection_name"];
+/// Keys that only documents of a knowledge base have.
+const KNOWLEDGE: &[&str] = &["doc_id", "document_id", "file_id", "doc_name", "document_name", "collection_name"];
 const SCORE: &[&str] = &["score", "similarity"];
 
-/// What number a reference has where it names none itself.
+/// How a reference is numbered if it has no number of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Numbered {
-    /// The markers in the text count this list.
-    As(u32),
-    /// Its place, for want of a number.
-    Place(u32),
-    /// In the order in which they come.
-    Not,
+pub enum Numbering {
+    /// By this number: the markers in the text count this list.
+    Number(u32),
+    /// By its position in the list, which is weaker than a number.
+    Position(u32),
+    /// By its order of arrival.
+    Arrival,
 }
 
+/// An entry of a list of references, before it becomes a signal.
 pub struct Item<'n, 'j> {
     node: &'n Node<'j>,
     pub url: Option<&'n str>,
-    /// A string that is no URL.
+    /// The entry itself, if it is a string and no URL.
     title: Option<&'n str>,
-    /// Where in the answer it is used: first and last character.
+    /// Span of the answer's text that uses it: start and end in characters.
     span: Option<(u64, u64)>,
-    /// It is an annotation: its `index` is a place in the text, its number that of the marker it is for.
+    /// In an annotation, `index` is a position in the text and the number is that of the marker.
     is_annotation: bool,
+    /// Number in the annotation's marker.
     marker: Option<u32>,
-    /// Hunyuan's `text` is the site's name.
+    /// `text` is the name of the site, as in Hunyuan's results.
     text_is_site: bool,
     is_knowledge: bool,
 }
 
 impl<'n, 'j> Item<'n, 'j> {
-    /// An object, or a string with a URL.
-    pub fn of(node: &'n Node<'j>) -> Self {
+    /// Reads an object, or a string that is a URL or a title.
+    pub fn new(node: &'n Node<'j>) -> Self {
         let string = node.as_str().map(str::trim).filter(|text| !text.is_empty());
         let is_url = string.is_some_and(|text| link(text, None).is_some());
         Self {
@@ -64,15 +66,15 @@ impl<'n, 'j> Item<'n, 'j> {
         }
     }
 
-    /// With what the annotation around it says of its use.
-    pub fn marked(mut self, annotation: &Node<'_>) -> Self {
+    /// Adds the span and the marker of the annotation that contains the entry.
+    pub fn with_annotation(mut self, annotation: &Node<'_>) -> Self {
         let index = |key| [self.node.get(key), annotation.get(key)].into_iter().flatten().find_map(Node::as_number);
-        let place = index("index").map(|place| (place, place));
-        let span = index("start_index").zip(index("end_index")).or(place);
-        // From nowhere to nowhere says nothing.
+        let position = index("index").map(|position| (position, position));
+        let span = index("start_index").zip(index("end_index")).or(position);
+        // A span that ends at 0 or before its start carries no information.
         self.span = span.filter(|(start, end)| *end > 0 && start <= end);
         self.is_annotation = true;
-        self.marker = annotation.text(&["text"]).and_then(marker);
+        self.marker = annotation.text(&["text"]).and_then(marker_number);
         self
     }
 
@@ -80,15 +82,15 @@ impl<'n, 'j> Item<'n, 'j> {
         Self { text_is_site, ..self }
     }
 
-    /// Of a knowledge base, also where it has a URL.
-    pub fn of_knowledge(self) -> Self {
+    /// Marks it as a document of a knowledge base, even if it has a URL.
+    pub fn in_knowledge_base(self) -> Self {
         Self { is_knowledge: true, ..self }
     }
 
-    /// Tells what it is. `list` and `position` tell apart those that are nothing.
-    pub fn tell(self, list: &str, numbered: Numbered, position: u32, sink: &mut dyn Sink) {
+    /// Sends the reference. `list` and `position` identify an entry that cannot become a citation.
+    pub fn emit(self, list: &str, numbering: Numbering, position: u32, sink: &mut dyn Sink) {
         let node = self.node;
-        // A title that only repeats the URL is none: a better one may come.
+        // Drop a title that only repeats the URL: a later entry may have a better one.
         let title =
             self.title.or_else(|| node.text(TITLE)).filter(|title| Some(title.trim()) != self.url.map(str::trim));
         let doc = node.id(DOC);
@@ -102,14 +104,14 @@ impl<'n, 'j> Item<'n, 'j> {
         }
         let own = match self.is_annotation {
             true => self.marker,
-            false => node.index(&["index", "no", "ref_num", "cite_index"]).or_else(|| refer(node)),
+            false => node.index(&["index", "no", "ref_num", "cite_index"]).or_else(|| refer_number(node)),
         };
-        let (number, place) = match numbered {
-            Numbered::As(number) => (own.or(Some(number)), None),
-            Numbered::Place(place) => (own, Some(place)),
-            Numbered::Not => (own, None),
+        let (number, list_position) = match numbering {
+            Numbering::Number(number) => (own.or(Some(number)), None),
+            Numbering::Position(position) => (own, Some(position)),
+            Numbering::Arrival => (own, None),
         };
-        let is_document = self.url.is_none() && OF_DOCS.iter().any(|key| node.id(&[key]).is_some());
+        let is_document = self.url.is_none() && KNOWLEDGE.iter().any(|key| node.id(&[key]).is_some());
         let kind = if self.is_knowledge || is_document { CitationType::Knowledge } else { WEB };
         let mut metadata = Vec::new();
         for (key, value) in [("docId", doc.clone()), ("chunkId", node.id(&["chunk_id"]))] {
@@ -120,7 +122,7 @@ impl<'n, 'j> Item<'n, 'j> {
         }
         sink.signal(Signal::Reference(Reference {
             number,
-            position: place,
+            position: list_position,
             rank: None,
             score: node.first(SCORE).and_then(score),
             url: self.url,
@@ -129,7 +131,7 @@ impl<'n, 'j> Item<'n, 'j> {
             site_name: if self.text_is_site { node.text(SITE).or(node.text(&["text"])) } else { node.text(SITE) },
             icon_url: node.text(ICON),
             published: DATE.iter().filter_map(|key| node.get(key)).find_map(published),
-            // What has neither URL nor id is known by its title, so that it counts once when it is sent again.
+            // Without URL and id, the title identifies the source, so that a repeated entry counts once.
             doc_id: doc.map(Cow::Owned).or_else(|| title.filter(|_| self.url.is_none()).map(Cow::Borrowed)),
             kind,
             cited: self.span.is_some() || self.marker.is_some(),
@@ -138,18 +140,18 @@ impl<'n, 'j> Item<'n, 'j> {
     }
 }
 
-/// Zhipu's `ref_1`.
-fn refer(node: &Node<'_>) -> Option<u32> {
+/// Parses the number in Zhipu's `ref_1`.
+fn refer_number(node: &Node<'_>) -> Option<u32> {
     node.text(&["refer"])?.trim().strip_prefix("ref_")?.parse().ok().filter(|n| (1..1_000_000).contains(n))
 }
 
-/// `【5†source】`, and `【8:1†source】`, whose first number is the turn.
-fn marker(text: &str) -> Option<u32> {
+/// Parses the number in `【5†source】`, or in `【8:1†source】`, whose first number is the turn.
+fn marker_number(text: &str) -> Option<u32> {
     let number = text.trim().strip_prefix('【')?.split('†').next()?;
     number.rsplit(':').next()?.trim_end_matches('】').parse().ok().filter(|n| (1..1_000_000).contains(n))
 }
 
-/// From 0 to 1; what is not, is another scale.
+/// A score from 0 to 1. Other values have another scale and are ignored.
 fn score(node: &Node<'_>) -> Option<f64> {
     match node {
         Node::Float(score) if (0.0..=1.0).contains(score) => Some(*score),

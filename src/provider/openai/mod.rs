@@ -1,6 +1,6 @@
 //! OpenAI-like chat completions: OpenAI, Ark bots, Perplexity, OpenRouter, Hunyuan, xAI, Qianfan, Zhipu, MiniMax,
-//! DashScope's compatible mode, RAGFlow and whoever else speaks chunks with `choices`. They agree on the text and
-//! on nothing about references, so every known place is looked at in every chunk.
+//! DashScope's compatible mode, RAGFlow and others whose chunks have `choices`. They share the format of the text but not
+//! of references, so the adapter checks every known place in every chunk.
 
 mod envelope;
 mod fault;
@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{citation::text, sse::Event};
 pub use envelope::ChunkHeader;
+use fault::read_fault;
 use sources::Sources;
 
 pub static DESCRIPTOR: Descriptor = Descriptor {
@@ -27,27 +28,30 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
 };
 pub const PROVIDER: Provider = Provider::Fixed(&DESCRIPTOR);
 
-/// Bytes of the stream's own id and model that our frame repeats; longer ones are cut.
+/// Bytes of the stream's id and model that our frame repeats. Longer ones are cut, which bounds the memory per stream.
 const MAX_NAME: usize = 256;
 
+/// Adapter of an OpenAI-like stream.
 #[derive(Default)]
 pub struct ChatCompletions {
-    /// Repeated in our own frame, as every chunk of the stream has them. The first ones count.
+    /// The stream's first id, model and time. Repeated in our frame, because every chunk has them.
     id: String,
     model: String,
     created: i64,
-    /// The answer, or its thinking, came in pieces: a whole message that follows repeats it.
-    texted: bool,
-    thought: bool,
+    /// Deltas had text: a complete message that follows repeats it.
+    has_text: bool,
+    /// Deltas had thinking, which a complete message also repeats.
+    has_thinking: bool,
     sources: Sources,
 }
 
-/// Where a piece of text goes.
+/// Which signal a text becomes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TextKind {
-    Piece,
-    /// The whole answer once more.
-    Again,
+    /// A delta of the answer: [`Signal::Text`].
+    Delta,
+    /// The complete answer, after its deltas: [`Signal::FullText`].
+    Full,
 }
 
 impl Adapter for ChatCompletions {
@@ -60,26 +64,26 @@ impl Adapter for ChatCompletions {
         if data.is_empty() {
             return Ok(());
         }
-        // Exactly this: other streams have lines such as `[TRACEID:…]`.
+        // Compare the whole line: other streams have lines such as `[TRACEID:…]`.
         if data == "[DONE]" {
             sink.signal(Signal::Finish(FinishReason::Stop));
             return Ok(());
         }
-        let is_error = event.name == "error";
-        let read = json::with_parsed(data, |node| self.chunk(node, is_error, sink));
-        if read.is_none() && is_error {
+        let is_error_event = event.name == "error";
+        let read = json::with_parsed(data, |node| self.read_chunk(node, is_error_event, sink));
+        if read.is_none() && is_error_event {
             sink.signal(Signal::Fault { code: None, message: None });
         }
         read.ok_or(ParseError)
     }
 
     fn envelope(&self, payload: &Payload<'_>) -> Envelope {
-        let head = ChunkHeader { id: &self.id, model: &self.model, created: self.created };
-        head.envelope(payload, self.sources.annotated())
+        let header = ChunkHeader { id: &self.id, model: &self.model, created: self.created };
+        header.envelope(payload, self.sources.has_annotations())
     }
 }
 
-/// Is it one of ours? Told by its `object`, or by choices that have what choices have.
+/// Detects a chunk by its `object`, or by choices with a delta or messages.
 fn is_chat(node: &Node<'_>) -> bool {
     const OBJECTS: &[&str] =
         &["chat.completion.chunk", "chat.completion.done", "chat.completion", "chat.reasoning", "chat.reasoning.done"];
@@ -92,24 +96,25 @@ fn is_chat(node: &Node<'_>) -> bool {
 }
 
 impl ChatCompletions {
-    fn chunk(&mut self, node: &Node<'_>, is_error: bool, sink: &mut dyn Sink) {
-        let fault = fault::of(node, is_error);
+    fn read_chunk(&mut self, node: &Node<'_>, is_error_event: bool, sink: &mut dyn Sink) {
+        let fault = read_fault(node, is_error_event);
         if !matches!(node.get("choices"), Some(Node::List(_))) && fault.is_some() {
             return fault.into_iter().for_each(|fault| sink.signal(fault));
         }
-        self.names(node, sink);
-        self.sources.lists(node, sink);
-        let finish = self.choice(node, sink);
-        if let Some(usage) = node.get("usage").and_then(usage) {
+        self.read_header(node, sink);
+        self.sources.read_lists(node, sink);
+        let finish = self.read_choice(node, sink);
+        if let Some(usage) = node.get("usage").and_then(read_usage) {
             sink.signal(Signal::Usage(usage));
         }
-        // A fault is none any more once a finish was told.
+        // Send the fault instead of the finish: after a finish, a fault would be ignored.
         if let Some(signal) = fault.or(finish) {
             sink.signal(signal);
         }
     }
 
-    fn names(&mut self, node: &Node<'_>, sink: &mut dyn Sink) {
+    /// Keeps the first id, model and time of the stream.
+    fn read_header(&mut self, node: &Node<'_>, sink: &mut dyn Sink) {
         if self.id.is_empty()
             && let Some(id) = node.id(&["id"])
         {
@@ -131,91 +136,91 @@ impl ChatCompletions {
         }
     }
 
-    /// Reads the answer's choice; says whether the answer ends with it.
-    fn choice(&mut self, node: &Node<'_>, sink: &mut dyn Sink) -> Option<Signal<'static>> {
+    /// Reads the choice with index 0, which is the answer. Returns the signal that ends the answer, if it ends here.
+    fn read_choice(&mut self, node: &Node<'_>, sink: &mut dyn Sink) -> Option<Signal<'static>> {
         let object = node.text(&["object"]).unwrap_or_default();
         let choices = node.get("choices").map(Node::as_list).unwrap_or_default();
         let is_answer = |choice: &Node<'_>| choice.get("index").and_then(Node::as_number).unwrap_or_default() == 0;
-        let Some((place, choice)) = choices.iter().enumerate().find(|(_, choice)| is_answer(choice)) else {
-            // The one frame that ends without a choice.
+        let Some((position, choice)) = choices.iter().enumerate().find(|(_, choice)| is_answer(choice)) else {
+            // The only frame that ends an answer without a choice.
             return (object == "chat.completion.done").then_some(Signal::Finish(FinishReason::Stop));
         };
         let delta = choice.get("delta").filter(|delta| delta.is_map());
         let at = JsonPath::ROOT.key("choices");
-        let at = at.index(place);
-        // What a server-side search did stands in the stream as turns of their own, with a finish of their own.
-        let finish = finish(choice, object, delta).filter(|finish| {
-            let calls_search = *finish == Signal::Finish(FinishReason::Tools) && delta.is_some_and(calls_search);
-            !calls_search && !delta.is_some_and(is_tool) && !object.starts_with("chat.reasoning")
+        let at = at.index(position);
+        // A server-side search adds turns to the stream. Their finish does not end the answer.
+        let finish = read_finish(choice, object, delta).filter(|finish| {
+            let is_search_call = *finish == Signal::Finish(FinishReason::Tools) && delta.is_some_and(calls_search);
+            !is_search_call && !delta.is_some_and(is_tool) && !object.starts_with("chat.reasoning")
         });
         if let Some(delta) = delta {
             if is_tool(delta) {
-                self.sources.tool(delta, sink);
+                self.sources.read_tool_results(delta, sink);
             } else {
-                self.thinking(delta, sink);
-                self.text(delta, &at.key("delta"), TextKind::Piece, sink);
-                self.sources.delta(delta, sink);
+                self.read_thinking(delta, sink);
+                self.read_text(delta, &at.key("delta"), TextKind::Delta, sink);
+                self.sources.read_delta(delta, sink);
             }
         }
         let messages = choice.get("messages").map(Node::as_list).unwrap_or_default();
         for message in messages {
-            self.sources.queries(message, sink);
+            self.sources.read_queries(message, sink);
             if is_tool(message) {
-                self.sources.tool(message, sink);
+                self.sources.read_tool_results(message, sink);
             }
         }
-        let whole = choice.get("message").filter(|message| message.is_map());
-        if let Some(message) = whole {
-            self.whole(message, &at.key("message"), finish.is_some() || delta.is_none(), sink);
+        let message = choice.get("message").filter(|message| message.is_map());
+        if let Some(message) = message {
+            self.read_message(message, &at.key("message"), finish.is_some() || delta.is_none(), sink);
         } else if let Some(last) = messages.last() {
             let at = at.key("messages");
-            self.whole(last, &at.index(messages.len() - 1), true, sink);
+            self.read_message(last, &at.index(messages.len() - 1), true, sink);
         }
         finish
     }
 
-    /// A message that is not a piece of one. Beside a delta it grows with every chunk: only its last state is read.
-    fn whole(&mut self, message: &Node<'_>, at: &JsonPath<'_>, is_last: bool, sink: &mut dyn Sink) {
-        self.sources.message(message, sink);
+    /// Reads a complete message. Next to deltas it grows with every chunk, so its text is read only if `is_last`.
+    fn read_message(&mut self, message: &Node<'_>, at: &JsonPath<'_>, is_last: bool, sink: &mut dyn Sink) {
+        self.sources.read_message(message, sink);
         if !is_last {
             return;
         }
-        if !self.thought {
-            self.thinking(message, sink);
+        if !self.has_thinking {
+            self.read_thinking(message, sink);
         }
-        let kind = if self.texted { TextKind::Again } else { TextKind::Piece };
-        self.text(message, at, kind, sink);
+        let kind = if self.has_text { TextKind::Full } else { TextKind::Delta };
+        self.read_text(message, at, kind, sink);
     }
 
-    fn thinking(&mut self, holder: &Node<'_>, sink: &mut dyn Sink) {
+    fn read_thinking(&mut self, holder: &Node<'_>, sink: &mut dyn Sink) {
         const KEYS: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_text"];
         let texts = KEYS.iter().filter_map(|key| holder.get(key)?.as_str());
         if let Some(text) = texts.into_iter().find(|text| !text.is_empty()) {
-            self.thought = true;
+            self.has_thinking = true;
             sink.signal(Signal::Thinking(text));
         }
     }
 
-    /// `content` is a string, or a list of parts.
-    fn text(&mut self, holder: &Node<'_>, at: &JsonPath<'_>, kind: TextKind, sink: &mut dyn Sink) {
+    /// Reads `content`: a string, or a list of parts.
+    fn read_text(&mut self, holder: &Node<'_>, at: &JsonPath<'_>, kind: TextKind, sink: &mut dyn Sink) {
         let at = at.key("content");
         match holder.get("content") {
-            Some(Node::Str(text)) => self.say(text, at, kind, sink),
+            Some(Node::Str(text)) => self.emit_text(text, at, kind, sink),
             Some(Node::List(parts)) => {
-                for (place, part) in parts.iter().enumerate() {
-                    let at = at.index(place);
+                for (position, part) in parts.iter().enumerate() {
+                    let at = at.index(position);
                     match (part, part.text(&["type"])) {
-                        (Node::Str(text), _) => self.say(text, at, kind, sink),
+                        (Node::Str(text), _) => self.emit_text(text, at, kind, sink),
                         (_, Some("thinking")) => {
                             let thoughts = part.get("thinking").map(Node::as_list).unwrap_or_default();
                             for text in thoughts.iter().filter_map(|thought| thought.text(&["text"])) {
-                                self.thought = true;
+                                self.has_thinking = true;
                                 sink.signal(Signal::Thinking(text));
                             }
                         }
                         (_, None | Some("text" | "output_text")) => {
                             if let Some(text) = part.get("text").and_then(Node::as_str) {
-                                self.say(text, at.key("text"), kind, sink);
+                                self.emit_text(text, at.key("text"), kind, sink);
                             }
                         }
                         _ => {}
@@ -226,45 +231,46 @@ impl ChatCompletions {
         }
     }
 
-    fn say(&mut self, text: &str, at: JsonPath<'_>, kind: TextKind, sink: &mut dyn Sink) {
+    fn emit_text(&mut self, text: &str, at: JsonPath<'_>, kind: TextKind, sink: &mut dyn Sink) {
         if text.is_empty() {
             return;
         }
-        self.texted = true;
+        self.has_text = true;
         sink.signal(match kind {
-            TextKind::Piece => Signal::Text(text, at),
-            TextKind::Again => Signal::FullText(text, at),
+            TextKind::Delta => Signal::Text(text, at),
+            TextKind::Full => Signal::FullText(text, at),
         });
     }
 }
 
-/// MiniMax streams the call of its own search before the answer,
+/// True if the delta calls the server's own search, as MiniMax's does before the answer.
 fn calls_search(delta: &Node<'_>) -> bool {
     let calls = delta.get("tool_calls").map(Node::as_list).unwrap_or_default();
     calls.iter().any(|call| call.text(&["type"]) == Some("web_search"))
 }
 
-/// and what the search said.
+/// True if the message has the results of a tool.
 fn is_tool(message: &Node<'_>) -> bool {
     message.text(&["role"]) == Some("tool")
 }
 
-/// Null, nothing, and the text "null" are no reason to end.
-fn finish(choice: &Node<'_>, object: &str, delta: Option<&Node<'_>>) -> Option<Signal<'static>> {
+/// Reads the finish reason of a choice. Null, blank and the text "null" mean that the answer continues.
+fn read_finish(choice: &Node<'_>, object: &str, delta: Option<&Node<'_>>) -> Option<Signal<'static>> {
     let reason = choice.get("finish_reason").and_then(Node::as_str).map(str::trim);
     match reason.filter(|reason| !reason.is_empty() && *reason != "null") {
         Some("error") => Some(Signal::Fault { code: None, message: None }),
-        // MiniMax names the search that it did itself; nobody is asked to call anything.
+        // MiniMax reports the search that it ran itself; the client has no tool to call.
         Some("tool_calls") if choice.get("messages").is_some() => Some(Signal::Finish(FinishReason::Stop)),
         Some(reason) => Some(Signal::Finish(FinishReason::of(reason))),
         None if object == "chat.completion.done" => Some(Signal::Finish(FinishReason::Stop)),
-        // An answer that was not streamed is finished, whatever it says.
+        // A response that is not streamed is always finished.
         None if object == "chat.completion" && delta.is_none() => Some(Signal::Finish(FinishReason::Stop)),
         None => None,
     }
 }
 
-fn usage(node: &Node<'_>) -> Option<Usage> {
+/// Reads token counts. `None`: all are zero.
+fn read_usage(node: &Node<'_>) -> Option<Usage> {
     let tokens = |keys: &[&str]| node.first(keys).and_then(Node::as_number).unwrap_or_default();
     let usage = Usage {
         input: tokens(&["prompt_tokens", "input_tokens"]),

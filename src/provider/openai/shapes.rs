@@ -1,5 +1,5 @@
-//! A record in the shapes that OpenAI-like clients know: `url_citation` annotations, as a delta or a message has
-//! them, and Perplexity's `search_results`. Both name pages only: what has no http(s) URL is in the record alone.
+//! Encodes a record as OpenAI-like clients expect it: `url_citation` annotations of a delta or a message, and Perplexity's
+//! `search_results`. Both have web pages only: citations without an http(s) URL are omitted. Used here and by `profile`.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::citation::{Citation, Record, record::CitationStatus, url::link};
 use crate::provider::SpanLookup;
 
-/// One entry of `annotations`. `@ai-sdk/openai` refuses a chunk where one of the four fields is missing.
+/// One entry of `annotations`. `@ai-sdk/openai` rejects a chunk if one of the four fields is missing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Annotation<'r> {
     #[serde(rename = "type")]
@@ -33,7 +33,7 @@ pub struct SearchResult<'r> {
     pub snippet: &'r str,
 }
 
-/// Every page of the record, and where in the answer's text `span_lookup` says that it is used.
+/// Builds an annotation for each page of the record, with the span that `span_lookup` returns.
 pub fn annotations<'r>(record: &'r Record, span_lookup: &SpanLookup<'_>) -> Vec<Annotation<'r>> {
     let annotation = |(citation, url, title): (&'r Citation, &'r str, String)| {
         let (start_index, end_index) = span_lookup(citation);
@@ -42,6 +42,7 @@ pub fn annotations<'r>(record: &'r Record, span_lookup: &SpanLookup<'_>) -> Vec<
     pages(record).map(annotation).collect()
 }
 
+/// Builds a search result for each page of the record.
 pub fn search_results<'r>(record: &'r Record) -> Vec<SearchResult<'r>> {
     let result = |(citation, url, title): (&'r Citation, &'r str, String)| SearchResult {
         title,
@@ -52,13 +53,13 @@ pub fn search_results<'r>(record: &'r Record) -> Vec<SearchResult<'r>> {
     pages(record).map(result).collect()
 }
 
-/// `citations`: nothing but links.
+/// Builds `citations`: the URLs of the pages.
 pub fn urls(record: &Record) -> Vec<&str> {
     pages(record).map(|(_, url, _)| url).collect()
 }
 
-/// Citations with a URL, each with a title that no other has: Open WebUI tells sources apart by their titles, and
-/// numbers them wrongly where two are equal. LobeChat shows none if one title is a URL.
+/// Citations with a URL, each with a unique title: Open WebUI distinguishes sources by title and numbers them wrongly if
+/// two are equal. LobeChat shows no sources if a title is a URL.
 fn pages(record: &Record) -> impl Iterator<Item = (&Citation, &str, String)> {
     let mut used: HashSet<String> = HashSet::new();
     unfiltered(record).filter_map(move |citation| {
@@ -72,14 +73,14 @@ fn pages(record: &Record) -> impl Iterator<Item = (&Citation, &str, String)> {
     })
 }
 
-/// Never a link: clients then take the source for one without a title.
+/// A display title that is never a URL, because clients treat such a source as untitled.
 pub fn title(citation: &Citation) -> String {
     let names = [&citation.title, &citation.site_name, &citation.hostname].into_iter().flatten();
     let name = names.map(|name| name.trim()).find(|name| !name.is_empty() && link(name, None).is_none());
     name.map_or_else(|| format!("Source {}", citation.number), str::to_owned)
 }
 
-/// The sources that no filter removed.
+/// Citations that no filter removed.
 pub fn unfiltered(record: &Record) -> impl Iterator<Item = &Citation> {
     record.citations.iter().filter(|citation| citation.status == CitationStatus::Ok)
 }

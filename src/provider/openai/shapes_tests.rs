@@ -8,7 +8,7 @@ use crate::{
     profile::Positions,
 };
 
-/// The record of a whole answer with these annotations and search results.
+/// The record of a complete response with these annotations and search results.
 pub fn record(annotations: &serde_json::Value, results: &serde_json::Value) -> Box<Record> {
     let context = Context {
         route: "r".to_owned(),
@@ -34,7 +34,7 @@ fn titles(record: &Record) -> Vec<String> {
 }
 
 #[test]
-fn every_annotation_has_its_four_fields_and_nothing_is_null() {
+fn annotation_has_all_four_fields() {
     let record = record(&json!([]), &json!([{"url": "https://a.example.com/x"}]));
     let annotation = json!({"type": "url_citation", "url_citation": {"url": "https://a.example.com/x", "title": "a.example.com", "start_index": 0, "end_index": 0}});
     assert_eq!(json!(annotations(&record, &|citation| Positions::default().span(citation))), json!([annotation]));
@@ -43,7 +43,7 @@ fn every_annotation_has_its_four_fields_and_nothing_is_null() {
 }
 
 #[test]
-fn no_title_is_a_url_and_no_two_are_equal() {
+fn titles_are_unique_and_never_urls() {
     let results = json!([
         {"url": "https://a.example.com/1"},
         {"url": "https://a.example.com/2", "title": "https://a.example.com/2"},
@@ -57,7 +57,7 @@ fn no_title_is_a_url_and_no_two_are_equal() {
 }
 
 #[test]
-fn what_is_no_page_is_left_out() {
+fn references_without_http_url_are_omitted() {
     let results = json!([
         {"url": "javascript:alert(1)", "title": "script"},
         {"title": "no link"},
@@ -69,28 +69,28 @@ fn what_is_no_page_is_left_out() {
 }
 
 #[test]
-fn the_place_is_the_upstreams_else_what_is_given_else_nowhere() {
-    let told = json!([{"type": "url_citation", "url_citation": {"url": "https://a.example.com/", "title": "A", "start_index": 5, "end_index": 9}}]);
+fn span_is_the_upstreams_else_the_lookups_else_zero() {
+    let upstream = json!([{"type": "url_citation", "url_citation": {"url": "https://a.example.com/", "title": "A", "start_index": 5, "end_index": 9}}]);
     let results = json!([
         {"url": "https://a.example.com/", "title": "A"},
         {"url": "https://b.example.com/", "title": "B"},
         {"url": "https://c.example.com/", "title": "C"},
     ]);
-    let record = record(&told, &results);
+    let record = record(&upstream, &results);
     let mut positions = Positions::of_length(200);
     for (number, start, end) in [(1, 100, 103), (2, 7, 10)] {
         positions.note(&Mark { number, start, end });
     }
-    let places: Vec<_> = annotations(&record, &|citation| positions.span(citation))
+    let spans: Vec<_> = annotations(&record, &|citation| positions.span(citation))
         .into_iter()
         .map(|annotation| (annotation.url_citation.start_index, annotation.url_citation.end_index))
         .collect();
-    assert_eq!(places, [(5, 9), (7, 10), (0, 0)]);
+    assert_eq!(spans, [(5, 9), (7, 10), (0, 0)]);
     assert_eq!(record.citations.iter().map(|c| c.cited).collect::<Vec<_>>(), [true, false, false]);
 }
 
 #[test]
-fn a_date_is_a_day() {
+fn date_is_cut_to_the_day() {
     let results = json!([
         {"url": "https://a.example.com/", "title": "A", "date": "2025-10-29T07:50:20+08:00"},
         {"url": "https://b.example.com/", "title": "B", "date": "2025-10-29"},

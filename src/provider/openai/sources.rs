@@ -1,4 +1,4 @@
-//! References, wherever an OpenAI-like upstream puts them: lists beside the choices, annotations in them.
+//! Reads references from every place where OpenAI-like upstreams put them: lists in the chunk, annotations in a choice.
 
 use std::{
     borrow::Cow,
@@ -6,7 +6,7 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
 };
 
-use super::item::{Item, Numbered};
+use super::item::{Item, Numbering};
 use crate::{
     citation::{ledger::MAX_CITATIONS, url::link},
     provider::{
@@ -15,176 +15,180 @@ use crate::{
     },
 };
 
-/// Lists remembered as read. Perplexity and Hunyuan send theirs with every chunk; one that was forgotten is read
-/// again, which changes nothing.
-const MAX_READ: usize = 16;
+/// Lists remembered as read, because Perplexity and Hunyuan repeat theirs in every chunk. Reading a list again has no
+/// effect, it only costs time.
+const MAX_READ_LISTS: usize = 16;
 
+/// The references of one stream.
 #[derive(Default)]
 pub struct Sources {
-    read: Vec<u64>,
-    annotated: bool,
-    /// Where in `citations` a page stands, by canonical URL. Beyond the cap of citations it has no place.
-    places: HashMap<String, u32>,
+    /// Digests of the lists that were read, oldest first.
+    read_lists: Vec<u64>,
+    has_annotations: bool,
+    /// Position of a page in `citations` by canonical URL, for at most `MAX_CITATIONS` pages.
+    citation_positions: HashMap<String, u32>,
 }
 
 impl Sources {
-    /// Did a delta have annotations?
-    pub fn annotated(&self) -> bool {
-        self.annotated
+    /// True if a delta had annotations.
+    pub fn has_annotations(&self) -> bool {
+        self.has_annotations
     }
 
-    /// What stands beside the choices of a chunk.
-    pub fn lists(&mut self, node: &Node<'_>, sink: &mut dyn Sink) {
-        self.numbered(node, sink);
+    /// Reads the lists of a chunk, a delta or a message.
+    pub fn read_lists(&mut self, node: &Node<'_>, sink: &mut dyn Sink) {
+        self.read_numbered_lists(node, sink);
         let info = node.get("search_info").unwrap_or(&Node::Null);
-        let plain = [("references", node.get("references")), ("web_search", node.get("web_search"))];
-        for (name, list) in plain.into_iter().chain([("search_info", info.get("search_results"))]) {
+        let lists = [("references", node.get("references")), ("web_search", node.get("web_search"))];
+        for (name, list) in lists.into_iter().chain([("search_info", info.get("search_results"))]) {
             let list = list.map(Node::as_list).unwrap_or_default();
             if self.is_new(name, list) {
-                round(Vec::new(), sink);
+                emit_round(Vec::new(), sink);
                 for (position, node) in (1..).zip(list) {
-                    let item = Item::of(node).with_site_as_text(name == "search_info");
-                    item.tell(name, Numbered::Place(position), position, sink);
+                    let item = Item::new(node).with_site_as_text(name == "search_info");
+                    item.emit(name, Numbering::Position(position), position, sink);
                 }
             }
         }
     }
 
-    /// `citations` are what the markers count; `search_results` say more of the same pages, and are counted where
-    /// there are no citations.
-    fn numbered(&mut self, node: &Node<'_>, sink: &mut dyn Sink) {
+    /// Reads `citations`, which the markers number, and `search_results`, which have more details of the same pages. Results
+    /// are numbered by their position only if there are no citations.
+    fn read_numbered_lists(&mut self, node: &Node<'_>, sink: &mut dyn Sink) {
         let citations = node.get("citations").map(Node::as_list).unwrap_or_default();
         let results = node.get("search_results").map(Node::as_list).unwrap_or_default();
-        let (new, more) = (self.is_new("citations", citations), self.is_new("search_results", results));
-        if !new && !more {
+        let has_new_citations = self.is_new("citations", citations);
+        let has_new_results = self.is_new("search_results", results);
+        if !has_new_citations && !has_new_results {
             return;
         }
-        round(Vec::new(), sink);
+        emit_round(Vec::new(), sink);
         for (position, node) in (1..).zip(citations) {
-            let item = Item::of(node);
-            if self.places.len() < MAX_CITATIONS
+            let item = Item::new(node);
+            if self.citation_positions.len() < MAX_CITATIONS
                 && let Some(page) = item.url.and_then(canonical)
             {
-                self.places.entry(page).or_insert(position);
+                self.citation_positions.entry(page).or_insert(position);
             }
-            item.tell("citations", Numbered::As(position), position, sink);
+            item.emit("citations", Numbering::Number(position), position, sink);
         }
         for (position, node) in (1..).zip(results) {
-            let mut item = Item::of(node);
+            let mut item = Item::new(node);
             if item.url.is_none() {
-                item.url = citations.get(position as usize - 1).and_then(|citation| Item::of(citation).url);
+                item.url = citations.get(position as usize - 1).and_then(|citation| Item::new(citation).url);
             }
-            let numbered = match item.url.and_then(canonical).and_then(|page| self.places.get(&page)) {
-                Some(place) => Numbered::As(*place),
-                None if self.places.is_empty() => Numbered::As(position),
-                None => Numbered::Not,
+            let numbering = match item.url.and_then(canonical).and_then(|page| self.citation_positions.get(&page)) {
+                Some(number) => Numbering::Number(*number),
+                None if self.citation_positions.is_empty() => Numbering::Number(position),
+                None => Numbering::Arrival,
             };
-            item.tell("search_results", numbered, position, sink);
+            item.emit("search_results", numbering, position, sink);
         }
     }
 
-    pub fn delta(&mut self, delta: &Node<'_>, sink: &mut dyn Sink) {
-        self.annotated |= delta.get("annotations").is_some_and(|list| !list.as_list().is_empty());
-        self.message(delta, sink);
+    pub fn read_delta(&mut self, delta: &Node<'_>, sink: &mut dyn Sink) {
+        self.has_annotations |= delta.get("annotations").is_some_and(|list| !list.as_list().is_empty());
+        self.read_message(delta, sink);
     }
 
-    /// What a delta or a message has.
-    pub fn message(&mut self, holder: &Node<'_>, sink: &mut dyn Sink) {
-        self.lists(holder, sink);
+    /// Reads the lists, annotations, excerpts and reasoning steps of a delta or a message.
+    pub fn read_message(&mut self, holder: &Node<'_>, sink: &mut dyn Sink) {
+        self.read_lists(holder, sink);
         let annotations = holder.get("annotations").map(Node::as_list).unwrap_or_default();
         if self.is_new("annotations", annotations) {
-            round(Vec::new(), sink);
+            emit_round(Vec::new(), sink);
             for (position, node) in (1..).zip(annotations) {
-                annotation(node, position, sink);
+                emit_annotation(node, position, sink);
             }
         }
         if let Some(reference) = holder.get("reference") {
-            self.chunks(reference, sink);
+            self.read_knowledge_chunks(reference, sink);
         }
         let steps = holder.get("reasoning_steps").map(Node::as_list).unwrap_or_default();
         if self.is_new("reasoning_steps", steps) {
-            steps.iter().for_each(|step| reasoning(step, sink));
+            steps.iter().for_each(|step| emit_reasoning_step(step, sink));
         }
     }
 
-    /// RAGFlow: a map by number, or a list, from zero as its `[ID:0]`.
-    fn chunks(&mut self, reference: &Node<'_>, sink: &mut dyn Sink) {
+    /// Reads RAGFlow's chunks: a map by number, or a list. Both count from zero, as the marker `[ID:0]` does.
+    fn read_knowledge_chunks(&mut self, reference: &Node<'_>, sink: &mut dyn Sink) {
         let Some(chunks) =
             reference.get("chunks").filter(|chunks| self.is_new("chunks", std::slice::from_ref(*chunks)))
         else {
             return;
         };
-        round(Vec::new(), sink);
-        let mut tell = |number: u32, node: &Node<'_>| {
-            Item::of(node).of_knowledge().tell("chunks", Numbered::As(number), number + 1, sink);
+        emit_round(Vec::new(), sink);
+        let mut emit = |number: u32, node: &Node<'_>| {
+            Item::new(node).in_knowledge_base().emit("chunks", Numbering::Number(number), number + 1, sink);
         };
         match chunks {
             Node::Map(_) => {
-                for ((key, node), place) in chunks.pairs().iter().zip(0..) {
-                    tell(key.parse().ok().filter(|n| *n < 1_000_000).unwrap_or(place), node);
+                for ((key, node), index) in chunks.pairs().iter().zip(0..) {
+                    emit(key.parse().ok().filter(|n| *n < 1_000_000).unwrap_or(index), node);
                 }
             }
-            chunks => (0..).zip(chunks.as_list()).for_each(|(place, node)| tell(place, node)),
+            chunks => (0..).zip(chunks.as_list()).for_each(|(index, node)| emit(index, node)),
         }
     }
 
-    /// What MiniMax's search said, as a turn of its own: a list of results in a string.
-    pub fn tool(&mut self, delta: &Node<'_>, sink: &mut dyn Sink) {
-        let Some(content) = delta.get("content") else { return };
+    /// Reads the turn with the results of MiniMax's search: a list in a string.
+    pub fn read_tool_results(&mut self, message: &Node<'_>, sink: &mut dyn Sink) {
+        let Some(content) = message.get("content") else { return };
         content.with_decoded(MAX_STRING_NESTING, |list, _| {
             if self.is_new("tool", list.as_list()) {
-                round(Vec::new(), sink);
+                emit_round(Vec::new(), sink);
                 for (position, node) in (1..).zip(list.as_list()) {
-                    Item::of(node).tell("tool", Numbered::Place(position), position, sink);
+                    Item::new(node).emit("tool", Numbering::Position(position), position, sink);
                 }
             }
         });
     }
 
-    /// What a server-side search was asked: `{"query_list":["…"]}` in the arguments of its call.
-    pub fn queries(&self, message: &Node<'_>, sink: &mut dyn Sink) {
+    /// Reads the queries of a server-side search: `{"query_list":["…"]}` in the arguments of its call.
+    pub fn read_queries(&self, message: &Node<'_>, sink: &mut dyn Sink) {
         let calls = message.get("tool_calls").map(Node::as_list).unwrap_or_default();
         for call in calls.iter().filter(|call| call.text(&["type"]) == Some("web_search")) {
             if let Some(arguments) = call.get("function").and_then(|function| function.get("arguments")) {
-                arguments
-                    .with_decoded(MAX_STRING_NESTING, |arguments, _| round(texts(arguments.get("query_list")), sink));
+                arguments.with_decoded(MAX_STRING_NESTING, |arguments, _| {
+                    emit_round(texts(arguments.get("query_list")), sink);
+                });
             }
         }
     }
 
-    /// Is this list not the one that came before, under the same name?
+    /// Remembers the list. Returns false if it is empty or was read before under the same name.
     fn is_new(&mut self, name: &str, list: &[Node<'_>]) -> bool {
         if list.is_empty() {
             return false;
         }
         let mut hasher = DefaultHasher::new();
         name.hash(&mut hasher);
-        list.iter().for_each(|node| digest(node, &mut hasher));
+        list.iter().for_each(|node| hash_node(node, &mut hasher));
         let digest = hasher.finish();
-        if self.read.contains(&digest) {
+        if self.read_lists.contains(&digest) {
             return false;
         }
-        if self.read.len() >= MAX_READ {
-            self.read.remove(0);
+        if self.read_lists.len() >= MAX_READ_LISTS {
+            self.read_lists.remove(0);
         }
-        self.read.push(digest);
+        self.read_lists.push(digest);
         true
     }
 }
 
-fn annotation(node: &Node<'_>, position: u32, sink: &mut dyn Sink) {
-    // Files that the model was given or made: nothing that it cites. The list may also hold null.
-    const NO_SOURCE: &[&str] = &["file", "file_annotation", "file_path", "container_file_citation"];
-    if !node.is_map() || node.text(&["type"]).is_some_and(|kind| NO_SOURCE.contains(&kind)) {
+fn emit_annotation(node: &Node<'_>, position: u32, sink: &mut dyn Sink) {
+    // Skip files that the model received or created, which are no sources, and null entries.
+    const FILES: &[&str] = &["file", "file_annotation", "file_path", "container_file_citation"];
+    if !node.is_map() || node.text(&["type"]).is_some_and(|kind| FILES.contains(&kind)) {
         return;
     }
     let inner = node.first(&["url_citation", "file_citation", "doc_citation"]).filter(|inner| inner.is_map());
-    Item::of(inner.unwrap_or(node)).marked(node).tell("annotations", Numbered::Not, position, sink);
+    Item::new(inner.unwrap_or(node)).with_annotation(node).emit("annotations", Numbering::Arrival, position, sink);
 }
 
-/// Perplexity's steps before an answer: what it thinks, searches and reads. Their numbers are those of the list that
-/// follows.
-fn reasoning(step: &Node<'_>, sink: &mut dyn Sink) {
+/// Reads one of Perplexity's steps before an answer: a thought, a search or a page. The pages get their numbers from the
+/// list that follows.
+fn emit_reasoning_step(step: &Node<'_>, sink: &mut dyn Sink) {
     if let Some(message) = step.text(&["thought"]) {
         sink.signal(Signal::Stage { name: step.text(&["type"]).unwrap_or("thinking"), message, detail: None });
     }
@@ -194,15 +198,15 @@ fn reasoning(step: &Node<'_>, sink: &mut dyn Sink) {
     let queries = texts(search.and_then(|search| search.get("search_keywords")));
     let lists = [found, fetched].map(|list| list.map(Node::as_list).unwrap_or_default());
     if !queries.is_empty() || lists.iter().any(|list| !list.is_empty()) {
-        round(queries, sink);
+        emit_round(queries, sink);
     }
     for (position, node) in (1..).zip(lists.into_iter().flatten()) {
-        Item::of(node).tell("reasoning_steps", Numbered::Not, position, sink);
+        Item::new(node).emit("reasoning_steps", Numbering::Arrival, position, sink);
     }
 }
 
-/// All that a message names is one search: nothing tells its searches apart.
-fn round(queries: Vec<Cow<'_, str>>, sink: &mut dyn Sink) {
+/// Sends a search round. All searches of a message share one key, because nothing distinguishes them.
+fn emit_round(queries: Vec<Cow<'_, str>>, sink: &mut dyn Sink) {
     sink.signal(Signal::SearchRound { key: "search", summary: None, queries });
 }
 
@@ -215,7 +219,8 @@ fn canonical(url: &str) -> Option<String> {
     link(url, None).map(|link| link.canonical)
 }
 
-fn digest(node: &Node<'_>, hasher: &mut DefaultHasher) {
+/// Hashes a value with its types, so that different lists have different digests.
+fn hash_node(node: &Node<'_>, hasher: &mut DefaultHasher) {
     std::mem::discriminant(node).hash(hasher);
     match node {
         Node::Null => {}
@@ -226,13 +231,13 @@ fn digest(node: &Node<'_>, hasher: &mut DefaultHasher) {
         Node::Str(value) => value.hash(hasher),
         Node::List(items) => {
             items.len().hash(hasher);
-            items.iter().for_each(|item| digest(item, hasher));
+            items.iter().for_each(|item| hash_node(item, hasher));
         }
         Node::Map(pairs) => {
             pairs.len().hash(hasher);
             for (key, value) in node.pairs() {
                 key.hash(hasher);
-                digest(value, hasher);
+                hash_node(value, hasher);
             }
         }
     }

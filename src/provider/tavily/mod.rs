@@ -1,9 +1,9 @@
-//! A Tavily search response.
+//! Tavily: one search response as a JSON document.
 
 use super::{
     Descriptor, InputKind, JsonPath, Provider, Signal, Sink,
     json::Node,
-    results::{Results, has_results, results},
+    results::{Results, emit_results, has_results},
 };
 
 pub static DESCRIPTOR: Descriptor = Descriptor {
@@ -16,10 +16,10 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
 };
 pub const PROVIDER: Provider = Provider::Fixed(&DESCRIPTOR);
 
-/// `{"query":…,"results":[…],"response_time":…,"request_id":…}`
+/// Matches `{"query":…,"results":[…],"response_time":…,"request_id":…}`.
 fn is_tavily(node: &Node<'_>) -> bool {
-    const OF_TAVILY: &[&str] = &["query", "response_time", "request_id", "follow_up_questions"];
-    has_results(node) && OF_TAVILY.iter().any(|key| node.get(key).is_some())
+    const TAVILY_KEYS: &[&str] = &["query", "response_time", "request_id", "follow_up_questions"];
+    has_results(node) && TAVILY_KEYS.iter().any(|key| node.get(key).is_some())
 }
 
 fn read(node: &Node<'_>, sink: &mut dyn Sink) -> bool {
@@ -32,6 +32,6 @@ fn read(node: &Node<'_>, sink: &mut dyn Sink) -> bool {
     if let Some(answer) = node.text(&["answer"]) {
         sink.signal(Signal::Text(answer, JsonPath::ROOT.key("answer")));
     }
-    results(node, node.text(&["query"]), &["content", "snippet"], sink);
+    emit_results(node, node.text(&["query"]), &["content", "snippet"], sink);
     true
 }

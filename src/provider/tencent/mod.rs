@@ -1,4 +1,4 @@
-//! Tencent Lexiang AI Q&A (`/cgi-bin/v1/ai/qa`).
+//! Tencent Lexiang AI Q&A (`/cgi-bin/v1/ai/qa`): its stream, and its response without streaming.
 
 use std::borrow::Cow;
 
@@ -26,20 +26,20 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
 };
 pub const PROVIDER: Provider = Provider::Fixed(&DESCRIPTOR);
 
-/// A frame, or an answer that was not streamed.
+/// Matches a frame, or a response that is not streamed.
 fn is_lexiang(node: &Node<'_>) -> bool {
-    const OF_FRAMES: &[&str] = &["processes", "delta_content", "additional_content", "is_stop"];
-    const OF_ANSWERS: &[&str] = &["additional_content", "answer_source", "session_id"];
-    let frame = node.get("completion_id").is_some() && OF_FRAMES.iter().any(|key| node.get(key).is_some());
-    let answer = node.get("code").is_some()
-        && node.get("data").is_some_and(|data| OF_ANSWERS.iter().any(|key| data.get(key).is_some()));
-    frame || answer
+    const FRAME_KEYS: &[&str] = &["processes", "delta_content", "additional_content", "is_stop"];
+    const RESPONSE_KEYS: &[&str] = &["additional_content", "answer_source", "session_id"];
+    let is_frame = node.get("completion_id").is_some() && FRAME_KEYS.iter().any(|key| node.get(key).is_some());
+    let is_response = node.get("code").is_some()
+        && node.get("data").is_some_and(|data| RESPONSE_KEYS.iter().any(|key| data.get(key).is_some()));
+    is_frame || is_response
 }
 
-/// Bytes of the stream's own ids that our frame repeats; longer ones are cut.
-const MAX_NAME: usize = 256;
+/// Bytes of the stream's ids that our frame repeats. Longer ids are cut, which bounds the memory per stream.
+const MAX_ID: usize = 256;
 
-/// A frame as the stream has them, which says nothing.
+/// Our frame: has every field of the stream's frames, all empty.
 #[derive(Serialize)]
 struct OwnFrame<'a> {
     completion_id: &'a str,
@@ -63,9 +63,10 @@ struct Processes {
     detail: Option<()>,
 }
 
+/// Adapter of a Lexiang stream.
 #[derive(Default)]
 pub struct Lexiang {
-    /// Repeated in our own frame, as every frame of the stream has them.
+    /// Repeated in our frame, because every frame of the stream has both ids.
     completion_id: String,
     session_id: String,
 }
@@ -77,9 +78,9 @@ impl Adapter for Lexiang {
 
     fn frame(&mut self, event: &Event<'_>, sink: &mut dyn Sink) -> Result<(), ParseError> {
         let Some(data) = event.data.as_deref() else { return Ok(()) };
-        let finish = event.name == "finish";
-        let read = json::with_parsed(data, |node| self.message(node, finish, sink));
-        if read.is_none() && finish {
+        let is_finish = event.name == "finish";
+        let read = json::with_parsed(data, |node| self.read_frame(node, is_finish, sink));
+        if read.is_none() && is_finish {
             sink.signal(Signal::Finish(FinishReason::Stop));
         }
         read.ok_or(ParseError)
@@ -102,8 +103,8 @@ impl Adapter for Lexiang {
 }
 
 impl Lexiang {
-    /// An answer that was not streamed: `{"code":0,"request_id":…,"data":{…}}`.
-    fn whole(&mut self, node: &Node<'_>, data: &Node<'_>, sink: &mut dyn Sink) {
+    /// Reads a response that is not streamed: `{"code":0,"request_id":…,"data":{…}}`.
+    fn read_response(&mut self, node: &Node<'_>, data: &Node<'_>, sink: &mut dyn Sink) {
         if let Some(id) = node.id(&["request_id"]) {
             sink.signal(Signal::MessageId(&id));
         }
@@ -117,36 +118,36 @@ impl Lexiang {
             sink.signal(Signal::Text(text, JsonPath::ROOT.key("data").key("content")));
         }
         if let Some(more) = data.get("additional_content") {
-            chunks(more, sink);
-            docs(more, sink);
+            emit_chunks(more, sink);
+            emit_docs(more, sink);
         }
         sink.signal(Signal::Finish(FinishReason::Stop));
     }
 
-    fn message(&mut self, node: &Node<'_>, finish: bool, sink: &mut dyn Sink) {
+    fn read_frame(&mut self, node: &Node<'_>, is_finish: bool, sink: &mut dyn Sink) {
         if let (Some(0), Some(data)) = (node.get("code").and_then(Node::as_number), node.get("data")) {
-            return self.whole(node, data, sink);
+            return self.read_response(node, data, sink);
         }
         if let Some(id) = node.id_cow(&["completion_id"]) {
             sink.signal(Signal::MessageId(&id));
-            repeat(&mut self.completion_id, &id);
+            remember(&mut self.completion_id, &id);
         }
-        // Empty until the finish; the last one that is not counts.
+        // Empty until the finish. The last id that is not empty counts.
         if let Some(id) = node.id_cow(&["session_id"]) {
             sink.signal(Signal::ConversationId(&id));
-            repeat(&mut self.session_id, &id);
+            remember(&mut self.session_id, &id);
         }
         if let Some(processes) = node.get("processes") {
-            stage(processes, sink);
+            emit_stage(processes, sink);
         }
         if let Some(text) = node.get("delta_content").and_then(Node::as_str).filter(|text| !text.is_empty()) {
             sink.signal(Signal::Text(text, JsonPath::ROOT.key("delta_content")));
         }
         if let Some(more) = node.get("additional_content") {
-            chunks(more, sink);
-            docs(more, sink);
+            emit_chunks(more, sink);
+            emit_docs(more, sink);
         }
-        if finish || node.truthy("is_stop") {
+        if is_finish || node.truthy("is_stop") {
             if let Some(answer) = node.text(&["content"]) {
                 sink.signal(Signal::FullText(answer, JsonPath::ROOT.key("content")));
             }
@@ -159,14 +160,14 @@ impl Lexiang {
     }
 }
 
-/// Most frames repeat the id, so that nothing is to be done.
-fn repeat(known: &mut String, id: &str) {
+/// Stores an id. Most frames repeat it and change nothing.
+fn remember(known: &mut String, id: &str) {
     if known != id {
-        *known = text::single_line(id, MAX_NAME);
+        *known = text::single_line(id, MAX_ID);
     }
 }
 
-fn stage(processes: &Node<'_>, sink: &mut dyn Sink) {
+fn emit_stage(processes: &Node<'_>, sink: &mut dyn Sink) {
     let name = processes.text(&["stage"]).unwrap_or_default();
     let text = processes.get("delta_content").and_then(Node::as_str).unwrap_or_default();
     if name == "thinking" {
@@ -183,27 +184,27 @@ fn stage(processes: &Node<'_>, sink: &mut dyn Sink) {
     }
 }
 
-/// What the search found, in pieces: several of one document become one citation.
-fn chunks(more: &Node<'_>, sink: &mut dyn Sink) {
+/// Reads the excerpts that the search found. Those of one document become one citation.
+fn emit_chunks(more: &Node<'_>, sink: &mut dyn Sink) {
     let chunks = more.get("reference_chunks").map(Node::as_list).unwrap_or_default();
     if chunks.is_empty() {
         return;
     }
     sink.signal(Signal::SearchRound { key: "reference_chunks", summary: None, queries: Vec::new() });
     for (position, chunk) in (1..).zip(chunks) {
-        reference(chunk, None, position, sink);
+        emit_reference(chunk, None, position, sink);
     }
 }
 
-/// What the answer rests on, in the order of its numbers: no excerpts here, the chunks have them.
-fn docs(more: &Node<'_>, sink: &mut dyn Sink) {
+/// Reads the documents that the answer uses, in the order of their numbers. Their excerpts are in the chunks.
+fn emit_docs(more: &Node<'_>, sink: &mut dyn Sink) {
     let docs = more.get("reference_docs").map(Node::as_list).unwrap_or_default();
     for (number, doc) in (1..).zip(docs) {
-        reference(doc, Some(number), number, sink);
+        emit_reference(doc, Some(number), number, sink);
     }
 }
 
-fn reference(node: &Node<'_>, number: Option<u32>, position: u32, sink: &mut dyn Sink) {
+fn emit_reference(node: &Node<'_>, number: Option<u32>, position: u32, sink: &mut dyn Sink) {
     let target = node.id(&["target_id"]).or_else(|| node.get("file_info").and_then(|file| file.id(&["target_id"])));
     let block = node.id(&["block_id"]);
     let url = node.text(&["url"]);
@@ -212,15 +213,15 @@ fn reference(node: &Node<'_>, number: Option<u32>, position: u32, sink: &mut dyn
         return sink.signal(Signal::InvalidReference { id: None, position, code: code::MISSING_TITLE_URL_AND_ID });
     }
     let mut metadata = Vec::new();
-    let mut note = |key: &'static str, value: Option<String>| {
+    let mut add = |key: &'static str, value: Option<String>| {
         if let Some(value) = value {
             metadata.push((key, Value::String(value)));
         }
     };
-    note("docId", target.clone());
-    note("blockId", block.clone());
-    note("targetType", node.id(&["target_type"]));
-    note("fileType", node.id(&["file_type"]));
+    add("docId", target.clone());
+    add("blockId", block.clone());
+    add("targetType", node.id(&["target_type"]));
+    add("fileType", node.id(&["file_type"]));
     let doc_id = target.map(|target| match block {
         Some(block) => format!("{target}#{block}"),
         None => target,

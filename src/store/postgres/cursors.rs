@@ -141,7 +141,7 @@ pub(super) async fn refresh_cursors(conn: &mut PgConnection, tasks: &BTreeSet<Ta
     update_or_delete(conn, &found, i64::MIN).await
 }
 
-/// The same for all tasks that may have lost a record when the horizon moved.
+/// [`refresh_cursors`] for all tasks that may have lost a record when the horizon moved.
 pub(super) async fn refresh_cursors_before(conn: &mut PgConnection, horizon_ms: i64) -> Result<(), PostgresError> {
     loop {
         let query = sqlx::query(CURSORS_BEFORE).bind(horizon_ms).bind(CURSOR_BATCH);

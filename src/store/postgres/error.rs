@@ -74,8 +74,8 @@ impl PostgresError {
         }
     }
 
-    pub(super) fn is_code(&self, asked: &str) -> bool {
-        matches!(self, Self::Sql(error) if code(error) == asked)
+    pub(super) fn is_code(&self, expected: &str) -> bool {
+        matches!(self, Self::Sql(error) if code(error) == expected)
     }
 
     /// Error for a refused open: the problem and the remedy.

@@ -131,13 +131,13 @@ impl ChatSpan {
         let Some(tap) = end.tap else { return };
         self.tapped_provider = tap.provider();
         self.response_model = tap.model().map(str::to_owned);
-        let seen = tap.state();
+        let state = tap.state();
         self.response_attributes.extend(tap.message_id().map(|id| KeyValue::new("gen_ai.response.id", id)));
-        self.response_attributes.extend(seen.reason.map(|reason| {
+        self.response_attributes.extend(state.reason.map(|reason| {
             let reasons = Array::String(vec![StringValue::from(finish_reason(reason))]);
             KeyValue::new("gen_ai.response.finish_reasons", Value::Array(reasons))
         }));
-        if let Some(usage) = seen.usage {
+        if let Some(usage) = state.usage {
             self.tokens = [usage.input, usage.output];
         }
         self.response_attributes.push(KeyValue::new("citetap.citations.count", number(end.citations)));
@@ -145,8 +145,8 @@ impl ChatSpan {
 
     /// True if this was a chat: other requests are relayed too, and get a plain HTTP span.
     fn is_chat(&self) -> bool {
-        let asks = self.request.method == Method::POST && self.request.provider != Provider::AUTO;
-        self.tapped_provider.is_some() || self.model.get().is_some() || asks
+        let is_chat_request = self.request.method == Method::POST && self.request.provider != Provider::AUTO;
+        self.tapped_provider.is_some() || self.model.get().is_some() || is_chat_request
     }
 
     fn server_attributes(&self) -> impl Iterator<Item = KeyValue> {

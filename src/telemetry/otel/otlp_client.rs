@@ -41,10 +41,11 @@ impl OtlpClient {
         Ok(Self { signal, client, runtime, timeout, failing: AtomicBool::new(false) })
     }
 
-    fn note(&self, answer: &Result<Response<Bytes>, String>) {
-        let why = match answer {
-            Ok(answer) if answer.status().is_success() => None,
-            Ok(answer) => Some(format!("status {}", answer.status().as_u16())),
+    /// Logs the start and the end of an outage.
+    fn log_outage(&self, result: &Result<Response<Bytes>, String>) {
+        let why = match result {
+            Ok(response) if response.status().is_success() => None,
+            Ok(response) => Some(format!("status {}", response.status().as_u16())),
             Err(why) => Some(why.clone()),
         };
         match (why, self.failing.load(Relaxed)) {
@@ -66,9 +67,9 @@ impl OtlpClient {
 }
 
 async fn send(client: Client, request: Request<Bytes>) -> Result<Response<Bytes>, String> {
-    let answer = async { client.execute(request.try_into()?).await };
-    let answer = answer.await.map_err(|error| service_client::why(&error))?;
-    let (head, body) = Response::<reqwest::Body>::from(answer).into_parts();
+    let response = async { client.execute(request.try_into()?).await };
+    let response = response.await.map_err(|error| service_client::why(&error))?;
+    let (head, body) = Response::<reqwest::Body>::from(response).into_parts();
     let body = Limited::new(body, RESPONSE_BYTES_MAX).collect().await;
     let body = body.map_err(|_| "its answer broke off, or is no answer to this".to_owned())?;
     Ok(Response::from_parts(head, body.to_bytes()))
@@ -86,13 +87,13 @@ impl HttpClient for OtlpClient {
     {
         let (client, limit) = (self.client.clone(), self.timeout);
         let sent = self.runtime.spawn(async move {
-            let answer = timeout(limit, send(client, request)).await;
-            answer.unwrap_or_else(|_| Err("no answer in time".to_owned()))
+            let result = timeout(limit, send(client, request)).await;
+            result.unwrap_or_else(|_| Err("no answer in time".to_owned()))
         });
         Box::pin(async move {
-            let answer = sent.await.unwrap_or_else(|_| Err("citetap is stopping".to_owned()));
-            self.note(&answer);
-            answer.map_err(HttpError::from)
+            let result = sent.await.unwrap_or_else(|_| Err("citetap is stopping".to_owned()));
+            self.log_outage(&result);
+            result.map_err(HttpError::from)
         })
     }
 }

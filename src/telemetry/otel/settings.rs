@@ -68,7 +68,7 @@ impl Settings {
         match self.signal_or_shared(signal.protocol, "OTEL_EXPORTER_OTLP_PROTOCOL").as_deref() {
             None | Some(PROTOCOL) => Ok(true),
             Some(other) => Err(format!(
-                "{other} is not spoken here: set OTEL_EXPORTER_OTLP_PROTOCOL={PROTOCOL}, and the endpoint to the \
+                "{other} is not supported: set OTEL_EXPORTER_OTLP_PROTOCOL={PROTOCOL}, and the endpoint to the \
                  collector's port for HTTP, mostly 4318"
             )),
         }

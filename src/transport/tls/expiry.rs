@@ -1,4 +1,4 @@
-//! Until when a certificate is valid: as much of X.509 as it takes to find that out.
+//! Parses the end of a certificate's validity, and nothing else of X.509. Called by `tls`.
 
 use jiff::{Timestamp, civil};
 
@@ -7,7 +7,7 @@ const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
-/// `notAfter` (RFC 5280 4.1.2.5); `None` for what is no certificate.
+/// The certificate's `notAfter` (RFC 5280 4.1.2.5); `None` if the DER is invalid.
 pub fn not_after(certificate: &[u8]) -> Option<Timestamp> {
     let (SEQUENCE, certificate, _) = element(certificate)? else { return None };
     let (SEQUENCE, mut rest, _) = element(certificate)? else { return None };
@@ -19,11 +19,11 @@ pub fn not_after(certificate: &[u8]) -> Option<Timestamp> {
         rest = element(rest)?.2;
     }
     let (SEQUENCE, validity, _) = element(rest)? else { return None };
-    let (kind, time, _) = element(element(validity)?.2)?;
-    time_of(kind, std::str::from_utf8(time).ok()?)
+    let (tag, time, _) = element(element(validity)?.2)?;
+    parse_time(tag, std::str::from_utf8(time).ok()?)
 }
 
-/// Tag, contents, and what follows.
+/// Splits the first DER element: its tag, its contents, and the bytes after it.
 fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, rest) = der.split_first()?;
     let (&first, rest) = rest.split_first()?;
@@ -39,10 +39,10 @@ fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((tag, contents, rest))
 }
 
-/// `YYMMDDHHMMSSZ` or `YYYYMMDDHHMMSSZ`.
-fn time_of(kind: u8, text: &str) -> Option<Timestamp> {
+/// Parses `YYMMDDHHMMSSZ` or `YYYYMMDDHHMMSSZ`.
+fn parse_time(tag: u8, text: &str) -> Option<Timestamp> {
     let digits = text.strip_suffix('Z').filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()))?;
-    let (year, rest) = match (kind, digits.len()) {
+    let (year, rest) = match (tag, digits.len()) {
         (UTC_TIME, 12) => {
             let year: i16 = digits[..2].parse().ok()?;
             (if year < 50 { 2000 + year } else { 1900 + year }, &digits[2..])
@@ -67,14 +67,14 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_to_write_a_time_are_read() {
+    fn not_after_parses_both_time_formats() {
         for year in [1996, 2027, 2049, 2050, 3000] {
             assert_eq!(until(year), format!("{year}-02-28T00:00:00Z").parse().ok(), "{year}");
         }
     }
 
     #[test]
-    fn what_is_no_certificate_has_no_end() {
+    fn invalid_der_has_no_not_after_and_no_panic() {
         let mut params = rcgen::CertificateParams::new(["a.example".to_owned()]).unwrap();
         params.not_after = rcgen::date_time_ymd(2030, 1, 1);
         let der = params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap().der().to_vec();
@@ -84,7 +84,7 @@ mod tests {
         for at in 0..200 {
             let mut broken = der.clone();
             broken[at] ^= 0xff;
-            // Whatever it says, it is said without a panic.
+            // Any result is fine, a panic is not.
             let _ = not_after(&broken);
         }
     }

@@ -1,4 +1,4 @@
-//! The clock that both processes share.
+//! The clock that upstream and load generator share.
 
 use rustix::time::{ClockId, clock_gettime};
 

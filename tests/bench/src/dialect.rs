@@ -1,15 +1,15 @@
-//! The streams: frames as three upstreams write them, with holes for what differs from one event to the next.
+//! The streams: frames as three upstreams write them, with placeholders for the values that change per event.
 
-/// Digits of a message's id, an event's number and a stamp. All are fixed, so a hole is filled in place.
+/// Digits of a message's id, an event's number and a stamp. The widths are fixed, so placeholders are filled in place.
 const ID: usize = 17;
 pub const NUMBER: usize = 8;
 pub const STAMP: usize = 19;
-/// What stands before a stamp, and between it and the number of an event, or of all events in the finish.
+/// JSON before a stamp, between it and the number of an event, and between it and the total in the finish.
 pub const BEFORE_STAMP: &[u8] = b"\"at_ns\":\"";
 pub const BEFORE_NUMBER: &[u8] = b"\",\"n\":\"";
 pub const BEFORE_TOTAL: &[u8] = b"\",\"z\":\"";
 
-/// The values for the holes.
+/// Values of the placeholders.
 #[derive(Clone, Copy)]
 pub struct Values {
     pub id: u64,
@@ -18,7 +18,7 @@ pub struct Values {
 }
 
 #[derive(Clone, Copy)]
-enum Hole {
+enum Placeholder {
     Id,
     Number,
     Stamp,
@@ -27,22 +27,22 @@ enum Hole {
 /// One SSE frame.
 pub struct Frame {
     bytes: Vec<u8>,
-    holes: Vec<(usize, Hole)>,
+    placeholders: Vec<(usize, Placeholder)>,
 }
 
 impl Frame {
-    /// `{ID}`, `{N}` and `{AT}` are holes.
+    /// `{ID}`, `{N}` and `{AT}` are placeholders.
     fn new(text: &str) -> Self {
-        let mut frame = Self { bytes: Vec::new(), holes: Vec::new() };
+        let mut frame = Self { bytes: Vec::new(), placeholders: Vec::new() };
         let mut rest = text;
-        while let Some((at, token, hole, width)) =
-            [("{ID}", Hole::Id, ID), ("{N}", Hole::Number, NUMBER), ("{AT}", Hole::Stamp, STAMP)]
+        while let Some((at, token, placeholder, width)) =
+            [("{ID}", Placeholder::Id, ID), ("{N}", Placeholder::Number, NUMBER), ("{AT}", Placeholder::Stamp, STAMP)]
                 .into_iter()
-                .filter_map(|(token, hole, width)| rest.find(token).map(|at| (at, token, hole, width)))
+                .filter_map(|(token, placeholder, width)| rest.find(token).map(|at| (at, token, placeholder, width)))
                 .min_by_key(|found| found.0)
         {
             frame.bytes.extend_from_slice(&rest.as_bytes()[..at]);
-            frame.holes.push((frame.bytes.len(), hole));
+            frame.placeholders.push((frame.bytes.len(), placeholder));
             frame.bytes.resize(frame.bytes.len() + width, b'0');
             rest = &rest[at + token.len()..];
         }
@@ -57,18 +57,18 @@ impl Frame {
     pub fn write(&self, out: &mut Vec<u8>, values: Values) {
         let start = out.len();
         out.extend_from_slice(&self.bytes);
-        for &(at, hole) in &self.holes {
-            let (value, width) = match hole {
-                Hole::Id => (values.id, ID),
-                Hole::Number => (values.number.into(), NUMBER),
-                Hole::Stamp => (values.at_ns, STAMP),
+        for &(at, placeholder) in &self.placeholders {
+            let (value, width) = match placeholder {
+                Placeholder::Id => (values.id, ID),
+                Placeholder::Number => (values.number.into(), NUMBER),
+                Placeholder::Stamp => (values.at_ns, STAMP),
             };
             digits(&mut out[start + at..start + at + width], value);
         }
     }
 }
 
-/// The value in decimal, with zeros before it.
+/// Writes the value in decimal, padded with zeros.
 fn digits(out: &mut [u8], mut value: u64) {
     for digit in out.iter_mut().rev() {
         *digit = b'0' + (value % 10) as u8;
@@ -76,7 +76,7 @@ fn digits(out: &mut [u8], mut value: u64) {
     }
 }
 
-/// What one upstream sends: what comes before the text (the references in it), text over and over, the finish.
+/// Frames of one upstream: before the text (with the references), the text (sent repeatedly), the finish.
 pub struct Dialect {
     pub preface: Vec<Frame>,
     pub deltas: Vec<Frame>,
@@ -85,15 +85,15 @@ pub struct Dialect {
 
 pub const NAMES: [&str; 3] = ["doubao", "tencent", "openai"];
 
-/// As many references as there are, unless another number is asked for.
+/// Default number of references.
 pub const REFERENCES: usize = SOURCES.len();
 
-/// In the order of [`NAMES`], with so many references before the text.
+/// All dialects in the order of [`NAMES`], with `references` before the text.
 pub fn all(references: usize) -> [Dialect; 3] {
     [doubao(references), tencent(references), openai(references)]
 }
 
-/// Title, site, path, summary.
+/// References: title, site, path, summary.
 const SOURCES: [(&str, &str, &str, &str); 10] = [
     (
         "常州小程序开发公司怎么选",
@@ -157,7 +157,7 @@ const SOURCES: [(&str, &str, &str, &str); 10] = [
     ),
 ];
 
-/// An answer in the pieces in which models write one; markers whole and split.
+/// An answer in pieces as models send them, with complete and split markers.
 const PIECES: [&str; 24] = [
     "选择小程序",
     "开发团队",
@@ -187,7 +187,7 @@ const PIECES: [&str; 24] = [
 
 const END: &str = ",\"at_ns\":\"{AT}\",\"n\":\"{N}\"}\n\n";
 
-/// Beyond the first ten they come again, at other addresses.
+/// Formats `count` references as a JSON list. After the first ten they repeat with other URLs.
 fn listed(count: usize, one: impl Fn(usize, (&str, &str, &str, &str)) -> String) -> String {
     let all = SOURCES.into_iter().cycle().take(count).enumerate().map(|(i, (title, site, path, summary))| {
         let path = if i < SOURCES.len() { path.to_owned() } else { format!("{path}/{i}") };
@@ -224,7 +224,7 @@ data: {"content":{"content_type":9999,"content_block":[]},"meta":{"message_id":"
             r#"]}},"is_finish":true}]}}]}"#
         ),
     ];
-    // Half of the text comes in blocks, most of the rest in compact deltas, and now and then the spoken copy.
+    // Half of the text comes in blocks, three of eight pieces as compact deltas, one of eight as text for speech output.
     let deltas = PIECES.iter().enumerate().map(|(i, piece)| match i % 8 {
         0 | 2 | 4 | 6 => format!(
             "id: {{N}}\nevent: STREAM_CHUNK\ndata: {}{piece}{}{END}",

@@ -1,4 +1,4 @@
-//! As much of HTTP/1.1 as the two ends need.
+//! The parts of HTTP/1.1 that upstream and load generator need.
 
 use std::io;
 
@@ -6,13 +6,13 @@ use memchr::memmem;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
-/// A head or a request body longer than this is no business of ours.
+/// Heads longer than this, and requests longer than twice this, are errors.
 const MAX_HEAD: usize = 64 << 10;
 
 pub const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-cache\r\ntransfer-encoding: chunked\r\n\r\n";
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// The head's length, with the empty line, if it is whole.
+/// Length of the head including the empty line, if the head is complete.
 pub fn head_len(bytes: &[u8]) -> Option<usize> {
     memmem::find(bytes, b"\r\n\r\n").map(|at| at + 4)
 }
@@ -25,7 +25,7 @@ pub fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
         .map(|(_, v)| v.trim())
 }
 
-/// Reads one request with its body; gives its target. `None`: the peer is gone.
+/// Reads one request with its body; returns its target. `None`: the peer has closed the connection.
 pub async fn read_request(socket: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Option<String>> {
     buffer.clear();
     let (target, body, whole) = loop {
@@ -54,15 +54,15 @@ pub async fn read_request(socket: &mut TcpStream, buffer: &mut Vec<u8>) -> io::R
     Ok(Some(target))
 }
 
-/// Takes chunked encoding off.
+/// Decoder of the chunked transfer coding.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Chunked {
     Size(u64),
     Extension(u64),
     Data(u64),
-    /// So many bytes of a data's line end are to come.
+    /// Bytes of the CRLF after the chunk data that are still missing.
     DataEnd(u8),
-    /// In the last chunk's line or a trailer; true at a line's begin.
+    /// In the trailer section; true at the beginning of a line.
     Trailer(bool),
     Done,
 }

@@ -1,7 +1,7 @@
-//! The clients. Four kinds of load, each told as one line of JSON:
-//! `hold` opens streams one after the other and keeps them all until the window is over,
-//! `finishes` asks for short ones over and over, `ttfb` asks for one at a time and measures the first byte,
-//! `crowd` asks for all at the same instant, from several threads, and reads them to their common end.
+//! The clients. Each of the four kinds of load prints its result as one line of JSON:
+//! `hold` opens streams one after the other and keeps them open until the window is over,
+//! `finishes` requests short answers repeatedly, `ttfb` requests one at a time and measures the first byte,
+//! `crowd` sends all requests at the same instant, from several threads, and reads them to their common end.
 
 use std::cell::RefCell;
 use std::io;
@@ -21,9 +21,9 @@ use crate::options::Options;
 use crate::reader::Reader;
 use crate::tally::Tally;
 
-/// How long streams go on after the window, so that none ends within it.
+/// How long streams continue after the window, so that none ends within it.
 const MARGIN_NS: u64 = 150_000_000;
-/// No answer takes longer than this after it should have ended.
+/// Timeout of an answer, counted from its expected end.
 const PATIENCE: Duration = Duration::from_secs(20);
 const PATHS: [&str; 3] = ["/doubao/chat/completion", "/tencent/cgi-bin/v1/ai/qa", "/openai/v1/chat/completions"];
 const BODY: &str = r#"{"stream":true,"messages":[{"role":"user","content":"常州比较好的小程序开发公司有哪些？"}]}"#;
@@ -36,7 +36,7 @@ struct Plan {
     mode: String,
     streams: u64,
     ramp: Duration,
-    /// The dialect of all streams; otherwise they take turns.
+    /// The dialect of all streams; `None`: streams alternate between all dialects.
     dialect: Option<usize>,
     from_ns: u64,
     to_ns: u64,
@@ -46,16 +46,16 @@ struct Plan {
     lead: u32,
     /// Events of each stream of a `crowd`.
     events: u32,
-    /// All but the first frame of a `crowd`'s streams comes so much later.
+    /// Delay of everything after the first frame of a `crowd`'s streams.
     rest_ms: u64,
-    /// When all streams of a `crowd` get their finish.
+    /// Time at which all streams of a `crowd` get their finish.
     finish_ns: u64,
-    /// A stream is open when its first byte has come, or with this when an event beyond the lead has.
+    /// Count a stream as open after its first event beyond the lead, instead of after its first byte.
     past_lead: bool,
     lags: bool,
 }
 
-/// One per thread, as is the buffer that every stream of the thread reads into.
+/// State of one thread. All streams of the thread read into the same buffer.
 struct Shared {
     plan: Plan,
     tally: RefCell<Tally>,
@@ -104,7 +104,7 @@ pub fn run(options: &Options) -> Result<(), String> {
     Ok(())
 }
 
-/// The load of one of the threads.
+/// Runs the load of one thread.
 fn clients(plan: Plan, thread: u64, threads: u64) -> Result<Tally, String> {
     let shared = Rc::new(Shared { plan, tally: RefCell::default(), buffer: RefCell::new(vec![0; 256 << 10]) });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
@@ -123,7 +123,7 @@ fn clients(plan: Plan, thread: u64, threads: u64) -> Result<Tally, String> {
     Ok(shared.tally.take())
 }
 
-/// Every stream is asked for at the same instant; none waits for another.
+/// Sends all requests at the same instant; none waits for another.
 async fn crowd(shared: &Rc<Shared>, streams: impl Iterator<Item = u64>) {
     let Plan { from_ns, every_us, references, events, rest_ms, finish_ns, .. } = shared.plan;
     let query = Rc::new(format!(
@@ -135,8 +135,8 @@ async fn crowd(shared: &Rc<Shared>, streams: impl Iterator<Item = u64>) {
     for i in streams {
         let (shared, query) = (Rc::clone(shared), Rc::clone(&query));
         clients.spawn_local(async move {
-            let asked = timeout(rest, one(&shared, i, &query, None)).await;
-            shared.tally.borrow_mut().end(asked.unwrap_or_else(|_| Err("no end in sight".to_owned())).map(drop));
+            let result = timeout(rest, read_stream(&shared, i, &query, None)).await;
+            shared.tally.borrow_mut().end(result.unwrap_or_else(|_| Err("no end in sight".to_owned())).map(drop));
         });
     }
     while clients.join_next().await.is_some() {}
@@ -156,7 +156,7 @@ async fn hold(shared: &Rc<Shared>, count: u64, ramp: Duration) {
             let ms = (to_ns + MARGIN_NS).saturating_sub(now_ns()) / 1_000_000;
             let rest = Duration::from_millis(ms) + PATIENCE;
             let query = format!("ms={ms}&every_us={every_us}&batch={batch}&references={references}&lead={lead}");
-            let result = timeout(rest, one(&shared, i, &query, None))
+            let result = timeout(rest, read_stream(&shared, i, &query, None))
                 .await
                 .unwrap_or_else(|_| Err("no end in sight".to_owned()));
             shared.tally.borrow_mut().end(result.map(drop));
@@ -172,8 +172,8 @@ async fn finishes(shared: &Rc<Shared>, count: u64) {
         clients.spawn_local(async move {
             let mut kept = None;
             while now_ns() < shared.plan.to_ns {
-                let asked = one(&shared, i, "events=5", kept.take());
-                let result = timeout(PATIENCE, asked).await.unwrap_or_else(|_| Err("no end in sight".to_owned()));
+                let reading = read_stream(&shared, i, "events=5", kept.take());
+                let result = timeout(PATIENCE, reading).await.unwrap_or_else(|_| Err("no end in sight".to_owned()));
                 let failed = result.is_err();
                 shared.tally.borrow_mut().end(match result {
                     Ok(socket) => {
@@ -193,14 +193,14 @@ async fn finishes(shared: &Rc<Shared>, count: u64) {
 
 async fn first_bytes(shared: &Rc<Shared>, count: u64) {
     for i in 0..count {
-        let result = timeout(PATIENCE, one(shared, i, "events=5", None)).await;
+        let result = timeout(PATIENCE, read_stream(shared, i, "events=5", None)).await;
         shared.tally.borrow_mut().end(result.unwrap_or_else(|_| Err("no end in sight".to_owned())).map(drop));
         sleep(Duration::from_millis(2)).await;
     }
 }
 
-/// Asks and reads to the end; gives the connection for the next one.
-async fn one(shared: &Shared, i: u64, query: &str, kept: Option<TcpStream>) -> Result<TcpStream, String> {
+/// Sends a request and reads the answer to its end; returns the connection for the next request.
+async fn read_stream(shared: &Shared, i: u64, query: &str, kept: Option<TcpStream>) -> Result<TcpStream, String> {
     shared.tally.borrow_mut().started += 1;
     let plan = &shared.plan;
     let began_ns = now_ns();
@@ -216,9 +216,9 @@ async fn one(shared: &Shared, i: u64, query: &str, kept: Option<TcpStream>) -> R
         plan.target,
         BODY.len()
     );
-    // A crowd waits for its connections as well.
+    // A crowd measures from connect, so that time in the listener's queue counts.
     let crowd = plan.mode == "crowd";
-    let asked_ns = if crowd { began_ns } else { now_ns() };
+    let sent_ns = if crowd { began_ns } else { now_ns() };
     socket.write_all(request.as_bytes()).await.map_err(|e| e.to_string())?;
     if crowd {
         let mut tally = shared.tally.borrow_mut();
@@ -246,7 +246,7 @@ async fn one(shared: &Shared, i: u64, query: &str, kept: Option<TcpStream>) -> R
         tally.events += events;
         tally.bytes += reader.bytes - before.1;
         if before.1 == 0 && reader.bytes > 0 {
-            tally.first_ns.push(now - asked_ns);
+            tally.first_ns.push(now - sent_ns);
             tally.last_first_ns = tally.last_first_ns.max(now.saturating_sub(plan.from_ns));
         }
         let open = |seen: u32, bytes: u64| if plan.past_lead { seen > plan.lead } else { bytes > 0 };
@@ -270,7 +270,7 @@ async fn one(shared: &Shared, i: u64, query: &str, kept: Option<TcpStream>) -> R
     Ok(socket)
 }
 
-/// A connection from the client address. Ports of connections that are closed may be taken again at once.
+/// Connects from the client address. SO_REUSEADDR: ports of closed connections are reusable at once.
 async fn connect(plan: &Plan) -> io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.set_nodelay(true)?;

@@ -1,6 +1,5 @@
 //! Both ends of the comparison: `upstream` sends stamped streams, `load` receives and counts them.
-//! Each is a process of its own with one runtime thread, so that the proxy between them has a core to itself; only a crowd
-//! of clients that arrive at once has several.
+//! Each is a process with one runtime thread, which leaves a core to the proxy; only `load --mode crowd` has several.
 //! `tests/bench/compare` starts them.
 
 mod clock;

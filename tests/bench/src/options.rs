@@ -1,4 +1,4 @@
-//! `--name value` pairs.
+//! Command line options: `--name value` pairs.
 
 use std::collections::HashMap;
 use std::str::FromStr;

@@ -1,5 +1,5 @@
-//! Sends each paced stream's events at their times, from a thread of its own. The runtime's timers would tick once
-//! a millisecond and let twenty streams go at once; here they go one by one, as unrelated upstreams would.
+//! Sends the events of paced streams when they are due, from its own thread. Timers of the runtime have a resolution of one
+//! millisecond and would send twenty streams at once; here each has its own time, as with unrelated upstreams.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,19 +16,19 @@ use crate::clock::now_ns;
 use crate::dialect::{Dialect, Values};
 use crate::upstream::{chunk, finish};
 
-/// A stream in the pacer's hands.
+/// A stream that the pacer sends.
 pub struct Paced {
     socket: TcpStream,
     dialect: Arc<Dialect>,
     values: Values,
     every_ns: u64,
-    /// The number of the last event, if there is one. Without it the stream goes on until `end_ns`.
-    most: u32,
-    /// What is put off: for how long, and how many frames of the preface are sent already.
+    /// Number of the last event; `u32::MAX`: the stream sends events until `end_ns`.
+    last_number: u32,
+    /// Delayed part of the preface: the delay in nanoseconds, and how many frames were sent already.
     rest: Option<(u64, usize)>,
-    /// No finish before it.
+    /// Earliest time of the finish.
     end_ns: u64,
-    /// What the socket did not take yet.
+    /// Bytes that the socket has not accepted yet.
     unsent: Vec<u8>,
     ended: bool,
     back: Option<oneshot::Sender<TcpStream>>,
@@ -40,7 +40,7 @@ impl Paced {
         dialect: Arc<Dialect>,
         values: Values,
         every_ns: u64,
-        most: u32,
+        last_number: u32,
         end_ns: u64,
     ) -> Self {
         Self {
@@ -48,7 +48,7 @@ impl Paced {
             dialect,
             values,
             every_ns,
-            most,
+            last_number,
             rest: None,
             end_ns,
             unsent: Vec::new(),
@@ -57,14 +57,14 @@ impl Paced {
         }
     }
 
-    /// So many frames of the preface are sent; the others come after so long, in one write.
-    pub fn put_off(&mut self, ns: u64, sent: usize) {
+    /// Delays the preface frames after the first `sent` by `ns`; they are sent in one write.
+    pub fn delay_rest(&mut self, ns: u64, sent: usize) {
         self.rest = Some((ns, sent));
     }
 
-    /// Sends what was due at `when`. Gives when there is more to send.
+    /// Sends the bytes that were due at `when`. Returns when the next are due; `None` at the end.
     fn step(&mut self, when: u64, now: u64) -> io::Result<Option<u64>> {
-        let all_sent = self.values.number >= self.most;
+        let all_sent = self.values.number >= self.last_number;
         if self.unsent.is_empty() && !self.ended {
             if all_sent && now < self.end_ns {
                 return Ok(Some(self.end_ns));
@@ -74,7 +74,7 @@ impl Paced {
                 for frame in &self.dialect.preface[sent..] {
                     chunk(&mut self.unsent, frame, self.values);
                 }
-            } else if all_sent || self.most == u32::MAX && now >= self.end_ns {
+            } else if all_sent || self.last_number == u32::MAX && now >= self.end_ns {
                 finish(&mut self.unsent, &self.dialect, self.values);
                 self.ended = true;
             } else {
@@ -92,7 +92,7 @@ impl Paced {
     }
 }
 
-/// Streams that may wait to be taken up; more are more than one machine holds.
+/// Capacity of the queue of new streams, above what one machine can hold open.
 const WAITING: usize = 16384;
 
 pub struct Pacer(SyncSender<Paced>);
@@ -104,7 +104,7 @@ impl Pacer {
         Self(to)
     }
 
-    /// The socket again when the stream has ended; `None` if the peer went.
+    /// Returns the socket when the stream has ended; `None` if the peer has closed it.
     pub async fn send(&self, mut paced: Paced) -> Option<TcpStream> {
         let (to, from) = oneshot::channel();
         paced.back = Some(to);
@@ -113,9 +113,9 @@ impl Pacer {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a thread of its own, with no runtime to hold up")]
+#[expect(clippy::disallowed_methods, reason = "runs in its own thread, without a runtime to block")]
 fn pace(incoming: &Receiver<Paced>) {
-    // Streams stay in their places; the heap has (when, where).
+    // Streams keep their index; the heap has (due time, index).
     let mut streams: Vec<Option<Paced>> = Vec::new();
     let mut free: Vec<usize> = Vec::new();
     let mut due: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
@@ -135,7 +135,7 @@ fn pace(incoming: &Receiver<Paced>) {
                     Err(_) => break,
                 }
             };
-            // Multiples of the golden ratio spread the phases evenly, however many there come to be.
+            // Multiples of the golden ratio spread the phases evenly for any number of streams.
             count += 1;
             let phase = ((count.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) * paced.every_ns) >> 32;
             let at = free.pop().unwrap_or(streams.len());
@@ -145,7 +145,7 @@ fn pace(incoming: &Receiver<Paced>) {
         while let Some(&Reverse((when, at))) = due.peek() {
             let now = now_ns();
             if when > now {
-                // Short enough that a new stream does not wait for the next of the old ones.
+                // Sleep at most 1 ms, so that new streams start in time.
                 thread::sleep(Duration::from_nanos((when - now).min(1_000_000)));
                 break;
             }
@@ -179,15 +179,15 @@ mod tests {
     use crate::reader::Reader;
 
     #[test]
-    fn counted_events_wait_for_the_common_finish() {
+    fn finish_waits_for_the_common_finish_time() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let server = listener.accept().unwrap().0;
         let [doubao, ..] = dialect::all(dialect::REFERENCES);
         let values = Values { id: 7, number: 0, at_ns: 0 };
         let mut paced = Paced::new(server, Arc::new(doubao), values, 10, 3, 1000);
-        paced.put_off(5, 1);
-        // The rest of the preface, three events, nothing before the finish is due, the finish.
+        paced.delay_rest(5, 1);
+        // The rest of the preface, three events, nothing until the finish is due, the finish.
         let next = [5, 15, 25, 35, 45, 1000].map(|when| paced.step(when, when).unwrap());
         assert_eq!(next, [Some(15), Some(25), Some(35), Some(45), Some(1000), None]);
         drop(paced);

@@ -1,11 +1,11 @@
-//! One answer as the client gets it: its events counted, their order and their end checked.
+//! Reads one answer as a client: counts its events, and checks their order and the end.
 
 use memchr::memmem;
 
 use crate::dialect::{BEFORE_NUMBER, BEFORE_STAMP, BEFORE_TOTAL, NUMBER, STAMP};
 use crate::http::{self, Chunked};
 
-/// What is looked for is shorter than this, so so much of the end is kept in case it was cut.
+/// Bytes kept from the end of a buffer, because a pattern may be split; all patterns are shorter.
 const KEPT: usize = 63;
 const STAMPED: usize = BEFORE_STAMP.len() + STAMP + BEFORE_NUMBER.len() + NUMBER;
 const _: () = assert!(STAMPED <= KEPT && BEFORE_NUMBER.len() == BEFORE_TOTAL.len());
@@ -18,8 +18,9 @@ pub struct Reader {
     total: Option<u32>,
     out_of_order: bool,
     pub bytes: u64,
-    /// There was a citation event, and it said that it is stored.
+    /// A citation event was received.
     pub cited: bool,
+    /// The citation event has `"stored":true`.
     pub stored: bool,
 }
 
@@ -42,7 +43,7 @@ impl Reader {
         self.chunked == Chunked::Done
     }
 
-    /// `event` gets the stamp of each event in it.
+    /// Parses received bytes; calls `event` with the stamp of each event.
     pub fn feed(&mut self, bytes: &[u8], mut event: impl FnMut(u64)) -> Result<(), String> {
         let mut chunked = self.chunked;
         let fed = if let Some(mut head) = self.head.take() {
@@ -60,7 +61,7 @@ impl Reader {
         fed
     }
 
-    /// What is wrong with the answer as it is now, at its end.
+    /// Checks the complete answer; the error says what is wrong.
     pub fn verdict(&self) -> Result<(), String> {
         match self.total {
             _ if !self.ended() => Err(format!("cut after {} events", self.seen)),
@@ -101,11 +102,11 @@ impl Reader {
 fn check_head(head: &[u8]) -> Result<(), String> {
     let head = std::str::from_utf8(head).map_err(|e| e.to_string())?;
     if head.split(' ').nth(1) != Some("200") {
-        return Err(format!("the answer is {}", head.lines().next().unwrap_or_default()));
+        return Err(format!("the response is {}", head.lines().next().unwrap_or_default()));
     }
     match http::header(head, "transfer-encoding") {
         Some(coding) if coding.eq_ignore_ascii_case("chunked") => Ok(()),
-        _ => Err("the answer is not chunked".to_owned()),
+        _ => Err("the response is not chunked".to_owned()),
     }
 }
 
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_cut_at_any_byte_is_read_the_same() {
+    fn answer_split_at_any_byte_is_read_the_same() {
         for dialect in &dialect::all(dialect::REFERENCES) {
             let bytes = answer(dialect, None);
             for at in 0..bytes.len() {
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_event_is_seen() {
+    fn missing_event_fails_the_verdict() {
         let mut reader = Reader::new();
         reader.feed(&answer(&dialect::all(dialect::REFERENCES)[0], Some(4)), drop).unwrap();
         assert!(reader.verdict().is_err());

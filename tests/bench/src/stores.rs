@@ -1,5 +1,5 @@
-//! What each engine takes and gives per second, one after the other in every round, and what a record weighs in it.
-//! `tests/bench/stores` runs it beside engines of its own.
+//! Measures writes and reads per second of each store engine, one after the other in every round, and bytes per record.
+//! `tests/bench/stores` runs it with a private PostgreSQL and Redis.
 
 use std::{
     process::{Command, ExitCode},
@@ -17,18 +17,18 @@ use citetap::{
 };
 use serde_json::json;
 
-/// A record of ten web pages, as Doubao sends them.
+/// A record with ten web pages of a Doubao answer.
 const MODEL: &str = include_str!("../../fixtures/doubao/seed.citations.json");
-/// Records in a batch: what a busy replica's writer finds waiting.
+/// Records per batch, as in the writer queue of a busy replica.
 const BATCH: usize = 64;
-/// Those who read at once.
+/// Concurrent readers.
 const READERS: usize = 4;
-/// The records that are read: as many of the last ones as every store still has.
+/// Reads pick from this many newest records, which every store still has.
 const RECENT: u64 = 4000;
-/// Records of one conversation.
-const OF_A_CONVERSATION: u64 = 10;
+/// Records per conversation.
+const PER_CONVERSATION: u64 = 10;
 
-/// What one engine did in one round, per second.
+/// Operations per second of one engine in one round.
 #[derive(Default, Clone)]
 struct Round {
     batched: f64,
@@ -41,9 +41,11 @@ struct Round {
 struct Engine {
     name: &'static str,
     store: Arc<dyn Store>,
-    /// Records that it has.
+    /// Records in the store.
     count: Arc<AtomicU64>,
-    weigh: Box<dyn Fn() -> Option<u64>>,
+    /// Measures the bytes that the store takes.
+    size: Box<dyn Fn() -> Option<u64>>,
+    /// `size` of the empty store.
     empty: u64,
     rounds: Vec<Round>,
 }
@@ -80,7 +82,7 @@ async fn run(rounds: usize, time: Duration) -> Result<(), String> {
             engine.rounds.push(measured);
         }
     }
-    let report: Vec<_> = engines.iter().map(told).collect();
+    let report: Vec<_> = engines.iter().map(summary).collect();
     println!(
         "{}",
         json!({ "model_bytes": serde_json::to_string(&model).map_or(0, |text| text.len()), "engines": report })
@@ -92,7 +94,7 @@ async fn run(rounds: usize, time: Duration) -> Result<(), String> {
     Ok(())
 }
 
-/// All that are there: those that are servers, by what `tests/engines` says.
+/// Opens all engines; servers only if `tests/engines` has set their environment variables.
 async fn engines(dir: &std::path::Path) -> Result<Vec<Engine>, String> {
     let file = dir.join("stores.db");
     let mut found = vec![
@@ -104,41 +106,41 @@ async fn engines(dir: &std::path::Path) -> Result<Vec<Engine>, String> {
         ),
     ];
     if let Ok(url) = std::env::var("CITETAP_TEST_POSTGRES") {
-        let asked = url.clone();
+        let server = url.clone();
         found.push((
             "postgres",
             url,
             Box::new(move || {
                 let query = "SELECT pg_database_size(current_database())";
-                said(Command::new("psql").args(["-d", &asked, "-Atc", query])).parse().ok()
+                stdout_of(Command::new("psql").args(["-d", &server, "-Atc", query])).parse().ok()
             }),
         ));
     }
     if let Ok(url) = std::env::var("CITETAP_TEST_REDIS") {
-        let asked = url.clone();
+        let server = url.clone();
         found.push((
             "redis",
             url,
             Box::new(move || {
-                let told = said(Command::new("redis-cli").args(["-u", &asked, "info", "memory"]));
-                told.lines().find_map(|line| line.strip_prefix("used_memory:"))?.trim().parse().ok()
+                let output = stdout_of(Command::new("redis-cli").args(["-u", &server, "info", "memory"]));
+                output.lines().find_map(|line| line.strip_prefix("used_memory:"))?.trim().parse().ok()
             }),
         ));
     }
     let mut engines = Vec::new();
-    for (name, url, weigh) in found {
+    for (name, url, size) in found {
         let toml =
             format!("store = {url:?}\n[[routes]]\nname = \"r\"\nprefix = \"/\"\nupstream = \"http://localhost\"\n");
         let config = config::from_toml(&toml, dir).map_err(|errors| errors.to_string())?.config;
         let store = store::open(&config.store, None).await.map_err(|error| error.to_string())?;
         store.ping().await.map_err(|error| format!("{name}: {error}"))?;
-        let empty = weigh().unwrap_or(0);
-        engines.push(Engine { name, store, count: Arc::default(), weigh, empty, rounds: Vec::new() });
+        let empty = size().unwrap_or(0);
+        engines.push(Engine { name, store, count: Arc::default(), size, empty, rounds: Vec::new() });
     }
     Ok(engines)
 }
 
-fn said(command: &mut Command) -> String {
+fn stdout_of(command: &mut Command) -> String {
     command.output().map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
@@ -152,7 +154,7 @@ async fn measure(engine: &Engine, model: &Record, time: Duration) -> Result<Roun
         .await?,
         pages: read(engine, time, |store, n| {
             Box::pin(async move {
-                let conversation = Some(format!("c{}", n / OF_A_CONVERSATION));
+                let conversation = Some(format!("c{}", n / PER_CONVERSATION));
                 let filter = Filter { conversation, ..Filter::default() };
                 store.list("default", &filter).await.map(|page| !page.entries.is_empty())
             })
@@ -182,14 +184,14 @@ fn id(n: u64) -> String {
 async fn put(engine: &Engine, model: &Record, batch: usize, time: Duration) -> Result<f64, String> {
     let (began, mut written) = (Instant::now(), 0);
     while began.elapsed() < time {
-        // As they come: the memory store forgets the oldest first.
+        // Current time stamps, because the memory store evicts the oldest first.
         let now = now_ms();
         let entries: Vec<Entry> = (0..batch)
             .map(|_| {
                 let n = engine.count.fetch_add(1, Relaxed);
                 let mut record = model.clone();
                 record.message_id = id(n);
-                record.conversation_id = Some(format!("c{}", n / OF_A_CONVERSATION));
+                record.conversation_id = Some(format!("c{}", n / PER_CONVERSATION));
                 Entry { tenant: "default".to_owned(), created_ms: now, record }
             })
             .collect();
@@ -199,22 +201,22 @@ async fn put(engine: &Engine, model: &Record, batch: usize, time: Duration) -> R
     Ok(written as f64 / began.elapsed().as_secs_f64())
 }
 
-type Asking = std::pin::Pin<Box<dyn Future<Output = Result<bool, store::StoreError>> + Send>>;
+type ReadFuture = std::pin::Pin<Box<dyn Future<Output = Result<bool, store::StoreError>> + Send>>;
 
-async fn read(engine: &Engine, time: Duration, ask: fn(Arc<dyn Store>, u64) -> Asking) -> Result<f64, String> {
+async fn read(engine: &Engine, time: Duration, ask: fn(Arc<dyn Store>, u64) -> ReadFuture) -> Result<f64, String> {
     let began = Instant::now();
-    // Not the first ones: the memory store forgets them.
-    let there = engine.count.load(Relaxed);
-    let first = there.saturating_sub(RECENT);
+    // Newest records only, because the memory store evicts the first ones.
+    let stored = engine.count.load(Relaxed);
+    let first = stored.saturating_sub(RECENT);
     let readers: Vec<_> = (0..READERS as u64)
         .map(|reader| {
             let store = Arc::clone(&engine.store);
             tokio::spawn(async move {
                 let (mut n, mut done) = (reader, 0_u64);
                 while began.elapsed() < time {
-                    // A stride that meets every record before it meets one again.
+                    // A linear congruential generator picks the records.
                     n = n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                    let found = ask(Arc::clone(&store), first + (n >> 33) % (there - first)).await;
+                    let found = ask(Arc::clone(&store), first + (n >> 33) % (stored - first)).await;
                     if !found.map_err(|error| error.to_string())? {
                         return Err("a record is not found".to_owned());
                     }
@@ -231,14 +233,14 @@ async fn read(engine: &Engine, time: Duration, ask: fn(Arc<dyn Store>, u64) -> A
     Ok(all as f64 / began.elapsed().as_secs_f64())
 }
 
-fn told(engine: &Engine) -> serde_json::Value {
+fn summary(engine: &Engine) -> serde_json::Value {
     let median = |of: fn(&Round) -> f64| {
         let mut all: Vec<f64> = engine.rounds.iter().map(of).collect();
         all.sort_by(f64::total_cmp);
         all[all.len() / 2].round()
     };
     let count = engine.count.load(Relaxed);
-    let bytes = (engine.weigh)().map(|now| now.saturating_sub(engine.empty) / count.max(1));
+    let bytes = (engine.size)().map(|now| now.saturating_sub(engine.empty) / count.max(1));
     json!({
         "engine": engine.name, "records": count, "bytes_per_record": bytes,
         "writes_in_batches": median(|round| round.batched), "writes_one_by_one": median(|round| round.one_by_one),

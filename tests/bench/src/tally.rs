@@ -1,4 +1,4 @@
-//! What the clients of one thread counted, told as one line of JSON.
+//! Counters of the clients of one thread, printed as one line of JSON.
 
 #[derive(Default)]
 pub struct Tally {
@@ -17,7 +17,7 @@ pub struct Tally {
     pub open: u64,
     pub lags_ns: Vec<u32>,
     pub first_ns: Vec<u64>,
-    /// `crowd`: from its instant until the last request was written, and until the last stream had its first byte.
+    /// `crowd`: from the start until the last request was written, and until the last stream had its first byte.
     pub last_sent_ns: u64,
     pub last_first_ns: u64,
 }
@@ -33,7 +33,7 @@ impl Tally {
         }
     }
 
-    /// Adds what another thread counted.
+    /// Adds the counters of another thread.
     pub fn add(&mut self, other: Self) {
         self.started += other.started;
         self.finished += other.finished;
@@ -78,7 +78,7 @@ impl Tally {
     }
 }
 
-/// In microseconds.
+/// Quantiles in microseconds, as JSON.
 fn quantiles(ns: impl Iterator<Item = f64>) -> String {
     let mut values: Vec<f64> = ns.collect();
     values.sort_unstable_by(f64::total_cmp);

@@ -1,9 +1,10 @@
-//! The scripted upstream. The request's query says what it sends:
-//! `dialect`, then either `events=N` at once, or `ms=N` of events: one every `every_us`, or (0) as fast as they are taken.
-//! `events=N` with `every_us` are paced as well; their finish comes at `finish_ns` of the shared clock, or after the last of them.
-//! With `rest_ms=N` a paced stream begins with one frame, in one write with the head; all else comes so much later.
-//! With `batch=BYTES` so many go into one write, else each event has its own. `references=N` come before the text (10), and
-//! `lead=N` events of it at once.
+//! The scripted upstream. The request's query selects what it sends:
+//! - `dialect`, and either `events=N`, or `ms=N`: events for that many milliseconds.
+//! - `every_us=N`: microseconds between events; 0: as fast as the peer reads.
+//! - `finish_ns=N`: with `events` and `every_us`, the time of the finish on the shared clock (default: after the last event).
+//! - `rest_ms=N`: a paced stream sends the head and one frame in one write, and everything else N milliseconds later.
+//! - `batch=BYTES`: events per write up to this size (default: one event per write).
+//! - `references=N` before the text (10); `lead=N`: events that are sent at once before the paced ones.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -27,18 +28,18 @@ use crate::pacer::{Paced, Pacer};
 const LEAD_BATCH: usize = 32 << 10;
 
 struct Shared {
-    /// By the number of references.
+    /// The dialects, by number of references.
     dialects: RefCell<HashMap<usize, [Arc<Dialect>; 3]>>,
     pacer: Pacer,
-    /// Ids count up from the time of the start, so no run repeats another's.
+    /// Ids count up from the start time, so that runs do not repeat ids.
     next_id: Cell<u64>,
 }
 
 impl Shared {
-    fn dialect(&self, ask: &Ask) -> Arc<Dialect> {
+    fn dialect(&self, script: &Script) -> Arc<Dialect> {
         let mut dialects = self.dialects.borrow_mut();
-        let all = dialects.entry(ask.references).or_insert_with(|| dialect::all(ask.references).map(Arc::new));
-        Arc::clone(&all[ask.dialect])
+        let all = dialects.entry(script.references).or_insert_with(|| dialect::all(script.references).map(Arc::new));
+        Arc::clone(&all[script.dialect])
     }
 }
 
@@ -59,7 +60,7 @@ async fn serve(listen: SocketAddr) -> io::Result<()> {
         let Ok((socket, _)) = listener.accept().await else { continue };
         socket.set_nodelay(true)?;
         let shared = Rc::clone(&shared);
-        // A peer that goes is no failure of ours.
+        // Ignore the error of a peer that disconnects.
         tokio::task::spawn_local(async move { connection(socket, &shared).await.ok() });
     }
 }
@@ -67,44 +68,45 @@ async fn serve(listen: SocketAddr) -> io::Result<()> {
 async fn connection(mut socket: TcpStream, shared: &Shared) -> io::Result<()> {
     let mut buffer = Vec::new();
     while let Some(target) = http::read_request(&mut socket, &mut buffer).await? {
-        let ask = Ask::parse(&target);
+        let script = Script::parse(&target);
         let id = shared.next_id.get();
         shared.next_id.set(id + 1);
-        let dialect = &shared.dialect(&ask);
+        let dialect = &shared.dialect(&script);
         let mut values = Values { id, number: 0, at_ns: 0 };
-        let end_ns = now_ns() + ask.ms * 1_000_000;
-        let (first, rest) = dialect.preface.split_at(if ask.rest_ms > 0 { 1 } else { 0 });
+        let end_ns = now_ns() + script.ms * 1_000_000;
+        let (first, rest) = dialect.preface.split_at(if script.rest_ms > 0 { 1 } else { 0 });
         buffer.clear();
         buffer.extend_from_slice(http::RESPONSE);
         for frame in first {
             chunk(&mut buffer, frame, values);
         }
         socket.write_all(&buffer).await?;
-        if ask.rest_ms == 0 {
+        if script.rest_ms == 0 {
             for frame in rest {
                 write_one(&mut socket, &mut buffer, frame, values).await?;
             }
         }
-        while values.number < ask.lead {
+        while values.number < script.lead {
             values.at_ns = now_ns();
-            batch(&mut buffer, dialect, &mut values, LEAD_BATCH, ask.lead);
+            batch(&mut buffer, dialect, &mut values, LEAD_BATCH, script.lead);
             socket.write_all(&buffer).await?;
         }
-        if ask.every_us > 0 {
-            let (most, end_ns) = if ask.events > 0 { (ask.events, ask.finish_ns) } else { (u32::MAX, end_ns) };
-            let every_ns = ask.every_us * 1000;
-            let mut paced = Paced::new(socket.into_std()?, Arc::clone(dialect), values, every_ns, most, end_ns);
-            if ask.rest_ms > 0 {
-                paced.put_off(ask.rest_ms * 1_000_000, first.len());
+        if script.every_us > 0 {
+            let (last_number, end_ns) =
+                if script.events > 0 { (script.events, script.finish_ns) } else { (u32::MAX, end_ns) };
+            let every_ns = script.every_us * 1000;
+            let mut paced = Paced::new(socket.into_std()?, Arc::clone(dialect), values, every_ns, last_number, end_ns);
+            if script.rest_ms > 0 {
+                paced.delay_rest(script.rest_ms * 1_000_000, first.len());
             }
             let Some(back) = shared.pacer.send(paced).await else { return Ok(()) };
             socket = TcpStream::from_std(back)?;
             continue;
         }
-        while if ask.events > 0 { values.number < ask.events } else { now_ns() < end_ns } {
+        while if script.events > 0 { values.number < script.events } else { now_ns() < end_ns } {
             values.at_ns = now_ns();
-            if ask.batch > 0 {
-                batch(&mut buffer, dialect, &mut values, ask.batch, u32::MAX);
+            if script.batch > 0 {
+                batch(&mut buffer, dialect, &mut values, script.batch, u32::MAX);
                 socket.write_all(&buffer).await?;
             } else {
                 let frame = &dialect.deltas[values.number as usize % dialect.deltas.len()];
@@ -119,14 +121,14 @@ async fn connection(mut socket: TcpStream, shared: &Shared) -> io::Result<()> {
     Ok(())
 }
 
-/// A frame in a chunk of its own.
+/// Writes a frame as one chunk.
 pub fn chunk(out: &mut Vec<u8>, frame: &Frame, values: Values) {
     size_line(out, frame.len());
     frame.write(out, values);
     out.extend_from_slice(b"\r\n");
 }
 
-/// The frames of the end, and the end of the body.
+/// Writes the finish frames and the last chunk.
 pub fn finish(out: &mut Vec<u8>, dialect: &Dialect, mut values: Values) {
     values.at_ns = now_ns();
     for frame in &dialect.finish {
@@ -135,7 +137,7 @@ pub fn finish(out: &mut Vec<u8>, dialect: &Dialect, mut values: Values) {
     out.extend_from_slice(http::LAST_CHUNK);
 }
 
-/// As many whole events as fit, in one chunk; none beyond the last.
+/// Fills one chunk with complete events up to `size`, and not beyond the event `last`.
 fn batch(out: &mut Vec<u8>, dialect: &Dialect, values: &mut Values, size: usize, last: u32) {
     const LINE: usize = 10;
     out.clear();
@@ -153,7 +155,7 @@ fn batch(out: &mut Vec<u8>, dialect: &Dialect, values: &mut Values, size: usize,
     out.extend_from_slice(b"\r\n");
 }
 
-/// Ten bytes, whatever the size.
+/// Writes a chunk size line, which always has ten bytes.
 fn size_line(out: &mut Vec<u8>, size: usize) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     out.extend((0..8).rev().map(|place| HEX[size >> (4 * place) & 15]));
@@ -166,7 +168,7 @@ async fn write_one(socket: &mut TcpStream, buffer: &mut Vec<u8>, frame: &Frame, 
     socket.write_all(buffer).await
 }
 
-struct Ask {
+struct Script {
     dialect: usize,
     events: u32,
     finish_ns: u64,
@@ -178,9 +180,9 @@ struct Ask {
     lead: u32,
 }
 
-impl Ask {
+impl Script {
     fn parse(target: &str) -> Self {
-        let mut ask = Self {
+        let mut script = Self {
             dialect: 0,
             events: 0,
             finish_ns: 0,
@@ -194,18 +196,18 @@ impl Ask {
         let query = target.split_once('?').map_or("", |(_, query)| query);
         for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
             match name {
-                "dialect" => ask.dialect = dialect::NAMES.iter().position(|n| *n == value).unwrap_or(0),
-                "events" => ask.events = value.parse().unwrap_or(0),
-                "finish_ns" => ask.finish_ns = value.parse().unwrap_or(0),
-                "ms" => ask.ms = value.parse().unwrap_or(0),
-                "every_us" => ask.every_us = value.parse().unwrap_or(0),
-                "batch" => ask.batch = value.parse().unwrap_or(0),
-                "references" => ask.references = value.parse().unwrap_or(0),
-                "rest_ms" => ask.rest_ms = value.parse().unwrap_or(0),
-                "lead" => ask.lead = value.parse().unwrap_or(0),
+                "dialect" => script.dialect = dialect::NAMES.iter().position(|n| *n == value).unwrap_or(0),
+                "events" => script.events = value.parse().unwrap_or(0),
+                "finish_ns" => script.finish_ns = value.parse().unwrap_or(0),
+                "ms" => script.ms = value.parse().unwrap_or(0),
+                "every_us" => script.every_us = value.parse().unwrap_or(0),
+                "batch" => script.batch = value.parse().unwrap_or(0),
+                "references" => script.references = value.parse().unwrap_or(0),
+                "rest_ms" => script.rest_ms = value.parse().unwrap_or(0),
+                "lead" => script.lead = value.parse().unwrap_or(0),
                 _ => {}
             }
         }
-        ask
+        script
     }
 }

@@ -1,8 +1,8 @@
-// A page with nothing but the component, under the content policy of citetap's own pages.
+// A page with only the component, under the content security policy of citetap's pages.
 
 import { CSP } from './files.mjs';
 
-/** Goes to it, on the origin of a citetap. */
+/** Opens the page on the origin of a citetap. */
 export async function bare(page, origin, { body = '', lang = 'en' } = {}) {
   const html = `<!doctype html><html lang="${lang}"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
     <meta name="color-scheme" content="light dark"><title>Bare</title><link rel="icon" href="data:,"><script type="module" src="/component.js"></script></head>
@@ -10,7 +10,7 @@ export async function bare(page, origin, { body = '', lang = 'en' } = {}) {
   await page.context().route(`${origin}/bare`, (route) => route.fulfill({ contentType: 'text/html', headers: { 'content-security-policy': CSP }, body: html }));
   await page.visit(`${origin}/bare`);
   await page.evaluate(() => {
-    // axe does not know the colour of a canvas that the page leaves to the browser.
+    // axe cannot determine the default canvas colour of the browser.
     const sheet = new CSSStyleSheet();
     sheet.replaceSync('html { background: light-dark(#fff, #15181d); color: light-dark(#111, #eee) }');
     document.adoptedStyleSheets.push(sheet);
@@ -19,16 +19,16 @@ export async function bare(page, origin, { body = '', lang = 'en' } = {}) {
 }
 
 /**
- * Puts an answer into it that asks a route by itself; gives its locator once it has ended.
- * `profile`: ask as OpenAI clients do, and in that dialect. `path`: what to ask, other than the route.
+ * Adds a <cite-answer> that sends a request to a route; returns its locator when the answer has ended.
+ * `profile`: use the OpenAI endpoint and that dialect. `path`: another path than the route's.
  */
 export async function answer(page, route, { attributes = {}, profile, model = `${route}-model`, path, headers, wait = true } = {}) {
   await page.evaluate(({ route, attributes, profile, model, path, headers }) => {
     const it = document.createElement('cite-answer');
     globalThis.answer = it;
-    globalThis.told = [];
+    globalThis.events = [];
     globalThis.ended = new Promise((resolve) => it.addEventListener('cite-end', (event) => resolve(event.detail)));
-    it.addEventListener('cite-event', (event) => globalThis.told.push(event.detail));
+    it.addEventListener('cite-event', (event) => globalThis.events.push(event.detail));
     for (const [name, value] of Object.entries(attributes)) it.setAttribute(name, value);
     it.setAttribute('src', path ?? (profile ? '/v1/chat/completions' : `/${route}/ask`));
     it.request = { model, stream: true, messages: [{ role: 'user', content: '?' }] };
@@ -39,7 +39,7 @@ export async function answer(page, route, { attributes = {}, profile, model = `$
   return page.locator('cite-answer');
 }
 
-/** The element that has the focus, within whatever shadows: its tag, class and text. */
+/** The focused element, also within shadow roots: its tag, class and text. */
 export const focused = (page) =>
   page.evaluate(() => {
     let at = document.activeElement;
@@ -47,8 +47,8 @@ export const focused = (page) =>
     return `${at?.localName}${at?.className ? `.${at.className}` : ''} ${at?.textContent.trim()}`;
   });
 
-/** Takes down when the card opens and closes, on the page's own clock. */
-export const clocked = (page) =>
+/** Records when the card opens and closes, on the page's clock. */
+export const recordCardTimes = (page) =>
   page.evaluate(() => {
     const find = (root) => [...root.querySelectorAll('*')].some((it) => it.matches('cite-card:popover-open') || (it.shadowRoot && find(it.shadowRoot)));
     globalThis.clock = { over: 0, out: 0, opened: 0, closed: 0 };
@@ -65,7 +65,7 @@ export const clocked = (page) =>
     document.addEventListener('pointerout', (event) => (chip(event) || event.composedPath().some((it) => it.localName === 'cite-card')) && (globalThis.clock.out = performance.now()), true);
   });
 
-/** What an element shows, its shadow's text included. */
+/** The visible text of an element, including shadow roots. */
 export const shown = (it) =>
   it.evaluate((it) => {
     const read = (one) => (one.shadowRoot ? [...one.shadowRoot.children].map(read).join('\n') : one.querySelector('cite-list, cite-answer') ? [...one.children].map(read).join('\n') : one.innerText);

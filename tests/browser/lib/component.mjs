@@ -1,4 +1,4 @@
-// web/component.js in Node: its functions need no page, only the names of what a page has.
+// Imports web/component.js in Node: the exported functions need no page, only stubs of some browser globals.
 
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';

@@ -1,4 +1,4 @@
-// The console, by its data-test names.
+// Page objects of the console; elements are found by their data-test names.
 
 import assert from 'node:assert/strict';
 import { shown } from './bare.mjs';
@@ -6,29 +6,29 @@ import { until } from './until.mjs';
 
 export const by = (page, name) => page.locator(`[data-test="${name}"]`);
 
-/** A page of the console: '' (chat), 'messages', 'domains', 'status', or a record's. */
+/** Opens a page of the console: '' (chat), 'messages', 'domains', 'status', or `messages/ID`. */
 export async function open(page, origin, hash = '') {
   await page.visit(`${origin}/#/${hash}`);
   await page.locator('main > *').first().waitFor();
 }
 
-/** Waits until an answer has ended in this way, and all of it is shown. */
+/** Waits until an answer has ended in this state and is rendered completely. */
 export async function ended(turn, state = 'complete') {
   const got = await until(async () => {
     const now = await turn.getAttribute('data-state');
     return now !== 'streaming' && now;
   }, 'an end', 60_000);
   assert.equal(got, state, await turn.innerText());
-  // Its last rendering may still be on the way.
+  // The last rendering may still be pending: wait until the text is stable.
   let seen = ['', '', ''];
   await until(async () => {
     seen = [...seen.slice(1), await shown(turn.locator('[data-test=answer]'))];
     await new Promise((resolve) => setTimeout(resolve, 70));
     return seen.every((text) => text === seen[0]);
-  }, 'the text to rest');
+  }, 'a stable text');
 }
 
-/** Asks in the chat, and waits until the answer ends in this way. Gives its turn. */
+/** Asks in the chat and waits until the answer ends in this state; returns its turn. */
 export async function ask(page, route, { question = 'What is it?', state = 'complete', options = {} } = {}) {
   await until(async () => (await by(page, 'route').locator('option').count()) > 1 || (await by(page, 'route').inputValue()) === route, 'the routes');
   await by(page, 'route').selectOption(route);
@@ -43,7 +43,7 @@ export async function ask(page, route, { question = 'What is it?', state = 'comp
   return turn;
 }
 
-/** Puts answers into the store, past the browser. */
+/** Stores answers without the browser; returns their message ids. */
 export async function stored(origin, names, headers = {}) {
   const ids = [];
   for (const name of names) {

@@ -1,6 +1,6 @@
-// Answers in the upstreams' own forms. Each is a list of frames: text, or a number of milliseconds, or a function to wait for.
+// Encodes answers in the upstreams' dialects, as lists of frames: text, a pause in milliseconds, or an async function to await.
 
-/** An id of its own for each answer: the records of two with one id are one. */
+/** A new id for each answer, because answers with the same id share a record. */
 let last = 4_100_000_000_000_000n;
 const fresh = () => String((last += 7n));
 

@@ -1,4 +1,4 @@
-// Small servers for pages: a folder as it is, and web/ from the disk in front of a citetap (so that no build is needed).
+// File servers: a folder with generated pages, and web/ from the disk in front of a citetap (so that no build is needed).
 
 import fs from 'node:fs';
 import http from 'node:http';
@@ -10,7 +10,7 @@ const TYPES = {
   '.svg': 'image/svg+xml', '.json': 'application/json', '.png': 'image/png', '.webp': 'image/webp',
 };
 
-// What citetap says of its own pages.
+// The content security policy of citetap's pages.
 export const CSP =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -33,20 +33,20 @@ function send(response, folder, name, headers = {}) {
   response.end(fs.readFileSync(file));
 }
 
-/** The files of a folder, and pages made by the test: `pages` maps a path to HTML. No icon is asked for. */
+/** Serves a folder and the `pages` of a test, a map from path to { html, headers }. */
 export function files(folder, pages = new Map()) {
   const serving = listen((request, response) => {
     const { pathname } = new URL(request.url, 'http://x');
     if (pathname === '/favicon.ico') return response.writeHead(204).end();
-    const made = pages.get(pathname);
-    if (made === undefined) return send(response, folder, decodeURIComponent(pathname));
-    response.writeHead(200, { 'content-type': TYPES['.html'], ...made.headers });
-    response.end(made.html);
+    const page = pages.get(pathname);
+    if (page === undefined) return send(response, folder, decodeURIComponent(pathname));
+    response.writeHead(200, { 'content-type': TYPES['.html'], ...page.headers });
+    response.end(page.html);
   });
   return serving;
 }
 
-/** web/ from the disk, all else from the citetap at `behind`. */
+/** Serves web/ from the disk, and proxies all else to the citetap at `behind`. */
 export function fromDisk(behind) {
   return listen((request, response) => {
     const { pathname } = new URL(request.url, 'http://x');
@@ -55,14 +55,14 @@ export function fromDisk(behind) {
       const open = pathname === '/component.js' ? { 'access-control-allow-origin': '*', 'cross-origin-resource-policy': 'cross-origin' } : {};
       return send(response, web, name, { 'content-security-policy': CSP, 'x-content-type-options': 'nosniff', ...open });
     }
-    const onward = http.request(new URL(request.url, behind), { method: request.method, headers: request.headers }, (answer) => {
+    const proxied = http.request(new URL(request.url, behind), { method: request.method, headers: request.headers }, (answer) => {
       response.writeHead(answer.statusCode, answer.headers);
       response.flushHeaders();
       answer.pipe(response);
       answer.on('aborted', () => response.destroy());
     });
-    onward.on('error', () => (response.headersSent ? response.destroy() : response.writeHead(502).end()));
-    response.on('close', () => onward.destroy());
-    request.pipe(onward);
+    proxied.on('error', () => (response.headersSent ? response.destroy() : response.writeHead(502).end()));
+    response.on('close', () => proxied.destroy());
+    request.pipe(proxied);
   });
 }

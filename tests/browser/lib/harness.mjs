@@ -1,42 +1,42 @@
-// A test with a page: every page is watched, and what no page may do fails the test whatever else it checks.
+// Tests with a page. Console errors, policy violations, requests to other origins and injected scripts fail every test.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
 import { after, test } from 'node:test';
-import { axeSource, chromium, chromiumProgram, made } from './paths.mjs';
+import { axeSource, chromium, chromiumProgram, buildFolder } from './paths.mjs';
 import { fromDisk } from './files.mjs';
 import { PATIENCE, until } from './until.mjs';
 
 export const PHONE = { width: 360, height: 740 };
 export const DESKTOP = { width: 1280, height: 860 };
 
-// Hooks outside a suite do not wait for each other, so what tests need is awaited while the file is read.
+// node:test does not order hooks outside of a suite, so set up with top-level await.
 const browser = await chromium.launch({
   executablePath: chromiumProgram,
-  // Nothing leaves the loopback address, whatever a page asks for.
+  // Block all traffic except to loopback.
   args: ['--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1', '--no-proxy-server', '--disable-background-networking', '--font-render-hinting=none'],
 });
 after(() => browser.close());
 
-/** Starts servers for a file's tests, and stops them after; gives what `make` gives, once started. */
+/** Starts the servers of a test file and stops them after the tests; returns them by name. */
 export async function servers(make) {
   const running = {};
   after(() => Promise.all(Object.values(running).map((server) => server.stop())));
   for (const [name, starting] of Object.entries(make)) {
     let server = await starting(running);
-    if (process.env.BROWSER_FROM_DISK && server.said) {
+    if (process.env.BROWSER_FROM_DISK && server.output) {
       const behind = server;
       const front = await fromDisk(behind.origin);
-      server = { ...front, said: behind.said, stop: () => Promise.all([front.stop(), behind.stop()]) };
+      server = { ...front, output: behind.output, stop: () => Promise.all([front.stop(), behind.stop()]) };
     }
     running[name] = server;
   }
   return running;
 }
 
-/** In every page: what broke the content policy, and a trap for scripts that must not run. */
-function trap() {
+/** Runs in every page: records policy violations, and calls of `pwned` by injected scripts. */
+function recordViolations() {
   globalThis.__broken = [];
   globalThis.__pwned = [];
   globalThis.pwned = (n) => globalThis.__pwned.push(n);
@@ -46,8 +46,8 @@ function trap() {
 /**
  * `visit(name, options, body)`: a test whose body gets a watched page.
  * @param {{allow?: RegExp[], origins?: () => string[], outside?: RegExp, context?: object, timeout?: number, hostile?: boolean}} options
- *   allow: console messages that are expected; origins: beside the page's own, those it may ask; outside: pages elsewhere that may be
- *   opened (a stub answers for them); context: for Playwright
+ *   allow: expected console messages; origins: allowed ones besides the page's own; outside: external pages that may be opened
+ *   (answered by a stub); context: options for Playwright
  */
 export function visit(name, options, body) {
   if (typeof options === 'function') [options, body] = [{}, options];
@@ -56,7 +56,7 @@ export function visit(name, options, body) {
     const allowed = options.allow ?? [];
     const context = await browser.newContext({ viewport: DESKTOP, colorScheme: 'light', locale: 'en-US', timezoneId: 'UTC', ...options.context });
     context.setDefaultTimeout(PATIENCE);
-    await context.addInitScript(trap);
+    await context.addInitScript(recordViolations);
     if (options.outside) {
       await context.route((url) => options.outside.test(String(url)), (route) =>
         route.fulfill({ contentType: 'text/html', body: '<!doctype html><title>elsewhere</title><link rel="icon" href="data:,">' }));
@@ -78,11 +78,11 @@ export function visit(name, options, body) {
       if (url.protocol === 'file:' && options.files) return;
       if (home.has(url.origin) || options.origins?.().includes(url.origin)) return;
       if (options.outside?.test(request.url())) return;
-      problems.push(`asked ${request.method()} ${request.url()}`);
+      problems.push(`requested ${request.method()} ${request.url()}`);
     });
 
     const page = await context.newPage();
-    /** Goes to a page; its origin is what it may ask. */
+    /** Opens a page and allows requests to its origin. */
     page.visit = async (url) => {
       if (url.startsWith('http')) home.add(new URL(url).origin);
       await page.goto(url);
@@ -91,7 +91,7 @@ export function visit(name, options, body) {
       await body(page, { context, t, problems });
       for (const each of context.pages()) {
         const { broken, pwned } = await each.evaluate(() => ({ broken: globalThis.__broken ?? [], pwned: globalThis.__pwned ?? [] }));
-        problems.push(...broken.map((it) => `content policy: ${it}`), ...pwned.map((it) => `a stranger's script ran: ${it}`));
+        problems.push(...broken.map((it) => `content policy: ${it}`), ...pwned.map((it) => `injected script ran: ${it}`));
       }
       assert.deepEqual([...new Set(problems)], []);
     } catch (error) {
@@ -104,19 +104,19 @@ export function visit(name, options, body) {
   });
 }
 
-/** What a failed test's page looked like. */
+/** Saves a screenshot of a failed test. */
 async function keep(page, name) {
-  const folder = path.join(made, 'failed');
+  const folder = path.join(buildFolder, 'failed');
   fs.mkdirSync(folder, { recursive: true });
   await page.screenshot({ path: path.join(folder, `${name.replace(/[^\w]+/g, '-').slice(0, 80)}.png`), timeout: 3000 });
 }
 
-/** Nothing for axe to find, in the page's present state, shadow roots included. */
+/** Asserts that axe finds no violation in the current page, including shadow roots. */
 export async function accessible(page, what = '') {
-  // By the debugger, as the page's content policy would not take it.
+  // Injected through the debugger, because the page's content policy forbids the script.
   if (!(await page.evaluate(() => 'axe' in globalThis))) await page.evaluate(axeSource());
   const found = await page.evaluate(async () => {
-    // Colours in between are nobody's.
+    // Wait for animations, because intermediate colours may lack contrast.
     const moving = document.getAnimations().filter((one) => Number.isFinite(one.effect?.getComputedTiming().endTime));
     await Promise.all(moving.map((one) => one.finished.catch(() => {})));
     return globalThis.axe.run(document, {
@@ -124,15 +124,15 @@ export async function accessible(page, what = '') {
       resultTypes: ['violations'],
     });
   });
-  const told = found.violations.map((rule) =>
+  const violations = found.violations.map((rule) =>
     `${rule.id} (${rule.impact}): ${rule.help}\n${rule.nodes.slice(0, 4).map((node) => `      ${node.target.flat().join(' ')}: ${node.failureSummary?.split('\n')[1] ?? ''}`).join('\n')}`);
-  assert.equal(told.length, 0, `${what}\n  ${told.join('\n  ')}`);
+  assert.equal(violations.length, 0, `${what}\n  ${violations.join('\n  ')}`);
 }
 
-/** Nothing sticks out at the side. */
+/** Asserts that the page does not scroll horizontally. */
 export async function fits(page, what = '') {
   const wide = await page.evaluate(async () => {
-    // What follows the width of the window does so in the next frame.
+    // Layout follows a resize in the next frame.
     for (let at = 0; at < 2; at++) await new Promise(requestAnimationFrame);
     const root = document.scrollingElement;
     if (root.scrollWidth <= root.clientWidth) return null;
@@ -142,7 +142,7 @@ export async function fits(page, what = '') {
   assert.equal(wide, null, what);
 }
 
-/** What a stranger's text must not have made, anywhere in the page, shadow roots included. */
+/** Finds elements and attributes that untrusted text must not have created, including shadow roots. */
 export function harm(page) {
   return page.evaluate(() => {
     const found = [];
@@ -151,7 +151,7 @@ export function harm(page) {
         const name = it.localName;
         for (const { name: attribute, value } of it.attributes) {
           if (/^on/i.test(attribute)) found.push(`${name} has ${attribute}`);
-          // Of SVG, xlink:href too. A link to nowhere else than http(s), or within the page.
+          // Includes SVG's xlink:href. URLs must be http(s), or lie within the page.
           if (/(^|:)(href|src|action|formaction|data|poster|ping|srcset)$/i.test(attribute)) {
             const url = URL.parse(value, location.href);
             if (!url) continue;

@@ -1,4 +1,4 @@
-// Where things are. Packages are installed under target/, so they are looked up from there.
+// Paths. npm packages are installed under target/ and resolved from there.
 
 import { createRequire } from 'node:module';
 import fs from 'node:fs';
@@ -6,15 +6,15 @@ import path from 'node:path';
 
 export const root = path.resolve(import.meta.dirname, '../../..');
 export const web = path.join(root, 'web');
-export const made = path.join(root, 'target/browser');
+export const buildFolder = path.join(root, 'target/browser');
 export const citetap = process.env.CITETAP ?? path.join(root, 'target/debug/citetap');
 export const chromiumProgram = process.env.CHROMIUM ?? '/usr/bin/chromium';
 
-const require = createRequire(path.join(made, 'package.json'));
+const require = createRequire(path.join(buildFolder, 'package.json'));
 export const { chromium } = require('playwright-core');
 export const axeSource = () => fs.readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
 
-/** The demo's captures and the test fixtures, as paths. */
+/** Paths of the demo's captures and of the test fixtures. */
 export function captures() {
   const folders = ['src/replay/captures', ...fs.readdirSync(path.join(root, 'tests/fixtures')).map((name) => `tests/fixtures/${name}`)];
   return folders

@@ -1,44 +1,44 @@
-// Runs citetap, each in a folder of its own and on a free port of the loopback address.
+// Runs citetap processes, each in a new folder and on a free loopback port.
 
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { citetap, made } from './paths.mjs';
+import { citetap, buildFolder } from './paths.mjs';
 
 const START = 20_000;
 const STOP = 10_000;
 
-/** What the caller's shell says must not change what is tested. */
+/** The environment without settings of the caller's shell that would change the tests. */
 function environment() {
   const kept = Object.entries(process.env).filter(([name]) => !/^(CITETAP|TAVILY)|_proxy$|^PORT$|^RUST_LOG$/i.test(name));
   return Object.fromEntries(kept);
 }
 
-/** Starts `citetap ARGUMENTS`; gives its address, which `announced` finds in its output, and how to stop it. */
+/** Starts `citetap ARGUMENTS`; returns its origin, which the pattern `announced` finds in its output, and `stop`. */
 async function start(name, args, announced, files = {}) {
-  fs.mkdirSync(path.join(made, 'run'), { recursive: true });
-  const folder = fs.mkdtempSync(path.join(made, 'run', `${name}-`));
+  fs.mkdirSync(path.join(buildFolder, 'run'), { recursive: true });
+  const folder = fs.mkdtempSync(path.join(buildFolder, 'run', `${name}-`));
   for (const [file, text] of Object.entries(files)) fs.writeFileSync(path.join(folder, file), text);
   const child = spawn(citetap, args, { cwd: folder, env: environment(), stdio: ['ignore', 'pipe', 'pipe'] });
-  let said = '';
-  child.stdout.on('data', (data) => (said += data));
-  child.stderr.on('data', (data) => (said += data));
+  let output = '';
+  child.stdout.on('data', (data) => (output += data));
+  child.stderr.on('data', (data) => (output += data));
   const gone = new Promise((resolve) => child.once('exit', resolve));
 
   const deadline = Date.now() + START;
   let found;
-  while (!(found = announced.exec(said))) {
+  while (!(found = announced.exec(output))) {
     if (child.exitCode !== null || Date.now() > deadline) {
       child.kill('SIGKILL');
-      throw new Error(`citetap ${args.join(' ')} did not start:\n${said}`);
+      throw new Error(`citetap ${args.join(' ')} did not start:\n${output}`);
     }
     await pause(20);
   }
   return {
     origin: `http://${found[1]}`,
-    said: () => said,
+    output: () => output,
     async stop() {
       if (child.exitCode === null) child.kill('SIGTERM');
       const late = setTimeout(() => child.kill('SIGKILL'), STOP);
@@ -49,7 +49,7 @@ async function start(name, args, announced, files = {}) {
   };
 }
 
-/** The demo. A speed of 1 is as in life; tests are in more of a hurry. */
+/** Starts `citetap demo`. Speed 1 is real time. */
 export function demo({ speed = 20, history, freshIds = true } = {}) {
   const args = ['demo', '--listen', '127.0.0.1:0', '--store', 'demo.db', '--speed', String(speed)];
   if (history !== undefined) args.push('--history', String(history));
@@ -61,7 +61,7 @@ const sha256 = (text) => createHash('sha256').update(text).digest('hex');
 const quoted = (text) => JSON.stringify(text);
 
 /**
- * A `citetap serve` in front of an upstream: each route is a script of that upstream by its name.
+ * Starts `citetap serve` in front of the scripted upstream, with a route per script.
  * @param {{name: string, upstream: string, provider?: string, request?: string, questions?: string[], extra?: string}[]} routes
  */
 export function serve(routes, { tenants = {}, store = 'memory:', cors = [] } = {}) {

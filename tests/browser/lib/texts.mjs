@@ -1,6 +1,6 @@
-// What the scripted answers say: a long one, and one that means harm.
+// Texts of the scripted answers: a long one, and a hostile one.
 
-/** The same numbers every time. */
+/** A seeded random number generator (mulberry32). */
 function random(seed) {
   return () => {
     seed = (seed + 0x6d2b79f5) | 0;
@@ -65,7 +65,7 @@ export function longText() {
   return `${text}.`;
 }
 
-/** Cuts a text into deltas of about so many characters, never inside a surrogate pair. */
+/** Splits a text into deltas of `size` characters, never inside a surrogate pair. */
 export function deltas(text, size) {
   const characters = [...text];
   const out = [];
@@ -73,7 +73,7 @@ export function deltas(text, size) {
   return out;
 }
 
-// Each tries to run `pwned`, to fetch from evil.example or to take the page away. None of it may happen; all of it may be read.
+// Each tries to call `pwned`, to fetch from evil.example, or to navigate away. None may succeed; all must be shown as text.
 export const PAYLOADS = [
   '<script>pwned(1)</script>',
   '"><script>pwned(2)</script>',
@@ -127,7 +127,7 @@ export const PAYLOADS = [
   '<dialog open>50</dialog><a href="//evil.example/50" ping="https://evil.example/ping">x</a>',
 ];
 
-/** Where a URL is expected. Only http and https may become a link. */
+/** Hostile URLs of sources. Only http and https may become a link. */
 export const BAD_URLS = [
   'javascript:pwned(60)',
   'JaVaScRiPt:pwned(61)',
@@ -146,14 +146,14 @@ export const BAD_URLS = [
   '\u0001javascript:pwned(73)',
 ];
 
-/** A source for each payload, which has it in every field, then one for each bad URL. */
+/** A source for each payload, with the payload in every field, then one for each bad URL. */
 export function hostileSources() {
   return [
     ...PAYLOADS.map((payload, at) => ({
       title: `T${payload}`, snippet: `S${payload}`, site: `N${payload}`, url: `https://h${at}.example.com/?q=${encodeURIComponent(payload)}#${payload}`,
       icon: at % 2 ? 'javascript:pwned(80)' : 'https://evil.example/icon.png', date: at % 3 ? '2025-01-01T00:00:00Z' : payload,
     })),
-    ...BAD_URLS.map((url, at) => ({ title: `bad url ${at}`, url, snippet: 'Its address is no good.', site: 'A site' })),
+    ...BAD_URLS.map((url, at) => ({ title: `bad url ${at}`, url, snippet: 'Its address is invalid.', site: 'A site' })),
   ];
 }
 

@@ -1,4 +1,4 @@
-// The upstream that `serve` gets: plays a script, by the first part of the path.
+// The scripted upstream of `serve`: the first path segment selects the script.
 
 import http from 'node:http';
 import * as dialects from './dialects.mjs';
@@ -9,7 +9,7 @@ const page = (n, more = {}) => ({
   site: `Site ${n}`, date: '2025-11-12T09:00:00+00:00', ...more,
 });
 
-// Seed 002's own example; the second source is the one its marker names.
+// The example of seed 002; its marker refers to the second source.
 const SEED = {
   queries: ['香港宏福苑火灾'],
   sources: [
@@ -27,14 +27,14 @@ const HOSTILE = () => ({
 
 const paced = (text, size, every) => deltas(text, size).flatMap((delta) => [every, delta]);
 
-/** Scripts by name: what each answers. A gate is waited for until the test opens it. */
+/** Scripts by name. A script pauses at a gate until the test releases it. */
 const SCRIPTS = {
   seed: () => dialects.doubao({ ...SEED, deltas: ['香港宏福苑发生', '严重火灾', '[', '2', ']'] }),
   'seed-late': (gate) => dialects.doubao({ ...SEED, deltas: [`${SEED_TEXT}，现场情况如下：`, '消防员正在灌救[1]。', '后面的文字不应移动[3][1]，一个字也不动。', gate], sourcesAt: 'last' }),
   merged: () => dialects.openai({ deltas: ['Three in a row [1][2][3], two [2][4], a list [1,2], and one [4].'], sources: [1, 2, 3, 4].map((n) => page(n)) }),
   dangling: () => dialects.openai({ deltas: ['Known [1], unknown [7], both [1][9], arr[1] and `[1]` are code. The year is [2024].'], sources: [page(1)] }),
   nourl: () => dialects.doubao({ deltas: ['With a URL [1], without one [2], and with a bad one [3].'], sources: [page(1), page(2, { url: undefined }), page(3, { url: 'ftp://files.example.com/x' })] }),
-  cut: () => dialects.doubao({ deltas: ['This answer is cut [1]', ' in the midst of'], sources: [page(1)], end: 'cut' }),
+  cut: () => dialects.doubao({ deltas: ['This answer is cut [1]', ' in the middle of'], sources: [page(1)], end: 'cut' }),
   error: () => dialects.doubao({ deltas: ['This one fails [1]', ' after a while.'], sources: [page(1)], end: 'error', error: 'rate limited' }),
   'error-openai': () => dialects.openai({ deltas: ['This one fails [1]', ' too.'], sources: [page(1)], end: 'error', error: 'Provider disconnected' }),
   stages: () => dialects.tencent({
@@ -54,7 +54,7 @@ const SCRIPTS = {
     stages: PAYLOADS.map((payload, at) => ({ stage: at % 2 ? 'tool_call_start' : payload, message: payload, detail: { tool_name: payload, tool_id: `t${at}`, space_name: payload } })),
   }),
   'hostile-error': () => dialects.doubao({ ...HOSTILE(), deltas: ['Then it fails'], end: 'error', error: PAYLOADS.slice(0, 8).join(' ') }),
-  // 40 deltas a second, as a fast model writes; and as fast as it goes.
+  // 40 deltas a second, as a fast model; `fast`: without pauses.
   long: () => dialects.doubao({ deltas: paced(longText(), 25, 25), sources: longSources() }),
   'long-openai': () => dialects.openai({ deltas: paced(longText(), 50, 25), sources: longSources(), sourcesAt: 'last' }),
   fast: () => dialects.doubao({ deltas: deltas(longText(), 25), sources: longSources() }),
@@ -62,7 +62,7 @@ const SCRIPTS = {
   slow: () => dialects.openai({ deltas: paced('A slow answer that takes its time, word by word, so that somebody may stop it [1]. '.repeat(20), 12, 60), sources: [page(1)] }),
 };
 
-/** The routes that `serve` needs for the scripts. */
+/** A route for `serve` per script. */
 export const ROUTES = (origin) =>
   Object.keys(SCRIPTS).map((name) => {
     const request = /openai|merged|dangling|none|gated|slow/.test(name) ? 'openai' : /tencent|stages/.test(name) ? 'lexiang' : 'template';
@@ -71,7 +71,7 @@ export const ROUTES = (origin) =>
 
 export async function upstream() {
   let gates = [];
-  const asked = [];
+  const requests = [];
   const gate = () => new Promise((resolve) => gates.push(resolve));
 
   async function play(frames, request, response) {
@@ -83,7 +83,7 @@ export async function upstream() {
         await frame();
         due = performance.now();
       } else if (typeof frame === 'number') {
-        // By the clock, so that it does not fall behind.
+        // Sleep until an absolute time, so that delays do not add up.
         due += frame;
         const left = due - performance.now();
         if (left > 0) await new Promise((resolve) => setTimeout(resolve, left));
@@ -98,7 +98,7 @@ export async function upstream() {
     request.on('data', (data) => (body += data));
     request.on('end', async () => {
       const name = request.url.split('/')[1];
-      asked.push({ name, path: request.url, body, headers: request.headers });
+      requests.push({ name, path: request.url, body, headers: request.headers });
       if (name === 'refuse') return response.writeHead(503, { 'content-type': 'application/json' }).end('{"error":{"message":"overloaded"}}');
       if (!SCRIPTS[name]) return response.writeHead(404).end();
       await play(SCRIPTS[name](gate), request, response);
@@ -109,9 +109,9 @@ export async function upstream() {
   await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
   return {
     origin: `http://127.0.0.1:${server.address().port}`,
-    /** What was asked so far. */
-    asked,
-    /** Lets all that wait at a gate go on; gives how many did. */
+    /** All requests so far. */
+    requests,
+    /** Releases all scripts that wait at a gate; returns their number. */
     release() {
       const waiting = gates;
       gates = [];

@@ -1,21 +1,21 @@
-//! How an input is taken apart.
+//! Splits an input into settings and stream, and a stream into chunks.
 
 use bytes::Bytes;
 
-/// Bytes of settings before the stream.
+/// Number of bytes with settings before the stream.
 pub const HEAD: usize = 4;
 
-/// Settings and stream.
+/// The settings bytes and the stream.
 pub fn split(data: &[u8]) -> Option<([u8; HEAD], &[u8])> {
     data.split_first_chunk::<HEAD>().map(|(head, rest)| (*head, rest))
 }
 
-/// One of them.
+/// The element that a settings byte selects.
 pub fn choose<T: Copy>(from: &[T], byte: u8) -> T {
     from[usize::from(byte) % from.len()]
 }
 
-/// A few numbers that a seed gives.
+/// A seeded random number generator: the same seed gives the same numbers.
 pub struct Dice(u64);
 
 impl Dice {
@@ -37,7 +37,7 @@ impl Dice {
     }
 }
 
-/// Lengths that add up to `len`; some are 0, as empty chunks come too.
+/// Lengths that add up to `len`. Some are 0, because empty chunks must work too.
 fn lengths(len: usize, seed: u8) -> Vec<usize> {
     let mut dice = Dice::new(seed);
     let most = dice.of(&[2, 5, 20, 100, 1000]);
@@ -50,7 +50,7 @@ fn lengths(len: usize, seed: u8) -> Vec<usize> {
     all
 }
 
-/// The bytes in chunks, one each where the seed is 0.
+/// The bytes in chunks of random lengths, or byte by byte if the seed is 0.
 pub fn chunks(bytes: &[u8], seed: u8) -> Vec<Bytes> {
     if seed == 0 {
         return bytes.chunks(1).map(Bytes::copy_from_slice).collect();
@@ -64,7 +64,7 @@ pub fn chunks(bytes: &[u8], seed: u8) -> Vec<Bytes> {
     lengths(bytes.len(), seed).into_iter().map(cut).collect()
 }
 
-/// The text in pieces.
+/// The text in pieces of random lengths, split at character boundaries.
 pub fn pieces(text: &str, seed: u8) -> Vec<&str> {
     let (mut at, mut all) = (0, Vec::new());
     for len in lengths(text.len(), seed) {

@@ -1,4 +1,4 @@
-//! Strangers' JSON: what is read of it, strings that hold JSON, and one string replaced where it stands.
+//! Target `json`: parsing of untrusted JSON, JSON nested in strings, and the replacement of one string.
 
 use citetap::provider::{
     error_document::ErrorDocument,
@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use crate::input::{Dice, split};
 
-/// Steps are made of keys that the program knows.
+/// Path steps need static keys, so only these are followed.
 const KEYS: &[&str] =
     &["a", "b", "t", "in", "text", "content", "message", "event_data", "choices", "delta", "data", "url", ""];
-/// Repeated inputs grow to this.
+/// Inputs are repeated up to this number of bytes.
 const MAX_GROWN: usize = 64 * 1024;
 
 pub fn run(data: &[u8]) {
@@ -21,30 +21,30 @@ pub fn run(data: &[u8]) {
     let text = String::from_utf8_lossy(body);
     let times = usize::from(head[0]) * usize::from(head[1]);
     let grown = text.repeat((MAX_GROWN / text.len().max(1)).min(times).max(1));
-    agrees(&grown);
+    check_against_serde(&grown);
     let _ = ErrorDocument::parse(&grown);
-    opens(&grown);
-    replaces(&text, &mut Dice::new(u32::from_le_bytes(head)));
+    check_nesting(&grown);
+    check_replacement(&text, &mut Dice::new(u32::from_le_bytes(head)));
 }
 
-/// What serde_json reads we read, and as the same, up to our caps; and what it does not read we do not, but for lone
-/// surrogates.
-fn agrees(text: &str) {
+/// Our parser accepts the same documents as serde_json, with the same values. Exceptions: documents over our caps, and lone
+/// surrogates, which `with_parsed` replaces.
+fn check_against_serde(text: &str) {
     let ours = json::parse(text);
     match (&ours, serde_json::from_str::<Value>(text)) {
         (Some(node), Ok(value)) => assert_eq!(value_of(node), value),
-        (Some(_), Err(error)) => panic!("read by us alone: {error}"),
+        (Some(_), Err(error)) => panic!("serde_json rejects it: {error}"),
         (None, Ok(_)) => {
             let (depth, nodes) = measure(text);
-            assert!(depth > MAX_DEPTH || nodes > MAX_NODES, "not read: depth {depth}, {nodes} values");
+            assert!(depth > MAX_DEPTH || nodes > MAX_NODES, "rejected: depth {depth}, {nodes} values");
         }
         (None, Err(_)) => {}
     }
-    let mended = json::with_parsed(text, value_of);
+    let lenient = json::with_parsed(text, value_of);
     if let Some(node) = &ours {
-        assert_eq!(mended, Some(value_of(node)));
-    } else if mended.is_some() {
-        assert!(text.contains("\\ud") || text.contains("\\uD"), "mended without a surrogate");
+        assert_eq!(lenient, Some(value_of(node)));
+    } else if lenient.is_some() {
+        assert!(text.contains("\\ud") || text.contains("\\uD"), "parsed leniently without a surrogate");
     }
 }
 
@@ -61,7 +61,7 @@ fn value_of(node: &Node<'_>) -> Value {
     }
 }
 
-/// How deep a valid document is, and the most values that it may have.
+/// The depth of a valid document, and an upper bound on its number of values.
 fn measure(text: &str) -> (u32, u32) {
     let (mut depth, mut deepest, mut values, mut quoted, mut escaped) = (0_u32, 0, 1, false, false);
     for byte in text.bytes() {
@@ -83,8 +83,8 @@ fn measure(text: &str) -> (u32, u32) {
     (deepest, values)
 }
 
-/// Strings are opened three times at most, wherever they stand.
-fn opens(text: &str) {
+/// JSON nested in strings is parsed at most [`MAX_STRING_NESTING`] levels deep, anywhere in the document.
+fn check_nesting(text: &str) {
     fn walk(node: &Node<'_>, left: u8, opened: u8) {
         assert!(opened + left == MAX_STRING_NESTING);
         match node {
@@ -100,57 +100,60 @@ fn opens(text: &str) {
     json::with_parsed(text, |node| walk(node, MAX_STRING_NESTING, 0));
 }
 
-/// One string is another afterwards, and every other byte is as it was.
-fn replaces(text: &str, dice: &mut Dice) {
+/// Replacing a string changes that string and no other byte.
+fn check_replacement(text: &str, dice: &mut Dice) {
     let Some(node) = json::parse(text) else { return };
     let mut steps = Vec::new();
-    descend(&node, dice, &mut steps, MAX_STRING_NESTING);
+    random_path(&node, dice, &mut steps, MAX_STRING_NESTING);
     let new = dice.of(&["", "x", "[[1]](https://a.example/)", "\"\\\n\u{1}火", "\\ud83d\\ude00"]);
     let Some(out) = splice::replace(text, [(&*steps, new)]) else { return };
     let mut expected: Value = serde_json::from_str(text).unwrap();
-    // Half a surrogate in a string's own JSON is mended by us and refused by serde_json, which then cannot say what is right.
-    let Some(()) = put(&mut expected, &steps, new) else { return };
+    // serde_json rejects a lone surrogate in nested JSON, which we replace, so there is no expected value then.
+    let Some(()) = set_at(&mut expected, &steps, new) else { return };
     assert!(
-        alike(&serde_json::from_str(&out).unwrap(), &expected, MAX_STRING_NESTING),
+        is_equal(&serde_json::from_str(&out).unwrap(), &expected, MAX_STRING_NESTING),
         "{out} for {text} at {steps:?}"
     );
     let same =
         |a: &mut dyn Iterator<Item = u8>, b: &mut dyn Iterator<Item = u8>| a.zip(b).take_while(|(a, b)| a == b).count();
     let front = same(&mut text.bytes(), &mut out.bytes());
     let back = same(&mut text.bytes().rev(), &mut out.bytes().rev());
-    assert!(front + back + string_at(&node, &steps, MAX_STRING_NESTING) * 48 + 64 >= text.len(), "other bytes changed");
-    assert_eq!(splice::replace(&out, [(&*steps, new)]), Some(out.clone()), "nothing changes the second time");
+    assert!(
+        front + back + string_len_at(&node, &steps, MAX_STRING_NESTING) * 48 + 64 >= text.len(),
+        "other bytes changed"
+    );
+    assert_eq!(splice::replace(&out, [(&*steps, new)]), Some(out.clone()), "replacing is idempotent");
 }
 
-/// A way to some string.
-fn descend(node: &Node<'_>, dice: &mut Dice, steps: &mut Vec<Step>, left: u8) {
+/// Builds a random path to a string.
+fn random_path(node: &Node<'_>, dice: &mut Dice, steps: &mut Vec<Step>, left: u8) {
     match node {
         Node::List(items) if !items.is_empty() => {
             let index = dice.below(items.len());
             steps.push(Step::Index(index));
-            descend(&items[index], dice, steps, left);
+            random_path(&items[index], dice, steps, left);
         }
         Node::Map(pairs) if !pairs.is_empty() => {
             let key = &pairs[dice.below(pairs.len())].0;
             let Some(key) = KEYS.iter().find(|known| *known == key) else { return };
             steps.push(Step::Key(key));
             if let Some(inner) = node.get(key) {
-                descend(inner, dice, steps, left);
+                random_path(inner, dice, steps, left);
             }
         }
-        Node::Str(_) if left > 0 => node.with_decoded(left, |inner, left| descend(inner, dice, steps, left)),
+        Node::Str(_) if left > 0 => node.with_decoded(left, |inner, left| random_path(inner, dice, steps, left)),
         _ => {}
     }
 }
 
-fn put(value: &mut Value, steps: &[Step], new: &str) -> Option<()> {
+fn set_at(value: &mut Value, steps: &[Step], new: &str) -> Option<()> {
     let Some((step, rest)) = steps.split_first() else {
         *value = new.into();
         return Some(());
     };
     if let Value::String(inner) = value {
         let mut opened: Value = serde_json::from_str(inner).ok()?;
-        put(&mut opened, steps, new)?;
+        set_at(&mut opened, steps, new)?;
         *value = opened.to_string().into();
         return Some(());
     }
@@ -158,21 +161,21 @@ fn put(value: &mut Value, steps: &[Step], new: &str) -> Option<()> {
         Step::Key(key) => value.get_mut(*key),
         Step::Index(index) => value.get_mut(*index),
     };
-    put(inner.unwrap(), rest, new)
+    set_at(inner.unwrap(), rest, new)
 }
 
-/// The same, where strings that hold JSON are the same if what they hold is.
-fn alike(a: &Value, b: &Value, left: u8) -> bool {
+/// Equality in which strings with nested JSON are equal if the nested values are.
+fn is_equal(a: &Value, b: &Value, left: u8) -> bool {
     match (a, b) {
         (Value::String(a), Value::String(b)) if left > 0 && a != b => {
             let open = |text: &String| serde_json::from_str::<Value>(text).ok();
-            open(a).zip(open(b)).is_some_and(|(a, b)| alike(&a, &b, left - 1))
+            open(a).zip(open(b)).is_some_and(|(a, b)| is_equal(&a, &b, left - 1))
         }
-        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| alike(a, b, left)),
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_equal(a, b, left)),
         (Value::Object(a), Value::Object(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|((k, a), (l, b))| k == l && alike(a, b, left))
+            a.len() == b.len() && a.iter().zip(b).all(|((k, a), (l, b))| k == l && is_equal(a, b, left))
         }
-        // Written anew, a number of many digits may be read as its neighbour.
+        // A number with many digits may be rounded when it is written and parsed again.
         (Value::Number(a), Value::Number(b)) if a.is_f64() && b.is_f64() => {
             let (a, b) = (a.as_f64().unwrap(), b.as_f64().unwrap());
             a == b || (a - b).abs() <= a.abs() * 1e-12
@@ -181,15 +184,15 @@ fn alike(a: &Value, b: &Value, left: u8) -> bool {
     }
 }
 
-/// The length of the string that the steps lead to.
-fn string_at(node: &Node<'_>, steps: &[Step], left: u8) -> usize {
+/// The length of the string at this path.
+fn string_len_at(node: &Node<'_>, steps: &[Step], left: u8) -> usize {
     match (steps.split_first(), node) {
         (None, Node::Str(text)) => text.len(),
         (None, _) => 0,
-        (Some(_), Node::Str(_)) => node.with_decoded(left, |inner, left| string_at(inner, steps, left)),
-        (Some((Step::Key(key), rest)), _) => node.get(key).map_or(0, |inner| string_at(inner, rest, left)),
+        (Some(_), Node::Str(_)) => node.with_decoded(left, |inner, left| string_len_at(inner, steps, left)),
+        (Some((Step::Key(key), rest)), _) => node.get(key).map_or(0, |inner| string_len_at(inner, rest, left)),
         (Some((Step::Index(index), rest)), _) => {
-            node.as_list().get(*index).map_or(0, |inner| string_at(inner, rest, left))
+            node.as_list().get(*index).map_or(0, |inner| string_len_at(inner, rest, left))
         }
     }
 }

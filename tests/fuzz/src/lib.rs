@@ -1,8 +1,7 @@
-//! What the fuzz targets do with an input. Each is a function of bytes that panics on a finding; `targets/` gives each
-//! its own program.
+//! The fuzz targets as functions of bytes that panic on a finding. `targets/` has one program for each.
 //!
-//! The targets of streams begin with [`input::HEAD`] bytes that choose the settings. The rest of an input is what a
-//! stranger would send, as it is, so that kept inputs can be read and stay what they were when the code changes.
+//! The first [`input::HEAD`] bytes of most inputs select the settings. The rest is the untrusted data itself, without an
+//! encoding of our own, so that kept inputs are readable and keep their meaning when the code changes.
 
 pub mod adapter;
 pub mod input;
@@ -20,7 +19,7 @@ pub mod stream;
 #[path = "../../it/client.rs"]
 pub mod client;
 
-/// What they ask for.
+/// The module that `client` imports from the integration tests.
 mod net {
     pub use crate::stream::pieces as frames;
 }

@@ -1,4 +1,4 @@
-//! URLs that strangers name.
+//! Target `url`: normalization of untrusted URLs.
 
 use citetap::citation::{
     text,
@@ -11,7 +11,7 @@ pub fn run(data: &[u8]) {
     let base = Url::parse("https://lexiangla.com/").unwrap();
     if let Some(found) = link(&raw, None) {
         check(&found);
-        respelled(&raw, &found);
+        check_spellings(&raw, &found);
     }
     if let Some(found) = link(&raw, Some(&base)) {
         check(&found);
@@ -29,10 +29,10 @@ fn check(found: &Link) {
     assert!(found.hostname.is_ascii() && !found.hostname.is_empty());
     assert!(found.url.len() <= MAX_URL);
     assert!(found.url.chars().all(|c| text::is_visible(c) && !c.is_whitespace()), "{:?}", found.url);
-    // What is read again is the same, and so is what is made of it.
+    // Normalization is idempotent, for the URL and for its canonical form.
     assert_eq!(link(&found.url, None).as_ref(), Some(found));
     if found.canonical.len() <= MAX_URL {
-        let again = link(&found.canonical, None).expect("a canonical URL is one");
+        let again = link(&found.canonical, None).expect("a canonical URL is a link");
         assert_eq!(again.canonical, found.canonical);
         assert_eq!(again.hostname, found.hostname);
     }
@@ -40,23 +40,23 @@ fn check(found: &Link) {
     assert!(id.len() == 32 && id.bytes().all(|b| b.is_ascii_hexdigit()));
 }
 
-/// Spellings that are the same page by the rules, whatever the URL is.
-fn respelled(raw: &str, found: &Link) {
+/// Other spellings of the same page have the same canonical URL.
+fn check_spellings(raw: &str, found: &Link) {
     let url = Url::parse(&found.url).unwrap();
-    let mut others = vec![format!(" {raw}\n"), format!("{raw}\t")];
-    let mut also = |change: &dyn Fn(&mut Url)| {
+    let mut spellings = vec![format!(" {raw}\n"), format!("{raw}\t")];
+    let mut add = |change: &dyn Fn(&mut Url)| {
         let mut url = url.clone();
         change(&mut url);
-        others.push(url.into());
+        spellings.push(url.into());
     };
-    also(&|url| url.set_fragment(Some("elsewhere")));
-    also(&|url| url.set_username("user").unwrap());
-    also(&|url| url.set_password(Some("secret")).unwrap());
+    add(&|url| url.set_fragment(Some("elsewhere")));
+    add(&|url| url.set_username("user").unwrap());
+    add(&|url| url.set_password(Some("secret")).unwrap());
     if url.query().is_none() {
-        also(&|url| url.set_query(Some("")));
-        also(&|url| url.set_query(Some("utm_source=x&SPM=1")));
+        add(&|url| url.set_query(Some("")));
+        add(&|url| url.set_query(Some("utm_source=x&SPM=1")));
     } else {
-        also(&|url| {
+        add(&|url| {
             let query = format!("{}&utm_id=7", url.query().unwrap_or_default());
             url.set_query(Some(&query));
         });
@@ -64,11 +64,11 @@ fn respelled(raw: &str, found: &Link) {
     if url.port().is_none() {
         let port = if url.scheme() == "http" { ":80" } else { ":443" };
         let (front, back) = url.as_str().split_at(url.scheme().len() + "://".len() + found.hostname.len());
-        others.push(format!("{front}{port}{back}"));
+        spellings.push(format!("{front}{port}{back}"));
     }
-    for other in others.iter().filter(|other| other.len() <= MAX_URL) {
-        let read = link(other, None).unwrap_or_else(|| panic!("{other:?} is a link as well"));
-        assert_eq!(read.canonical, found.canonical, "{other:?}");
+    for spelling in spellings.iter().filter(|spelling| spelling.len() <= MAX_URL) {
+        let read = link(spelling, None).unwrap_or_else(|| panic!("{spelling:?} is no link"));
+        assert_eq!(read.canonical, found.canonical, "{spelling:?}");
         assert_eq!(source_id(&read.canonical), source_id(&found.canonical));
         check(&read);
     }

@@ -1,15 +1,19 @@
-//! Inline markers: however a text is cut, as a reader of whole documents has them, and nothing else touched.
+//! Target `marker`: inline markers are the same in every chunking and as found by a CommonMark parser, and rewriting them
+//! changes nothing else.
 
-use citetap::marker::{HOLD, MAX_LINKED, Mark, Rewriter, Scanner, Source, Sources, Style, Swap, rewrite, swaps};
+use citetap::marker::{
+    MAX_LINKED, MAX_LOOKAHEAD, Mark, Rewriter, Scanner, Source, Sources, Style, Swap, rewrite, swaps,
+};
 
 use crate::input::{choose, pieces, split};
 
-/// Where a reader of whole documents finds markers; the one that the code's own tests ask.
+/// Finds markers with a CommonMark parser and regular expressions, as the unit tests do.
 #[path = "../../../src/marker/oracle.rs"]
 mod oracle;
 
 const STYLES: &[Style] = &[Style::Link, Style::Sup, Style::Footnote, Style::Strip, Style::Keep];
 
+/// Knows every number.
 struct All;
 
 impl Sources for All {
@@ -18,6 +22,7 @@ impl Sources for All {
     }
 }
 
+/// Knows odd numbers only.
 struct Odd;
 
 impl Sources for Odd {
@@ -33,15 +38,15 @@ pub fn run(data: &[u8]) {
     let sources: &dyn Sources = if head[1] % 2 == 0 { &All } else { &Odd };
 
     let whole = rewrite(&text, style, sources);
-    assert_eq!(streamed(pieces(&text, head[3]), style, sources), whole, "cut otherwise");
-    let letters: Vec<&str> = text.split_inclusive(|_: char| true).collect();
-    assert_eq!(streamed(letters, style, sources), whole, "letter by letter");
+    assert_eq!(streamed(pieces(&text, head[3]), style, sources), whole, "another chunking");
+    let characters: Vec<&str> = text.split_inclusive(|_: char| true).collect();
+    assert_eq!(streamed(characters, style, sources), whole, "character by character");
     if style == Style::Keep {
         assert_eq!(whole.0, text);
     }
-    edits(&text, style, sources, &whole.0);
-    scans(&text);
-    reads(&text);
+    check_edits(&text, style, sources, &whole.0);
+    check_scanner(&text);
+    check_against_commonmark(&text);
 }
 
 fn streamed<'a>(pieces: impl IntoIterator<Item = &'a str>, style: Style, sources: &dyn Sources) -> (String, Vec<Mark>) {
@@ -52,13 +57,13 @@ fn streamed<'a>(pieces: impl IntoIterator<Item = &'a str>, style: Style, sources
         let before = out.len();
         rewriter.push(piece, sources, &mut out, &mut marks);
         if style == Style::Keep {
-            assert_eq!(&out[before..], piece, "kept text never waits");
+            assert_eq!(&out[before..], piece, "text is never held if markers are kept");
             continue;
         }
         let decided = usize::try_from(rewriter.decided()).unwrap();
         let held = given[decided..].chars().count();
-        // A space in doubt is held with the markers that went away after it.
-        let most = if given[decided..].contains("](") { MAX_LINKED } else { HOLD };
+        // With `Strip` a space is held together with the removed markers after it.
+        let most = if given[decided..].contains("](") { MAX_LINKED } else { MAX_LOOKAHEAD };
         assert!(held <= most || style == Style::Strip, "{held} held");
         assert_eq!(rewriter.holds(), held > 0);
     }
@@ -66,8 +71,8 @@ fn streamed<'a>(pieces: impl IntoIterator<Item = &'a str>, style: Style, sources
     (out, marks)
 }
 
-/// What is changed is a marker, or the space before one that went; in the order of the text, and apart.
-fn edits(text: &str, style: Style, sources: &dyn Sources, rewritten: &str) {
+/// Edits change only markers, or the space before a removed one. They are disjoint and in the order of the text.
+fn check_edits(text: &str, style: Style, sources: &dyn Sources, rewritten: &str) {
     let mut edits: Vec<Swap> = swaps(text, style, sources);
     edits.sort_by_key(|swap| swap.input.start);
     let (mut out, mut from) = (String::new(), 0);
@@ -78,7 +83,7 @@ fn edits(text: &str, style: Style, sources: &dyn Sources, rewritten: &str) {
         out.push_str(&swap.text);
         let raw = &text[start..end];
         if swap.numbers.is_empty() {
-            assert!(style == Style::Strip && (raw == " " || raw.starts_with('\u{E200}')), "{raw:?} went");
+            assert!(style == Style::Strip && (raw == " " || raw.starts_with('\u{E200}')), "{raw:?} was removed");
         } else {
             assert!(swap.numbers.iter().all(|number| raw.contains(&number.to_string())), "{raw:?}");
             assert!(swap.numbers.iter().any(|number| sources.find(*number).is_some()));
@@ -89,8 +94,8 @@ fn edits(text: &str, style: Style, sources: &dyn Sources, rewritten: &str) {
     assert_eq!(out, rewritten);
 }
 
-/// Who only looks sees the same markers.
-fn scans(text: &str) {
+/// The scanner finds the same markers as the rewriter.
+fn check_scanner(text: &str) {
     let mut scanner = Scanner::default();
     scanner.feed(text);
     let (_, marks) = rewrite(text, Style::Keep, &All);
@@ -101,12 +106,12 @@ fn scans(text: &str) {
     }
 }
 
-/// As CommonMark has it, where no decision looks further ahead than it may.
-fn reads(text: &str) {
+/// Markers are those of CommonMark, in texts whose paragraphs fit into the rewriter's lookahead.
+fn check_against_commonmark(text: &str) {
     let short = text.split("\n\n").all(|paragraph| paragraph.chars().count() <= 44) && text.ends_with("\n\n");
-    // A CR alone ends a line for CommonMark, and blanks are of many kinds; here they are text.
+    // For CommonMark a lone CR is a line end, and there are many kinds of blanks. For us both are text.
     let odd = |c: char| c != '\n' && c != ' ' && (c.is_control() || c.is_whitespace());
-    // Lexiang's element is known by its id, whatever else stands in its tag; CommonMark has rules for that.
+    // Lexiang's element is identified by its id alone. CommonMark checks the other attributes too.
     let spans = ["<span id=\"ai-qa-ref\">", "<span id='ai-qa-ref'>"];
     let plain = spans.iter().fold(text.replace("\r\n", "\n"), |text, span| text.replace(span, ""));
     if !short || plain.contains(odd) || plain.contains("<span") {

@@ -1,5 +1,5 @@
-//! Changes that keep an input what it is: frames stay frames and JSON stays JSON, so that what lies behind the first
-//! reader is reached. The fuzzer's own changes, which keep nothing, come in between.
+//! Custom mutators that keep an input well-formed: frames stay frames and JSON stays JSON, so that the code behind the
+//! parsers is reached. A third of the mutations are libFuzzer's own.
 
 use citetap::sse::Event;
 use libfuzzer_sys::fuzzer_mutate;
@@ -10,7 +10,7 @@ use crate::{
     stream::pieces,
 };
 
-/// What is inserted, replaced and used as a name.
+/// Values that are inserted into texts and JSON.
 #[rustfmt::skip]
 const TEXTS: &[&str] = &[
     "", " ", "[1]", "[2]", "[1][2]", "[1,2]", "[citation:3]", "【1†source】", "^[1]^", "[[1]](https://a.example/1)", "[", "1]", "火灾", "🔥", "`", "```\n",
@@ -54,7 +54,7 @@ const FRAMES: &[&str] = &[
     "\u{FEFF}",
 ];
 
-/// A stream of frames after its settings.
+/// Mutates a stream of frames that follows its settings.
 pub fn frames(data: &mut [u8], size: usize, max: usize, seed: u32) -> usize {
     change(data, HEAD, size, max, seed, |body, dice| {
         let mut all: Vec<Vec<u8>> = pieces(body).into_iter().map(<[u8]>::to_vec).collect();
@@ -68,8 +68,8 @@ pub fn frames(data: &mut [u8], size: usize, max: usize, seed: u32) -> usize {
                     let other = dice.below(all.len());
                     all.swap(at, other);
                 }
-                4 if !all.is_empty() => all[at] = respelled(&all[at], dice),
-                _ if !all.is_empty() => all[at] = reworded(&all[at], dice),
+                4 if !all.is_empty() => all[at] = respell(&all[at], dice),
+                _ if !all.is_empty() => all[at] = edit_json(&all[at], dice),
                 _ => all.push(dice.of(FRAMES).into()),
             }
         }
@@ -77,7 +77,7 @@ pub fn frames(data: &mut [u8], size: usize, max: usize, seed: u32) -> usize {
     })
 }
 
-/// One JSON document after its settings.
+/// Mutates a JSON document that follows its settings.
 pub fn document(data: &mut [u8], size: usize, max: usize, seed: u32) -> usize {
     change(data, HEAD, size, max, seed, |body, dice| {
         let Ok(mut value) = serde_json::from_slice::<Value>(body) else { return tokens(body, dice) };
@@ -88,16 +88,17 @@ pub fn document(data: &mut [u8], size: usize, max: usize, seed: u32) -> usize {
     })
 }
 
-/// A text after its settings.
+/// Mutates a text that follows its settings.
 pub fn text(data: &mut [u8], size: usize, max: usize, seed: u32) -> usize {
     change(data, HEAD, size, max, seed, tokens)
 }
 
-/// A text without settings.
+/// Mutates a text without settings.
 pub fn line(data: &mut [u8], size: usize, max: usize, seed: u32) -> usize {
     change(data, 0, size, max, seed, tokens)
 }
 
+/// Calls `with` on the bytes after `head` settings bytes, or libFuzzer's mutator. Returns the new size.
 fn change(
     data: &mut [u8],
     head: usize,
@@ -119,11 +120,11 @@ fn change(
     head + len
 }
 
-/// One of our texts somewhere, or a part of this one once more or not at all.
+/// Inserts one of [`TEXTS`], or duplicates or removes a part of the text.
 fn tokens(body: &[u8], dice: &mut Dice) -> Vec<u8> {
     let text = String::from_utf8_lossy(body).into_owned();
-    let mut place = || text.ceil_char_boundary(dice.below(text.len() + 1));
-    let (a, b) = (place(), place());
+    let mut random_offset = || text.ceil_char_boundary(dice.below(text.len() + 1));
+    let (a, b) = (random_offset(), random_offset());
     let (from, to) = (a.min(b), a.max(b));
     match dice.below(6) {
         0 => [&text[..from], &text[to..]].concat(),
@@ -140,8 +141,8 @@ fn tokens(body: &[u8], dice: &mut Dice) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Other line ends, other spaces, the data on two lines, an end that is missing.
-fn respelled(frame: &[u8], dice: &mut Dice) -> Vec<u8> {
+/// Changes the frame's spelling: line ends, spaces, data on two lines, a missing end, an event name.
+fn respell(frame: &[u8], dice: &mut Dice) -> Vec<u8> {
     let text = String::from_utf8_lossy(frame).into_owned();
     match dice.below(7) {
         0 => text.replace("\r\n", "\n").replace('\n', "\r\n"),
@@ -155,8 +156,8 @@ fn respelled(frame: &[u8], dice: &mut Dice) -> Vec<u8> {
     .into_bytes()
 }
 
-/// The frame with another JSON, and its line end.
-fn reworded(frame: &[u8], dice: &mut Dice) -> Vec<u8> {
+/// Edits the frame's JSON. Keeps its event name and line end.
+fn edit_json(frame: &[u8], dice: &mut Dice) -> Vec<u8> {
     let event = Event::read(frame);
     let data = event.data.unwrap_or_default();
     let Ok(mut value) = serde_json::from_str::<Value>(&data) else { return tokens(frame, dice) };
@@ -173,7 +174,7 @@ fn reworded(frame: &[u8], dice: &mut Dice) -> Vec<u8> {
     format!("{name}data: {json}{eol}{eol}").into_bytes()
 }
 
-/// The same JSON, now and then with other characters of its strings as escapes.
+/// The same JSON, sometimes with escapes for non-ASCII characters and slashes.
 fn escaped(json: &str, dice: &mut Dice) -> String {
     if !dice.one_in(3) {
         return json.to_owned();
@@ -191,7 +192,7 @@ fn escaped(json: &str, dice: &mut Dice) -> String {
     out
 }
 
-/// Changes one value, here or further in; strings that hold JSON are opened, so many in each other.
+/// Changes one value, here or deeper. Descends into JSON nested in strings, up to `left` levels.
 fn edit(value: &mut Value, dice: &mut Dice, left: u8) {
     let deeper = !dice.one_in(4);
     match value {
@@ -215,21 +216,21 @@ fn edit(value: &mut Value, dice: &mut Dice, left: u8) {
         _ => {}
     }
     match value {
-        Value::Array(items) if !dice.one_in(4) => list(items, dice),
-        Value::Object(pairs) if !dice.one_in(4) => object(pairs, dice),
+        Value::Array(items) if !dice.one_in(4) => edit_list(items, dice),
+        Value::Object(pairs) if !dice.one_in(4) => edit_object(pairs, dice),
         Value::String(text) if !dice.one_in(3) => {
             *text = match dice.below(8) {
-                // Past the caps of titles and excerpts.
+                // Over the caps of titles and excerpts.
                 0 => text.repeat(5000 / text.len().max(1)),
                 _ => String::from_utf8_lossy(&tokens(text.as_bytes(), dice)).into_owned(),
             };
         }
-        Value::Number(_) if !dice.one_in(3) => *value = number(dice),
-        _ => *value = some(value, dice),
+        Value::Number(_) if !dice.one_in(3) => *value = random_number(dice),
+        _ => *value = replacement(value, dice),
     }
 }
 
-fn list(items: &mut Vec<Value>, dice: &mut Dice) {
+fn edit_list(items: &mut Vec<Value>, dice: &mut Dice) {
     let at = dice.below(items.len());
     match dice.below(5) {
         0 if !items.is_empty() => drop(items.remove(at)),
@@ -240,11 +241,11 @@ fn list(items: &mut Vec<Value>, dice: &mut Dice) {
             items.append(&mut copies);
         }
         3 if !items.is_empty() => items.swap(at, 0),
-        _ => items.push(some(&Value::Null, dice)),
+        _ => items.push(replacement(&Value::Null, dice)),
     }
 }
 
-fn object(pairs: &mut Map<String, Value>, dice: &mut Dice) {
+fn edit_object(pairs: &mut Map<String, Value>, dice: &mut Dice) {
     let at = dice.below(pairs.len());
     let key = pairs.keys().nth(at).cloned().unwrap_or_default();
     match dice.below(4) {
@@ -257,11 +258,11 @@ fn object(pairs: &mut Map<String, Value>, dice: &mut Dice) {
             let copy = pairs.get(&key).cloned().unwrap_or_default();
             pairs.insert(dice.of(KEYS).to_owned(), copy);
         }
-        _ => drop(pairs.insert(dice.of(KEYS).to_owned(), some(&Value::Null, dice))),
+        _ => drop(pairs.insert(dice.of(KEYS).to_owned(), replacement(&Value::Null, dice))),
     }
 }
 
-fn number(dice: &mut Dice) -> Value {
+fn random_number(dice: &mut Dice) -> Value {
     match dice.below(3) {
         0 => dice
             .of(&[0, 1, 2, 3, 5, 999, 1000, 10_000, 10_025, 10_040, 2001, 2003, 2008, i64::MAX, i64::MIN, -1])
@@ -271,15 +272,15 @@ fn number(dice: &mut Dice) -> Value {
     }
 }
 
-fn some(value: &Value, dice: &mut Dice) -> Value {
+fn replacement(value: &Value, dice: &mut Dice) -> Value {
     match dice.below(9) {
         0 => Value::Null,
         1 => dice.one_in(2).into(),
         2 => json!([value]),
         3 => json!({ dice.of(KEYS): value }),
-        // As upstreams do without notice.
+        // Upstreams sometimes turn a value into a string without notice.
         4 => value.to_string().into(),
-        5 => number(dice),
+        5 => random_number(dice),
         _ => dice.of(TEXTS).into(),
     }
 }

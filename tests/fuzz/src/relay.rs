@@ -1,4 +1,4 @@
-//! The upstream's bytes and our event: identity, once before the finish, the same in every chunking.
+//! Target `relay`: the upstream's bytes are unchanged, our event comes once before the finish, in every chunking.
 
 use std::sync::{Arc, LazyLock};
 
@@ -19,7 +19,7 @@ use serde_json::Value;
 use crate::{
     input::{choose, chunks, split},
     record,
-    stream::{FRAME_CAP, NONCE, Said, context, one, pieces, settings},
+    stream::{FRAME_CAP, NONCE, UpstreamAnswer, context, one, pieces, settings},
 };
 
 const KINDS: &[Provider] = &[
@@ -30,14 +30,14 @@ const KINDS: &[Provider] = &[
 ];
 const INJECTS: &[Inject] = &[Inject::Final, Inject::Live, Inject::Off];
 const ENDS: &[End] = &[End::Clean, End::Cut, End::Shutdown];
-/// The upstream's bytes as they are in one of two cases.
+/// Half of the inputs keep markers, so that relayed bytes can be compared.
 const STYLES: &[Style] =
     &[Style::Keep, Style::Keep, Style::Keep, Style::Keep, Style::Link, Style::Sup, Style::Footnote, Style::Strip];
 const CAPS: &[usize] = &[FRAME_CAP, FRAME_CAP, 256, 32];
 const SUPPLEMENTS: &[Supplement] = &[Supplement::Off, Supplement::Off, Supplement::WhenEmpty, Supplement::Always];
 
-/// What a search of our own gives: a page of its own and one that streams name too.
-static FOUND: LazyLock<Arc<Record>> = LazyLock::new(|| {
+/// Results of a supplementary search: a page of its own and one that streams contain too.
+static RESULTS: LazyLock<Arc<Record>> = LazyLock::new(|| {
     let json = r#"{"query":"asked in private","results":[
         {"title":"S","url":"https://s.example.com/","content":"c","score":0.9},
         {"title":"A","url":"https://a.example.com/","content":"c","score":0.8},{}]}"#;
@@ -52,17 +52,17 @@ struct Case {
     frame_cap: usize,
     emit_empty: bool,
     supplement: Supplement,
-    supply: SearchOutcome,
+    search: SearchOutcome,
 }
 
 impl Case {
     fn of(head: [u8; 4]) -> Self {
         let [a, b, c, _] = head;
-        let supplies = [
+        let outcomes = [
             SearchOutcome::None,
             SearchOutcome::Pending,
             SearchOutcome::Failed,
-            SearchOutcome::Found(Arc::clone(&FOUND)),
+            SearchOutcome::Found(Arc::clone(&RESULTS)),
         ];
         Self {
             kind: choose(KINDS, a),
@@ -72,7 +72,7 @@ impl Case {
             frame_cap: choose(CAPS, b >> 3),
             emit_empty: b >> 7 == 1,
             supplement: choose(SUPPLEMENTS, c),
-            supply: supplies[usize::from(c >> 2) % supplies.len()].clone(),
+            search: outcomes[usize::from(c >> 2) % outcomes.len()].clone(),
         }
     }
 
@@ -85,8 +85,8 @@ impl Case {
             frame_cap: self.frame_cap,
             ..settings(self.inject, output_format, &budget)
         };
-        let passed = offline::run_with_search(context(self.kind), settings, chunks, self.end, true, &self.supply);
-        assert_eq!(budget.used(), 0, "what was held is given back");
+        let passed = offline::run_with_search(context(self.kind), settings, chunks, self.end, true, &self.search);
+        assert_eq!(budget.used(), 0, "the budget is released");
         assert!(!passed.stream_stats.panicked, "the tap panicked");
         passed
     }
@@ -98,29 +98,29 @@ pub fn run(data: &[u8]) {
     let whole = case.pass(one(stream));
     for seed in [head[3], 0] {
         let other = case.pass(chunks(stream, seed));
-        assert_eq!(Lossy(&other.out()), Lossy(&whole.out()), "cut otherwise");
+        assert_eq!(Lossy(&other.out()), Lossy(&whole.out()), "another chunking");
         assert_eq!(other.record, whole.record);
     }
-    identity(&case, stream, &whole);
-    let said = Said::read(case.kind, stream, case.end == End::Clean, case.frame_cap);
-    once(&case, &whole, &said);
-    if let Some(kept) = &whole.record {
-        record::check(kept);
-        // Caps and searches of our own change what the record rests on.
+    check_bytes(&case, stream, &whole);
+    let answer = UpstreamAnswer::read(case.kind, stream, case.end == End::Clean, case.frame_cap);
+    event_is_injected_once(&case, &whole, &answer);
+    if let Some(record) = &whole.record {
+        record::check(record);
+        // With a smaller frame cap the record and the answer may be built from different frames.
         if case.frame_cap == FRAME_CAP {
-            record::check_said(kept, &said);
+            record::check_answer(record, &answer);
         }
-        assert!(!serde_json::to_string(kept).unwrap().contains("asked in private"), "no record holds the query");
+        assert!(!serde_json::to_string(record).unwrap().contains("asked in private"), "the record contains the query");
     }
 }
 
-fn identity(case: &Case, stream: &[u8], passed: &OfflineOutput) {
+fn check_bytes(case: &Case, stream: &[u8], passed: &OfflineOutput) {
     let relayed = passed.upstream_bytes();
     if case.style != Style::Keep {
-        return same_frames(stream, &relayed, case.end);
+        return check_rewritten_frames(stream, &relayed, case.end);
     }
     if case.end == End::Shutdown {
-        // What is left of the last frame is not sent.
+        // A shutdown drops the partial frame at the end.
         assert!(stream.starts_with(&relayed));
         assert!(pieces(stream).last().is_none_or(|last| stream.len() - relayed.len() <= last.len()));
     } else {
@@ -131,8 +131,8 @@ fn identity(case: &Case, stream: &[u8], passed: &OfflineOutput) {
     }
 }
 
-/// Where markers are rewritten, strings of JSON change, and nothing else.
-fn same_frames(stream: &[u8], relayed: &[u8], end: End) {
+/// Rewriting markers changes only strings in the JSON of frames.
+fn check_rewritten_frames(stream: &[u8], relayed: &[u8], end: End) {
     let (before, after) = (pieces(stream), pieces(relayed));
     let cut_short = end == End::Shutdown && after.len() + 1 == before.len();
     assert!(after.len() == before.len() || cut_short, "{:?} became {:?}", Lossy(stream), Lossy(relayed));
@@ -153,34 +153,34 @@ fn shape(value: &Value) -> Value {
     }
 }
 
-fn once(case: &Case, passed: &OfflineOutput, said: &Said) {
+fn event_is_injected_once(case: &Case, passed: &OfflineOutput, answer: &UpstreamAnswer) {
     let ours: Vec<Record> = passed.injected().into_iter().map(|frame| record_in(frame)).collect();
     for (at, record) in ours.iter().enumerate() {
         assert_eq!((record.nonce.as_str(), record.version), (NONCE, 1));
         let last = at + 1 == ours.len();
-        // A live one is not stored. A last one is, and follows every live one unless there is no boundary for it.
+        // Live events are not stored. The final event is stored and comes last, unless there is no boundary for it.
         assert!(last || (!record.stored && !record.complete));
         assert!(!record.citations.is_empty() || case.emit_empty || (last && ours.len() > 1));
     }
     let finals = ours.iter().filter(|record| record.stored).count();
     assert_eq!(finals, usize::from(passed.stream_stats.injected));
 
-    // Each stands between frames: the frames of the output are the input's and ours.
+    // Each of our frames lies between frames: the output's frames are the input's plus ours.
     let out = passed.out();
     let whole = |bytes: &[u8]| pieces(bytes).into_iter().filter(|piece| Event::read(piece).data.is_some()).count();
     assert_eq!(whole(&out), whole(&passed.upstream_bytes()) + ours.len());
 
-    let Some(place) = passed.pieces.iter().rposition(|(ours, _)| *ours) else { return };
-    let before: usize = passed.pieces[..place].iter().filter(|(ours, _)| !ours).map(|(_, piece)| piece.len()).sum();
+    let Some(at) = passed.pieces.iter().rposition(|(ours, _)| *ours) else { return };
+    let before: usize = passed.pieces[..at].iter().filter(|(ours, _)| !ours).map(|(_, piece)| piece.len()).sum();
     if case.style == Style::Keep
-        && let Some(ended) = said.ended_at
+        && let Some(ended) = answer.ended_at
     {
-        assert!(before <= ended, "ours came after the finish: {before} of {ended}");
-        assert!(finals == 0 || before == ended, "right before the finish: {before} of {ended}");
+        assert!(before <= ended, "our event came after the finish: {before} of {ended}");
+        assert!(finals == 0 || before == ended, "not right before the finish: {before} of {ended}");
     }
 }
 
-/// The record in a frame of ours, whatever its envelope.
+/// The record in one of our frames, in any envelope.
 fn record_in(frame: &[u8]) -> Record {
     let event = Event::read(frame);
     assert_eq!((&*event.name, &event.id, event.retry), ("citations", &None, None));
@@ -193,7 +193,7 @@ fn record_in(frame: &[u8]) -> Record {
     serde_json::from_value(record.unwrap_or(&json).clone()).unwrap()
 }
 
-/// Bytes that a finding shows as text.
+/// Bytes that print as text when an assertion fails.
 #[derive(PartialEq)]
 struct Lossy<'a>(&'a [u8]);
 

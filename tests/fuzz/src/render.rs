@@ -1,4 +1,4 @@
-//! Answers and records as pages and files: nothing in them acts, and what grows is what the whole would be.
+//! Target `render`: pages and exported files contain nothing active, and a page rendered in parts equals the whole one.
 
 use citetap::{
     citation::{
@@ -19,15 +19,15 @@ use crate::{
     stream::context,
 };
 
-/// So often a page that grows is made anew.
+/// Maximum number of times that a growing text is rendered.
 const MAX_STEPS: usize = 16;
 
-/// Sources whose texts are the stranger's own.
+/// Sources whose texts and URLs are the untrusted input.
 struct Hostile<'a>(&'a str);
 
 impl Sources for Hostile<'_> {
     fn find(&self, number: u32) -> Option<Source<'_>> {
-        // Numbers without a source have one that is to come, as in a page that grows.
+        // Even numbers have a source without data yet, as in a streaming answer.
         let known = number % 2 == 1;
         Some(Source {
             number,
@@ -43,35 +43,35 @@ pub fn run(data: &[u8]) {
     let text = String::from_utf8_lossy(body);
     let sources = Hostile(&text);
     let whole = html(&text, &sources);
-    inert(&whole);
-    grows(&text, &sources, head[3], &whole);
-    exports(&text, head[0]);
+    check_inert(&whole);
+    check_partial_rendering(&text, &sources, head[3], &whole);
+    check_exports(&text, head[0]);
 }
 
-fn grows(text: &str, sources: &Hostile<'_>, seed: u8, whole: &str) {
-    // Definitions of links change what came before them, tags that do not end what comes after, and a CR alone is a line
-    // end for Markdown only. And this is quadratic.
+fn check_partial_rendering(text: &str, sources: &Hostile<'_>, seed: u8, whole: &str) {
+    // Link definitions change earlier text, unclosed tags change later text, and a lone CR is a line end for Markdown only.
+    // The length is limited because this is quadratic.
     let lone_cr = text.replace("\r\n", "").contains('\r');
     if text.contains("]:") || text.contains('<') || lone_cr || text.len() > 400 {
         return;
     }
     let (mut page, mut rest, mut shown) = (String::new(), String::new(), String::new());
     let pieces = pieces(text, seed.max(1));
-    for some in pieces.chunks(pieces.len() / MAX_STEPS + 1) {
-        some.iter().for_each(|piece| rest.push_str(piece));
+    for group in pieces.chunks(pieces.len() / MAX_STEPS + 1) {
+        group.iter().for_each(|piece| rest.push_str(piece));
         let PartialHtml { settled, open, settled_len } = partial_html(&rest, sources);
         page += &settled;
         rest.drain(..settled_len);
         shown = format!("{page}{open}");
-        inert(&shown);
+        check_inert(&shown);
     }
     if !text.is_empty() {
         assert_eq!(shown, whole, "{text:?}");
     }
 }
 
-/// A record whose every text is a stranger's, once as the ledger keeps it and once as it is.
-fn exports(text: &str, options: u8) {
+/// Exports a record whose texts are all untrusted, once as the ledger keeps them and once unchanged.
+fn check_exports(text: &str, options: u8) {
     let parts: Vec<&str> = text.split('\n').collect();
     let part = |at: usize| parts.get(at % parts.len()).copied().unwrap_or_default();
     let result = |at: usize| json!({"title": part(at), "url": format!("https://a.example/{}", part(at + 1)), "content": text, "published_date": part(at + 2)});
@@ -95,17 +95,17 @@ fn exports(text: &str, options: u8) {
     let options = Options { cited: options & 4 != 0, lang };
     for record in [&*kept, &*raw] {
         for format in Format::ALL {
-            exported(record, format, options);
+            check_export(record, format, options);
         }
     }
 }
 
-fn exported(record: &Record, format: Format, options: Options) {
+fn check_export(record: &Record, format: Format, options: Options) {
     let out = export::render(record, format, options);
     match format {
-        Format::Html => inert(&out),
+        Format::Html => check_inert(&out),
         Format::Csl => assert!(serde_json::from_str::<Value>(&out).expect("JSON").is_array()),
-        Format::Csv => csv(&out),
+        Format::Csv => check_csv(&out),
         Format::Ris => {
             for line in out.lines().filter(|line| !line.is_empty()) {
                 assert!(line.as_bytes().get(2..6) == Some(b"  - "), "{line:?}");
@@ -123,8 +123,8 @@ fn exported(record: &Record, format: Format, options: Options) {
     }
 }
 
-/// Rows of as many fields as the first, none of which a spreadsheet takes for a formula.
-fn csv(out: &str) {
+/// All rows have the same number of fields, and no field is a formula for a spreadsheet.
+fn check_csv(out: &str) {
     let (mut fields, mut field, mut quoted, mut rows) = (Vec::new(), String::new(), false, Vec::new());
     let mut chars = out.trim_start_matches('\u{FEFF}').chars().peekable();
     while let Some(c) = chars.next() {
@@ -159,8 +159,8 @@ const ATTRIBUTES: &[&str] = &[
     "rel", "start", "target", "title", "value",
 ];
 
-/// Every tag and attribute is one of few, every link leads to http or https.
-fn inert(page: &str) {
+/// Only tags and attributes of the lists occur, and every link is http or https.
+fn check_inert(page: &str) {
     let mut rest = page;
     while let Some((_, tag)) = rest.split_once('<') {
         if let Some(comment) = tag.strip_prefix("!doctype html>") {

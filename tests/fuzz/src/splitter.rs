@@ -1,4 +1,4 @@
-//! Frames and events against the standard's own words, written out line by line, and against another reader.
+//! Target `splitter`: frames and events agree with the WHATWG algorithm, written out line by line, and with another parser.
 
 use bytes::Bytes;
 use citetap::sse::{Cut, Event, Splitter};
@@ -7,17 +7,17 @@ use futures_util::{FutureExt as _, StreamExt as _};
 
 use crate::input::{chunks, split};
 
-/// Type, data, last event id.
+/// Event type, data and last event id.
 type Dispatched = (String, String, String);
 
-/// The other reader is quadratic.
+/// Longer inputs skip the other parser, which is quadratic.
 const MAX_ORACLE: usize = 2048;
 
 pub fn run(data: &[u8]) {
     let Some((head, stream)) = split(data) else { return };
-    let whole = read(&[Bytes::copy_from_slice(stream)]);
+    let whole = parse(&[Bytes::copy_from_slice(stream)]);
     for seed in [head[0], 0] {
-        assert_eq!(read(&chunks(stream, seed)), whole, "cut otherwise");
+        assert_eq!(parse(&chunks(stream, seed)), whole, "another chunking");
     }
     let expected = standard(stream);
     assert_eq!(whole.events, expected);
@@ -30,14 +30,14 @@ pub fn run(data: &[u8]) {
 }
 
 #[derive(Debug, Default, PartialEq)]
-struct Reading {
-    /// Where frames end; the LF of a CRLF belongs to its CR.
+struct Parsed {
+    /// End offsets of frames, after the LF of a CRLF.
     ends: Vec<usize>,
     events: Vec<Dispatched>,
 }
 
-fn read(chunks: &[Bytes]) -> Reading {
-    let mut reading = Reading::default();
+fn parse(chunks: &[Bytes]) -> Parsed {
+    let mut parsed = Parsed::default();
     let (mut splitter, mut held, mut passed, mut id) = (Splitter::default(), Vec::new(), 0, String::new());
     let mut all = Vec::new();
     for chunk in chunks {
@@ -49,10 +49,10 @@ fn read(chunks: &[Bytes]) -> Reading {
             at += len;
             match cut {
                 Cut::Frame(_) => {
-                    dispatch(&Event::read(&held), &mut id, &mut reading.events);
-                    reading.ends.push(passed + at);
+                    dispatch(&Event::read(&held), &mut id, &mut parsed.events);
+                    parsed.ends.push(passed + at);
                 }
-                Cut::Separator(_) if held == b"\n" => *reading.ends.last_mut().unwrap() += 1,
+                Cut::Separator(_) if held == b"\n" => *parsed.ends.last_mut().unwrap() += 1,
                 Cut::Separator(_) => assert_eq!((&held[..], all.len()), (&b"\xEF\xBB\xBF"[..], 0)),
             }
             all.append(&mut held);
@@ -62,7 +62,7 @@ fn read(chunks: &[Bytes]) -> Reading {
     }
     all.append(&mut held);
     assert_eq!(all, chunks.concat(), "every byte once, in order");
-    reading
+    parsed
 }
 
 fn dispatch(event: &Event<'_>, id: &mut String, events: &mut Vec<Dispatched>) {
@@ -75,8 +75,8 @@ fn dispatch(event: &Event<'_>, id: &mut String, events: &mut Vec<Dispatched>) {
     }
 }
 
-/// "Interpreting an event stream", in the standard's order. Decoding comes first there; bytes that are no UTF-8 hold no
-/// line end, so it may come last.
+/// "Interpreting an event stream" of the WHATWG HTML standard. The standard decodes UTF-8 first. Here each line is decoded
+/// after splitting, which gives the same lines, because invalid bytes contain no line end.
 fn standard(stream: &[u8]) -> Vec<Dispatched> {
     let stream = stream.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(stream);
     let mut lines = Vec::new();
@@ -122,7 +122,7 @@ fn standard(stream: &[u8]) -> Vec<Dispatched> {
     events
 }
 
-/// It panics on a BOM and waits after a last CR, so it is asked about neither.
+/// The events of the other parser, which panics on a BOM and waits after a final CR: `None` for such inputs.
 fn oracle(text: &str) -> Option<Vec<Dispatched>> {
     if text.contains('\u{FEFF}') || text.ends_with('\r') {
         return None;

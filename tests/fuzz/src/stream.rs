@@ -1,4 +1,4 @@
-//! What the targets of streams have in common: settings, and a second reading of what a stream says.
+//! Shared by the stream targets: settings, and the answer of a stream as its adapter alone reads it.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ pub fn one(stream: &[u8]) -> [Bytes; 1] {
     [Bytes::copy_from_slice(stream)]
 }
 
-/// All cuts of a stream and what follows the last.
+/// The frames and separators of a stream, and the bytes after the last one.
 pub fn pieces(stream: &[u8]) -> Vec<&[u8]> {
     let (mut splitter, mut at, mut all) = (Splitter::default(), 0, Vec::new());
     while let Some(Cut::Frame(len) | Cut::Separator(len)) = splitter.advance(&stream[at..]) {
@@ -56,58 +56,60 @@ pub fn pieces(stream: &[u8]) -> Vec<&[u8]> {
     all
 }
 
-/// What the upstream said, told by its adapter alone.
+/// The upstream's answer, read by its adapter without ledger and pipeline.
 #[derive(Default)]
-pub struct Said {
-    /// Up to the end of the answer, as clients of another dialect get it.
+pub struct UpstreamAnswer {
+    /// The text up to the end of the answer, as clients of another dialect receive it.
     pub text: String,
     pub thinking: String,
     pub ended: bool,
-    /// Where the frame stands that ended it.
+    /// Offset of the frame that ended the answer.
     pub ended_at: Option<usize>,
-    /// Numbers that a marker names: in the answer, and also after its end.
-    pub named: Vec<u32>,
-    pub named_late: Vec<u32>,
-    /// Text came after the end: it may make something else of what stood there.
-    pub goes_on: bool,
+    /// Numbers of markers within the answer.
+    pub marker_numbers: Vec<u32>,
+    /// Numbers of markers in all text, including text after the end.
+    pub all_marker_numbers: Vec<u32>,
+    /// Text followed the end. It may complete or invalidate a marker before the end.
+    pub has_late_text: bool,
     pub references: usize,
-    /// The upstream says itself that its answer uses something.
-    pub cites: bool,
-    answer: String,
-    late: String,
-    answers: Vec<(bool, String)>,
+    /// The upstream itself reports a source as cited.
+    pub has_cited_reference: bool,
+    full_text: String,
+    all_text: String,
+    /// Full texts, and whether each came after the end.
+    full_texts: Vec<(bool, String)>,
 }
 
-impl Sink for Said {
+impl Sink for UpstreamAnswer {
     fn signal(&mut self, signal: Signal<'_>) {
         match signal {
             Signal::Text(text, _) => {
-                self.late.push_str(text);
+                self.all_text.push_str(text);
                 if self.ended_at.is_none() {
                     self.text.push_str(text);
                 }
             }
             Signal::FullText(text, _) => {
-                self.answers.push((self.ended_at.is_some(), text.to_owned()));
+                self.full_texts.push((self.ended_at.is_some(), text.to_owned()));
                 if self.ended_at.is_none() {
-                    self.answer = text.to_owned();
+                    self.full_text = text.to_owned();
                 }
             }
             Signal::Thinking(text) if self.ended_at.is_none() => self.thinking.push_str(text),
             Signal::Finish(_) | Signal::Fault { .. } => self.ended = true,
             Signal::Reference(reference) => {
                 self.references += 1;
-                self.cites |= reference.cited;
+                self.has_cited_reference |= reference.cited;
             }
             _ => {}
         }
     }
 }
 
-impl Said {
-    /// `clean`: a last frame without its blank line counts.
+impl UpstreamAnswer {
+    /// Reads a stream. If `clean`, a last frame without its blank line counts.
     pub fn read(kind: Provider, stream: &[u8], clean: bool, frame_cap: usize) -> Self {
-        let mut said = Self::default();
+        let mut answer = Self::default();
         let mut adapter = kind.adapter();
         let (mut splitter, mut at) = (Splitter::default(), 0);
         while at < stream.len() {
@@ -119,24 +121,24 @@ impl Said {
             };
             let event = Event::read(&stream[at..at + len]);
             if read && len <= frame_cap && event.data.is_some() && !adapter.gave_up() {
-                let _ = adapter.frame(&event, &mut said);
-                if said.ended && said.ended_at.is_none() {
-                    said.ended_at = Some(at);
+                let _ = adapter.frame(&event, &mut answer);
+                if answer.ended && answer.ended_at.is_none() {
+                    answer.ended_at = Some(at);
                 }
             }
             at += len;
         }
-        said.named = numbers(&said.text);
-        said.named_late = numbers(&said.late);
-        said.goes_on = said.late != said.text;
-        for (late, answer) in std::mem::take(&mut said.answers) {
-            let to = if late { &mut said.named_late } else { &mut said.named };
-            to.extend(numbers(&answer));
+        answer.marker_numbers = numbers(&answer.text);
+        answer.all_marker_numbers = numbers(&answer.all_text);
+        answer.has_late_text = answer.all_text != answer.text;
+        for (is_late, text) in std::mem::take(&mut answer.full_texts) {
+            let to = if is_late { &mut answer.all_marker_numbers } else { &mut answer.marker_numbers };
+            to.extend(numbers(&text));
         }
-        if said.text.is_empty() {
-            said.text = std::mem::take(&mut said.answer);
+        if answer.text.is_empty() {
+            answer.text = std::mem::take(&mut answer.full_text);
         }
-        said
+        answer
     }
 }
 
@@ -146,10 +148,10 @@ fn numbers(text: &str) -> Vec<u32> {
     scanner.numbers().collect()
 }
 
-/// A last frame that was broken off in the midst of its data says nothing.
+/// A last frame that is cut within its data is not parsed.
 fn is_cut(frame: &[u8]) -> bool {
     let data = Event::read(frame).data.unwrap_or_default();
     let data = data.trim();
-    let torn = data.is_empty() || (data.starts_with('{') && json::with_parsed(data, |_| ()).is_none());
-    torn && !frame.ends_with(b"\n") && !frame.ends_with(b"\r")
+    let is_partial = data.is_empty() || (data.starts_with('{') && json::with_parsed(data, |_| ()).is_none());
+    is_partial && !frame.ends_with(b"\n") && !frame.ends_with(b"\r")
 }

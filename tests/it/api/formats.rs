@@ -24,23 +24,23 @@ async fn format_is_selected_by_name_and_by_accept() {
     let mut tags = vec![proxy.get("/citations/m-1").await.header("etag").unwrap().to_owned()];
     for (format, accept, content_type) in ALL {
         let named = proxy.get(&format!("/citations/m-1?format={format}")).await;
-        let asked = ask(&proxy, Method::GET, "/citations/m-1", &[("accept", accept)]).await;
-        for answer in [&named, &asked] {
-            assert_eq!(answer.status, 200, "{format}");
-            assert_eq!(answer.header("content-type"), Some(content_type));
-            assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
-            assert_eq!(answer.header("cache-control"), Some("private, no-cache"));
-            assert_eq!(answer.header("vary"), Some("accept"));
-            let policy = answer.header("content-security-policy");
+        let negotiated = ask(&proxy, Method::GET, "/citations/m-1", &[("accept", accept)]).await;
+        for response in [&named, &negotiated] {
+            assert_eq!(response.status, 200, "{format}");
+            assert_eq!(response.header("content-type"), Some(content_type));
+            assert_eq!(response.header("x-content-type-options"), Some("nosniff"));
+            assert_eq!(response.header("cache-control"), Some("private, no-cache"));
+            assert_eq!(response.header("vary"), Some("accept"));
+            let policy = response.header("content-security-policy");
             assert_eq!(policy.is_some_and(|policy| policy.starts_with("default-src 'none'; ")), format == "html");
         }
         let tag = named.header("etag").unwrap().to_owned();
-        assert_eq!(asked.header("etag"), Some(tag.as_str()));
+        assert_eq!(negotiated.header("etag"), Some(tag.as_str()));
         let known = [("accept", accept), ("if-none-match", &tag)];
         let again = ask(&proxy, Method::GET, "/citations/m-1", &known).await;
         assert_eq!((again.status.as_u16(), again.header("vary")), (304, Some("accept")));
         tags.push(tag);
-        assert_eq!(named.whole().await.text(), asked.whole().await.text());
+        assert_eq!(named.whole().await.text(), negotiated.whole().await.text());
     }
     tags.sort();
     tags.dedup();
@@ -56,9 +56,9 @@ async fn json_is_the_default_and_a_name_overrides_accept() {
     let (_upstream, proxy) = answering(&["m-1"]).await;
     let event = streamed(&proxy, "m-1").await;
     for accept in ["*/*", "application/json", "application/json, text/plain, */*", "image/png", "text/event-stream"] {
-        let answer = ask(&proxy, Method::GET, "/citations/m-1", &[("accept", accept)]).await;
-        assert_eq!((answer.status.as_u16(), answer.header("vary")), (200, Some("accept")), "{accept}");
-        assert_eq!(record(answer).await, event);
+        let response = ask(&proxy, Method::GET, "/citations/m-1", &[("accept", accept)]).await;
+        assert_eq!((response.status.as_u16(), response.header("vary")), (200, Some("accept")), "{accept}");
+        assert_eq!(record(response).await, event);
     }
     let named = ask(&proxy, Method::GET, "/citations/m-1?format=json", &[("accept", "text/html")]).await;
     assert_eq!(record(named).await, event);
@@ -73,7 +73,7 @@ async fn json_is_the_default_and_a_name_overrides_accept() {
 async fn unknown_format_error_lists_the_formats() {
     let (_upstream, proxy) = answering(&["m-1"]).await;
     streamed(&proxy, "m-1").await;
-    for (query, told) in [
+    for (query, message) in [
         ("format=yaml", "format is one of json, bundle, markdown, footnotes, html, csv, bibtex, ris, csl, prompt"),
         ("format=", "format is one of json, "),
         ("format=Bibtex", "format is one of json, "),
@@ -83,7 +83,7 @@ async fn unknown_format_error_lists_the_formats() {
         ("format=json&cited=true", "cited=true is for exports"),
     ] {
         let problem = proxy.get(&format!("/citations/m-1?{query}")).await.is_problem(400, "bad-request").await;
-        assert!(problem["detail"].as_str().unwrap().contains(told), "{query}: {problem}");
+        assert!(problem["detail"].as_str().unwrap().contains(message), "{query}: {problem}");
     }
     proxy.get("/citations/nobody?format=html").await.is_problem(404, "unknown-message").await;
 }
@@ -121,12 +121,12 @@ async fn message_in_flight_is_exported_so_far() {
     let (_upstream, proxy) = proxy(vec![("/m-1", script)], "").await;
     let _open = proxy.post("/chat/m-1", "{}").await;
     let found = crate::net::eventually(|| async {
-        let answer = proxy.get("/citations/m-1?format=markdown").await;
-        (answer.status == 202).then_some(answer)
+        let response = proxy.get("/citations/m-1?format=markdown").await;
+        (response.status == 202).then_some(response)
     });
-    let answer = found.await.expect("it is in flight");
-    assert_eq!(answer.header("retry-after"), Some("1"));
-    assert_eq!(answer.header("content-type"), Some("text/markdown; charset=utf-8"));
-    assert_eq!(answer.header("etag"), None);
-    assert_eq!(answer.whole().await.text().lines().count(), 2);
+    let response = found.await.expect("it is in flight");
+    assert_eq!(response.header("retry-after"), Some("1"));
+    assert_eq!(response.header("content-type"), Some("text/markdown; charset=utf-8"));
+    assert_eq!(response.header("etag"), None);
+    assert_eq!(response.whole().await.text().lines().count(), 2);
 }

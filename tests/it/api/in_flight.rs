@@ -1,4 +1,4 @@
-//! Messages in flight: reading, waiting, watching.
+//! Messages in flight: read, wait for and watch them.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use citetap::{citation::Record, replay::Script, sse::Event};
 use sqlx::Connection as _;
 
 use super::{FOR_EVER, proxy, record, steps, streamed};
-use crate::net::{Answer, Proxy, eventually, frames, tencent};
+use crate::net::{ClientResponse, Proxy, eventually, frames, tencent};
 
 /// References at once, the finish after `pause`.
 fn pieces(id: &str) -> Vec<String> {
@@ -14,13 +14,13 @@ fn pieces(id: &str) -> Vec<String> {
 }
 
 /// Opens a stream of `/chat/ID` and waits until the API knows its message.
-async fn begun(proxy: &Proxy, id: &str) -> Answer {
-    let mut answer = proxy.post(&format!("/chat/{id}"), "{}").await;
-    answer.until("reference_chunks").await;
+async fn begun(proxy: &Proxy, id: &str) -> ClientResponse {
+    let mut response = proxy.post(&format!("/chat/{id}"), "{}").await;
+    response.until("reference_chunks").await;
     let path = format!("/citations/{id}");
     let known = eventually(|| async { (proxy.get(&path).await.status == 202).then_some(()) });
     known.await.expect("in flight");
-    answer
+    response
 }
 
 /// The records of an `/events` response.
@@ -37,12 +37,12 @@ fn events(stream: &[u8]) -> Vec<Record> {
 async fn message_in_flight_returns_the_record_so_far() {
     let (_upstream, proxy) = proxy(vec![("/m-1", steps(&pieces("m-1"), FOR_EVER))], "").await;
     let _open = begun(&proxy, "m-1").await;
-    let answer = proxy.get("/citations/m-1").await;
-    assert_eq!(answer.status, 202);
-    assert_eq!(answer.header("retry-after"), Some("1"));
-    assert_eq!(answer.header("cache-control"), Some("no-store"));
-    assert_eq!(answer.header("etag"), None);
-    let so_far = record(answer).await;
+    let response = proxy.get("/citations/m-1").await;
+    assert_eq!(response.status, 202);
+    assert_eq!(response.header("retry-after"), Some("1"));
+    assert_eq!(response.header("cache-control"), Some("no-store"));
+    assert_eq!(response.header("etag"), None);
+    let so_far = record(response).await;
     assert_eq!(so_far.citations.len(), 2);
     assert!(!so_far.complete && !so_far.stored);
     assert_eq!(proxy.get("/citations/m-1?provider=tencent").await.status, 202);
@@ -59,9 +59,9 @@ async fn message_is_not_in_flight_after_an_error_frame() {
     let (_upstream, proxy) = proxy(vec![("/m-1", steps(&pieces, Duration::from_millis(900)))], "").await;
     let mut open = proxy.post("/chat/m-1", "{}").await;
     open.until("还有").await;
-    let answer = proxy.get("/citations/m-1").await;
-    assert_eq!(answer.status, 200);
-    let stored = record(answer).await;
+    let response = proxy.get("/citations/m-1").await;
+    assert_eq!(response.status, 200);
+    let stored = record(response).await;
     assert!(stored.stored && !stored.complete && stored.citations.len() == 2);
 }
 
@@ -77,7 +77,7 @@ async fn wait_returns_the_stored_record() {
     assert_eq!(vec![waited.clone()], whole.split().1);
     let (again, began) = (record(proxy.get("/citations/m-1?wait=15").await).await, Instant::now());
     assert_eq!(again, waited);
-    assert!(began.elapsed() < Duration::from_secs(5), "nothing to wait for");
+    assert!(began.elapsed() < Duration::from_secs(5), "no wait without a message in flight");
 }
 
 #[tokio::test]
@@ -116,8 +116,8 @@ async fn new_stream_hides_the_old_record() {
     let mut open = proxy.post("/chat/again", "{}").await;
     open.until("reference_chunks").await;
     let new = eventually(|| async {
-        let answer = proxy.get("/citations/m-1").await;
-        if answer.status == 202 { Some(record(answer).await) } else { None }
+        let response = proxy.get("/citations/m-1").await;
+        if response.status == 202 { Some(record(response).await) } else { None }
     });
     assert_ne!(new.await.unwrap().nonce, old.nonce);
 }

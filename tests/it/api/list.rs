@@ -68,11 +68,11 @@ async fn filters_apply_alone_and_combined() {
         ("since=2026-01-13&until=2026-01-14&limit=2", &["m-4", "m-3"]),
         ("conversation=early&domain=example.org&provider=tencent", &["m-0"]),
     ] {
-        let answer = proxy.get(&format!("/citations?{query}")).await;
-        assert_eq!(answer.status, 200, "{query}");
-        assert_eq!(answer.header("content-type"), Some("application/json"));
-        assert_eq!(answer.header("cache-control"), Some("no-store"));
-        assert_eq!(ids(&answer.json().await), expected, "{query}");
+        let response = proxy.get(&format!("/citations?{query}")).await;
+        assert_eq!(response.status, 200, "{query}");
+        assert_eq!(response.header("content-type"), Some("application/json"));
+        assert_eq!(response.header("cache-control"), Some("no-store"));
+        assert_eq!(ids(&response.json().await), expected, "{query}");
     }
 }
 

@@ -23,7 +23,7 @@ use citetap::{
 };
 use http::Method;
 
-use crate::net::{Answer, Client, Proxy, request, route, tencent};
+use crate::net::{Client, ClientResponse, Proxy, request, route, tencent};
 
 /// A proxy with the route `/chat` to these scripts. `toml` precedes the route.
 async fn proxy(scripts: Vec<(&str, Script)>, toml: &str) -> (Upstream, Proxy) {
@@ -54,12 +54,12 @@ fn steps(pieces: &[String], pause: Duration) -> Script {
 /// Longer than any test.
 const FOR_EVER: Duration = Duration::from_secs(3600);
 
-async fn ask(proxy: &Proxy, method: Method, path: &str, headers: &[(&str, &str)]) -> Answer {
+async fn ask(proxy: &Proxy, method: Method, path: &str, headers: &[(&str, &str)]) -> ClientResponse {
     Client::h1(proxy.addr).await.send(request(method, path, headers, "")).await
 }
 
-async fn record(answer: Answer) -> Record {
-    serde_json::from_value(answer.json().await).unwrap()
+async fn record(response: ClientResponse) -> Record {
+    serde_json::from_value(response.json().await).unwrap()
 }
 
 /// Streams message `id` to its end and returns the record of its event.

@@ -7,20 +7,20 @@ use serde_json::{Value, json};
 
 use super::{answering, ask, tenants};
 use crate::{
-    net::{Answer, Client, Proxy, post, request},
+    net::{Client, ClientResponse, Proxy, post, request},
     support::fixtures,
 };
 
-async fn normalize(proxy: &Proxy, query: &str, body: impl Into<bytes::Bytes>) -> Answer {
+async fn normalize(proxy: &Proxy, query: &str, body: impl Into<bytes::Bytes>) -> ClientResponse {
     Client::h1(proxy.addr).await.send(post(&format!("/normalize{query}"), body)).await
 }
 
 /// The record without the fields that differ on every call, which are checked.
-async fn record(answer: Answer) -> Value {
-    assert_eq!(answer.status, 200);
-    assert_eq!(answer.header("content-type"), Some("application/json"));
-    assert!(answer.header("access-control-allow-origin").is_none());
-    let record = answer.json().await;
+async fn record(response: ClientResponse) -> Value {
+    assert_eq!(response.status, 200);
+    assert_eq!(response.header("content-type"), Some("application/json"));
+    assert!(response.header("access-control-allow-origin").is_none());
+    let record = response.json().await;
     assert_eq!((&record["stored"], &record["route"]), (&json!(false), &json!("normalize")));
     record
 }
@@ -61,7 +61,7 @@ async fn every_kind_of_capture_gives_the_record_of_its_stream() {
         }
     }
     let list = proxy.get("/citations").await.json().await;
-    assert_eq!(list["items"], json!([]), "nothing is kept");
+    assert_eq!(list["items"], json!([]), "nothing is stored");
 }
 
 /// A HAR file with these streams and other traffic.
@@ -81,14 +81,15 @@ async fn har_file_gives_the_records_of_all_its_streams() {
     let (doubao, tencent) = (fixture("doubao/seed.sse"), fixture("tencent/full.sse"));
     let other = &b"data: {\"tick\":1}\n\n"[..];
     let several = har(&[&doubao, other, &tencent, &doubao]).to_string();
-    let answer = normalize(&proxy, "", several.clone()).await.json().await;
-    let of =
-        |key: &str| answer["records"].as_array().unwrap().iter().map(|record| record[key].clone()).collect::<Vec<_>>();
+    let response = normalize(&proxy, "", several.clone()).await.json().await;
+    let of = |key: &str| {
+        response["records"].as_array().unwrap().iter().map(|record| record[key].clone()).collect::<Vec<_>>()
+    };
     assert_eq!(of("provider"), ["doubao", "tencent", "doubao"]);
     assert_eq!(of("messageId")[0], "35730705466983426");
     assert_eq!(of("stored"), [false, false, false]);
     let nonces: std::collections::BTreeSet<String> = of("nonce").iter().map(Value::to_string).collect();
-    assert_eq!((nonces.len(), &answer["skipped"]), (3, &json!(1)));
+    assert_eq!((nonces.len(), &response["skipped"]), (3, &json!(1)));
     // A HAR file with one stream gives a list too: the shape depends on the input's kind.
     let one = normalize(&proxy, "", har(&[&tencent]).to_string()).await.json().await;
     assert_eq!((one["records"].as_array().unwrap().len(), &one["skipped"]), (1, &json!(0)));

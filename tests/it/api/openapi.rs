@@ -21,10 +21,10 @@ async fn document_is_public_and_equals_the_cli_output() {
     let hash = "0".repeat(64);
     let keys = format!("[[tenants]]\nname = \"a\"\nkey_sha256 = \"{hash}\"\n");
     let (_upstream, proxy) = super::proxy(vec![], &keys).await;
-    let answer = proxy.get("/openapi.json").await;
-    assert_eq!((answer.status.as_u16(), answer.header("content-type")), (200, Some("application/json")));
-    let tag = answer.header("etag").unwrap().to_owned();
-    let document = answer.whole().await.text();
+    let response = proxy.get("/openapi.json").await;
+    assert_eq!((response.status.as_u16(), response.header("content-type")), (200, Some("application/json")));
+    let tag = response.header("etag").unwrap().to_owned();
+    let document = response.whole().await.text();
     let known = ask(&proxy, Method::GET, "/openapi.json", &[("if-none-match", &tag)]).await;
     assert_eq!(known.status, 304);
     let refused = ask(&proxy, Method::POST, "/openapi.json", &[]).await;
@@ -43,10 +43,10 @@ async fn document_lists_exactly_our_paths() {
     let operations = operations(&document);
     for (method, path, it) in &operations {
         let real = path.replace("{messageId}", "m").replace("{taskId}", "t").replace("{consumer}", "c");
-        let answer = ask(&proxy, method.clone(), &real, &[]).await;
-        let status = answer.status.as_u16();
+        let response = ask(&proxy, method.clone(), &real, &[]).await;
+        let status = response.status.as_u16();
         assert!(it["responses"].get(status.to_string()).is_some(), "{method} {path}: {status}");
-        let text = answer.whole().await.text();
+        let text = response.whole().await.text();
         assert!(
             status != 405 && !text.contains("no-such-endpoint") && !text.contains("no-route"),
             "{method} {path}: {text}"
@@ -105,6 +105,6 @@ async fn number_ranges_match_the_implementation() {
         r#"{{"text":"[{0}]","style":"link","record":{{"citations":[{{"number":{0},"url":"https://a.example/"}}]}}}}"#,
         u32::MAX
     );
-    let answer = proxy.post("/render", body).await;
-    assert_eq!(answer.status, 200);
+    let response = proxy.post("/render", body).await;
+    assert_eq!(response.status, 200);
 }

@@ -10,11 +10,11 @@ use super::{answering, ask, proxy, streamed};
 async fn health_readiness_and_version_respond() {
     let (_upstream, proxy) = answering(&[]).await;
     for (path, text) in [("/healthz", "ok\n"), ("/readyz", "ready\n")] {
-        let answer = proxy.get(path).await;
-        assert_eq!(answer.status, 200);
-        assert_eq!(answer.header("cache-control"), Some("no-store"));
-        assert!(answer.header("content-type").unwrap().starts_with("text/plain"));
-        assert_eq!(answer.whole().await.text(), text);
+        let response = proxy.get(path).await;
+        assert_eq!(response.status, 200);
+        assert_eq!(response.header("cache-control"), Some("no-store"));
+        assert!(response.header("content-type").unwrap().starts_with("text/plain"));
+        assert_eq!(response.whole().await.text(), text);
         assert_eq!(ask(&proxy, Method::HEAD, path, &[]).await.whole().await.bytes(), b"");
     }
     let version = proxy.get("/version").await.json().await;
@@ -28,8 +28,8 @@ async fn draining_is_healthy_but_not_ready() {
     let (_upstream, proxy) = proxy(vec![], "[timeouts]\ndrain_delay = \"60s\"\n").await;
     proxy.signals.drain.cancel();
     let not_ready = crate::net::eventually(|| async {
-        let answer = proxy.get("/readyz").await;
-        (answer.status == 503).then_some(answer)
+        let response = proxy.get("/readyz").await;
+        (response.status == 503).then_some(response)
     });
     not_ready.await.expect("not ready").is_problem(503, "draining").await;
     assert_eq!(proxy.get("/healthz").await.status, 200);
@@ -80,16 +80,16 @@ async fn metrics_format_follows_accept() {
     let plain = ["", "*/*", "text/html,*/*;q=0.8", "text/plain;version=0.0.4", "application/openmetrics-text;q=0"];
     let heavier = ["application/openmetrics-text;q=0.3,text/plain;q=0.5"];
     for accept in plain.into_iter().chain(heavier) {
-        let answer = ask(&proxy, Method::GET, "/metrics", &[("accept", accept)]).await;
-        assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"), "{accept}");
-        let text = answer.whole().await.text();
+        let response = ask(&proxy, Method::GET, "/metrics", &[("accept", accept)]).await;
+        assert_eq!(response.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"), "{accept}");
+        let text = response.whole().await.text();
         assert!(text.contains("# TYPE citetap_store_records_total counter\n"), "{accept}: {text}");
         assert!(!text.contains("# EOF") && !text.contains("# UNIT"), "{accept}: {text}");
     }
     for accept in SCRAPES.into_iter().chain(["application/openmetrics-text"]) {
-        let answer = ask(&proxy, Method::GET, "/metrics", &[("accept", accept)]).await;
-        assert!(answer.header("content-type").unwrap().starts_with("application/openmetrics-text; version=1.0.0"));
-        let text = answer.whole().await.text();
+        let response = ask(&proxy, Method::GET, "/metrics", &[("accept", accept)]).await;
+        assert!(response.header("content-type").unwrap().starts_with("application/openmetrics-text; version=1.0.0"));
+        let text = response.whole().await.text();
         assert!(text.contains("# TYPE citetap_store_records counter\n"), "{accept}: {text}");
     }
 }
@@ -99,8 +99,8 @@ async fn metrics_are_openmetrics_with_the_expected_names() {
     let (_upstream, proxy) = answering(&["m-1"]).await;
     streamed(&proxy, "m-1").await;
     proxy.get("/chat/nothing-here").await.whole().await;
-    let answer = ask(&proxy, Method::GET, "/metrics", &[("accept", "application/openmetrics-text")]).await;
-    let text = answer.whole().await.text();
+    let response = ask(&proxy, Method::GET, "/metrics", &[("accept", "application/openmetrics-text")]).await;
+    let text = response.whole().await.text();
     assert!(text.ends_with("# EOF\n") && text.matches("# EOF").count() == 1, "{text}");
 
     let samples = text.lines().filter(|line| !line.starts_with('#'));

@@ -13,12 +13,12 @@ use crate::{
 async fn record_equals_its_event() {
     let (_upstream, proxy) = answering(&["m-1"]).await;
     let event = streamed(&proxy, "m-1").await;
-    let answer = proxy.get("/citations/m-1").await;
-    assert_eq!(answer.status, 200);
-    assert_eq!(answer.header("content-type"), Some("application/json"));
-    assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
-    assert_eq!(answer.header("cache-control"), Some("private, no-cache"));
-    assert_eq!(record(answer).await, event);
+    let response = proxy.get("/citations/m-1").await;
+    assert_eq!(response.status, 200);
+    assert_eq!(response.header("content-type"), Some("application/json"));
+    assert_eq!(response.header("x-content-type-options"), Some("nosniff"));
+    assert_eq!(response.header("cache-control"), Some("private, no-cache"));
+    assert_eq!(record(response).await, event);
 
     let head = ask(&proxy, Method::HEAD, "/citations/m-1", &[]).await;
     assert_eq!((head.status.as_u16(), head.whole().await.bytes().len()), (200, 0));
@@ -28,10 +28,10 @@ async fn record_equals_its_event() {
 async fn record_as_bundles() {
     let (_upstream, proxy) = answering(&["m-1"]).await;
     let event = streamed(&proxy, "m-1").await;
-    let answer = proxy.get("/citations/m-1?format=bundle").await;
-    assert_eq!((answer.status.as_u16(), answer.header("content-type")), (200, Some("application/json")));
-    let tag = answer.header("etag").unwrap().to_owned();
-    let json = answer.json().await;
+    let response = proxy.get("/citations/m-1?format=bundle").await;
+    assert_eq!((response.status.as_u16(), response.header("content-type")), (200, Some("application/json")));
+    let tag = response.header("etag").unwrap().to_owned();
+    let json = response.json().await;
     let bundles: Vec<SearchResultBundle> = serde_json::from_value(json["bundles"].clone()).unwrap();
     let items: Vec<&str> = bundles.iter().flat_map(|b| &b.results).map(|item| item.source_id.as_str()).collect();
     assert_eq!(items, event.citations.iter().map(|citation| citation.source_id.as_str()).collect::<Vec<_>>());
@@ -56,8 +56,8 @@ async fn filtered_sources_are_in_the_record_only() {
     let relayed = strict.post("/chat/m-1", "{}").await.whole().await;
     assert!(!String::from_utf8_lossy(&relayed.bytes()).contains("event: citations"));
     let kept = eventually(async || {
-        let answer = strict.get("/citations/m-1").await;
-        if answer.status == 200 { Some(record(answer).await) } else { None }
+        let response = strict.get("/citations/m-1").await;
+        if response.status == 200 { Some(record(response).await) } else { None }
     });
     let kept = kept.await.unwrap();
     assert_eq!((kept.citations.len(), kept.stats.filtered_count as usize), (sources.len(), sources.len()));
@@ -89,10 +89,11 @@ async fn invalid_ids_are_404() {
     let (_upstream, proxy) = answering(&["m-1"]).await;
     streamed(&proxy, "m-1").await;
     let status = async |line: &str| {
-        let answer = raw(proxy.addr, format!("{line} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")).await;
+        let response =
+            raw(proxy.addr, format!("{line} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")).await;
         let status: u16 =
-            answer.split_whitespace().nth(1).unwrap_or_else(|| panic!("{line}: {answer}")).parse().unwrap();
-        (status, answer)
+            response.split_whitespace().nth(1).unwrap_or_else(|| panic!("{line}: {response}")).parse().unwrap();
+        (status, response)
     };
     let long = "a".repeat(129);
     for id in [
@@ -119,17 +120,17 @@ async fn invalid_ids_are_404() {
         &long,
     ] {
         for line in [format!("GET /citations/{id}"), format!("DELETE /citations/{id}")] {
-            let (status, answer) = status(&line).await;
-            assert_eq!(status, 400, "{line}: {answer}");
-            assert!(answer.contains("application/problem+json"), "{line}: {answer}");
+            let (status, response) = status(&line).await;
+            assert_eq!(status, 400, "{line}: {response}");
+            assert!(response.contains("application/problem+json"), "{line}: {response}");
         }
     }
     // Valid ids of no record, or other paths.
     for path in ["..", ".", "../etc/passwd", "..;/", "M-1", "m-1/", "m-1/x", &"a".repeat(128)] {
         for method in ["GET", "DELETE"] {
-            let (status, answer) = status(&format!("{method} /citations/{path}")).await;
-            assert!(matches!(status, 400 | 404), "{path}: {answer}");
-            assert!(answer.contains("application/problem+json"), "{path}: {answer}");
+            let (status, response) = status(&format!("{method} /citations/{path}")).await;
+            assert!(matches!(status, 400 | 404), "{path}: {response}");
+            assert!(response.contains("application/problem+json"), "{path}: {response}");
         }
     }
     let (status, _) = status(&format!("GET /citations/{}", "a".repeat(1 << 20))).await;
@@ -157,10 +158,10 @@ async fn unknown_ids_and_parameters_are_problem_documents() {
         (Method::POST, "/healthz", "GET"),
         (Method::DELETE, "/metrics", "GET"),
     ] {
-        let answer = ask(&proxy, method.clone(), path, &[]).await;
+        let response = ask(&proxy, method.clone(), path, &[]).await;
         // RFC 9110 15.5.6: a 405 response must list the allowed methods.
-        assert!(answer.header("allow").is_some_and(|allow| allow.contains(allowed)), "{method} {path}");
-        answer.is_problem(405, "method-not-allowed").await;
+        assert!(response.header("allow").is_some_and(|allow| allow.contains(allowed)), "{method} {path}");
+        response.is_problem(405, "method-not-allowed").await;
     }
 }
 
@@ -196,7 +197,7 @@ async fn deleted_record_is_404() {
     let listed = proxy.get("/citations").await.json().await;
     assert_eq!(listed["items"].as_array().unwrap().len(), 1);
     streamed(&proxy, "m-1").await;
-    assert_eq!(proxy.get("/citations/m-1").await.status, 200, "said again, it is kept again");
+    assert_eq!(proxy.get("/citations/m-1").await.status, 200, "the repeated message is stored again");
 }
 
 #[tokio::test]
@@ -204,7 +205,7 @@ async fn message_without_sources_has_an_empty_record() {
     let input = std::fs::read(fixtures().join("tencent/no-refs.sse")).unwrap();
     let (_upstream, proxy) = proxy(vec![("/", Script::sse(input.clone()))], "").await;
     let whole = proxy.post("/chat/x", "{}").await.whole().await;
-    assert_eq!(whole.bytes(), input, "nothing to cite, nothing added");
+    assert_eq!(whole.bytes(), input, "no event without sources");
     let listed = eventually(|| async {
         let listed = proxy.get("/citations").await.json().await;
         (!listed["items"].as_array().unwrap().is_empty()).then_some(listed)

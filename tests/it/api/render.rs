@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{answering, streamed, tenants};
-use crate::net::{Answer, Client, Proxy, post, request};
+use crate::net::{Client, ClientResponse, Proxy, post, request};
 
-async fn render(proxy: &Proxy, ask: &Value) -> Answer {
+async fn render(proxy: &Proxy, ask: &Value) -> ClientResponse {
     Client::h1(proxy.addr).await.send(post("/render", ask.to_string())).await
 }
 
@@ -17,9 +17,9 @@ async fn stored_message_resolves_markers() {
     let url = first.url.as_deref().unwrap();
     let text = format!("a [{}] b [999]", first.number);
 
-    let answer = render(&proxy, &json!({"text": text, "messageId": "m-1", "style": "link"})).await;
-    assert_eq!((answer.status.as_u16(), answer.header("content-type")), (200, Some("application/json")));
-    let linked = answer.json().await;
+    let response = render(&proxy, &json!({"text": text, "messageId": "m-1", "style": "link"})).await;
+    assert_eq!((response.status.as_u16(), response.header("content-type")), (200, Some("application/json")));
+    let linked = response.json().await;
     assert_eq!(linked["text"], format!("a [[{}]]({url}) b [999]", first.number));
     assert_eq!(linked["cited"], json!([first.number]));
 
@@ -86,14 +86,14 @@ async fn partial_answer_is_rendered_block_by_block() {
     let (mut settled, mut rest, mut open) = (String::new(), String::new(), String::new());
     for piece in ["# 标题\n\n第一", "句[1]。\n\n- 一[7", "]\n\n- 二\n\n", "尾", "声"] {
         let text = rest + piece;
-        let answer = render(&proxy, &json!({"text": text, "messageId": "m-1", "partial": true})).await.json().await;
-        assert_eq!(answer["style"], "html");
-        settled += answer["html"].as_str().unwrap();
-        rest = answer["rest"].as_str().unwrap().to_owned();
-        open = answer["open"].as_str().unwrap().to_owned();
-        assert!(text.ends_with(&rest), "{answer}");
+        let response = render(&proxy, &json!({"text": text, "messageId": "m-1", "partial": true})).await.json().await;
+        assert_eq!(response["style"], "html");
+        settled += response["html"].as_str().unwrap();
+        rest = response["rest"].as_str().unwrap().to_owned();
+        open = response["open"].as_str().unwrap().to_owned();
+        assert!(text.ends_with(&rest), "{response}");
         if text.contains("[1]") {
-            assert_eq!(answer["cited"], json!([1]));
+            assert_eq!(response["cited"], json!([1]));
             assert!(
                 settled.contains("<h1>标题</h1>") && settled.contains("href=\"https://s1.example.com/\""),
                 "{settled}"
@@ -108,7 +108,7 @@ async fn partial_answer_is_rendered_block_by_block() {
     let whole = json!({"text": "# 标题\n\n第一句[1]。\n\n- 一[7]\n\n- 二\n\n尾声", "messageId": "m-1"});
     let whole = render(&proxy, &whole).await.json().await["html"].as_str().unwrap().to_owned();
     assert!(whole.starts_with(&settled) && whole.ends_with("<p>尾声</p>\n"), "{whole}");
-    assert!(whole.contains("一[7]"), "at the end what has no source is text: {whole}");
+    assert!(whole.contains("一[7]"), "a marker without a source becomes text at the end: {whole}");
 
     let none = json!({"text": "a [2]", "record": {"citations": []}, "partial": true});
     let none = render(&proxy, &none).await.json().await;
@@ -129,9 +129,9 @@ async fn invalid_input_is_refused_with_a_reason() {
         ),
         (json!({"text": "x", "messageId": "a", "colour": "red"}), "unknown field `colour`"),
     ] {
-        let answer = render(&proxy, &ask).await;
-        assert_eq!(answer.status, 400, "{ask}");
-        let detail = answer.json().await["detail"].as_str().unwrap().to_owned();
+        let response = render(&proxy, &ask).await;
+        assert_eq!(response.status, 400, "{ask}");
+        let detail = response.json().await["detail"].as_str().unwrap().to_owned();
         assert!(detail.contains(why), "{detail}");
     }
     assert_eq!(render(&proxy, &json!({"text": "x", "messageId": "a/b"})).await.status, 400);

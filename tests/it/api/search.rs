@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{ask, tenants};
 use crate::{
-    net::{Answer, Client, Proxy, post, request, route},
+    net::{Client, ClientResponse, Proxy, post, request, route},
     process::{CommandOutput, Running, citetap, run},
 };
 
@@ -47,7 +47,7 @@ async fn searching(script: Script, toml: &str, more: &str) -> (Upstream, Proxy) 
     (tavily, proxy)
 }
 
-async fn search(proxy: &Proxy, body: Value) -> Answer {
+async fn search(proxy: &Proxy, body: Value) -> ClientResponse {
     Client::h1(proxy.addr).await.send(post("/search", body.to_string())).await
 }
 
@@ -58,14 +58,14 @@ fn urls(found: &Value) -> Vec<&str> {
 #[tokio::test]
 async fn search_returns_a_record_that_is_not_stored() {
     let (tavily, proxy) = searching(ok(), "", "").await;
-    let answer = search(
+    let response = search(
         &proxy,
         json!({"query": " q ", "topic": "news", "search_depth": "ultra-fast", "time_range": "week",
         "start_date": "2026-01-01", "max_results": 7, "exclude_domains": ["Spam.example"]}),
     );
-    let answer = answer.await;
-    assert_eq!((answer.status, answer.header("cache-control")), (StatusCode::OK, Some("no-store")));
-    let found = answer.json().await;
+    let response = response.await;
+    assert_eq!((response.status, response.header("cache-control")), (StatusCode::OK, Some("no-store")));
+    let found = response.json().await;
     let record = &found["record"];
     assert_eq!((&record["provider"], &record["route"]), (&json!("tavily"), &json!("search")));
     assert_eq!((&record["complete"], &record["stored"]), (&json!(true), &json!(false)));
@@ -98,7 +98,7 @@ async fn search_returns_bundle_and_corroboration() {
     assert_eq!(keys, ["bundle", "corroboration", "record"]);
     let (bundle, record) = (&found["bundle"], &found["record"]);
     assert_eq!((&bundle["task_id"], &bundle["executed_at"]), (&record["messageId"], &record["createdAt"]));
-    assert_eq!((&bundle["query_id"], &bundle["query_text"]), (&json!("q1"), &json!("q")), "as the service says");
+    assert_eq!((&bundle["query_id"], &bundle["query_text"]), (&json!("q1"), &json!("q")), "the service's own value");
     assert_eq!((&bundle["provider"], &bundle["query_intent"]), (&json!("tavily"), &json!("general")));
     assert_eq!(
         bundle["stats"],
@@ -145,7 +145,7 @@ async fn results_outside_event_type_domains_are_dropped() {
     search(&proxy, leave).await.is_problem(400, "bad-request").await;
 
     let found = search(&proxy, json!({"query": "q", "event_type": "any"})).await.json().await;
-    assert_eq!(urls(&found).len(), 4, "an empty list enforces nothing");
+    assert_eq!(urls(&found).len(), 4, "an empty list does not restrict results");
     let problem = search(&proxy, json!({"query": "q", "event_type": "hck"})).await.is_problem(400, "bad-request").await;
     assert_eq!(problem["detail"], "event_type is one of any, hack");
     let metrics = proxy.get("/metrics").await.whole().await.text();
@@ -183,15 +183,15 @@ async fn each_service_failure_is_a_problem_without_the_key() {
     ] {
         let (tavily, proxy) = searching(script, "timeout = \"700ms\"", "").await;
         let began = Instant::now();
-        let answer = search(&proxy, json!({"query": "secret words"})).await;
-        let waits = answer.header("retry-after").is_some();
-        let problem = answer.is_problem(status, kind).await;
+        let response = search(&proxy, json!({"query": "secret words"})).await;
+        let waits = response.header("retry-after").is_some();
+        let problem = response.is_problem(status, kind).await;
         assert!(began.elapsed() < Duration::from_secs(5), "{kind}");
-        let told = problem["detail"].as_str().unwrap();
-        assert!(told.contains(detail), "{told}");
-        assert!(!told.contains(CANARY) && !told.contains("secret words"), "{told}");
-        assert_eq!(waits, kind == "search-rate-limited", "{told}");
-        assert_eq!(tavily.requests().len(), requests, "{kind} {told}");
+        let text = problem["detail"].as_str().unwrap();
+        assert!(text.contains(detail), "{text}");
+        assert!(!text.contains(CANARY) && !text.contains("secret words"), "{text}");
+        assert_eq!(waits, kind == "search-rate-limited", "{text}");
+        assert_eq!(tavily.requests().len(), requests, "{kind} {text}");
         assert!(tavily.requests().iter().all(|seen| seen.path == "/api/search"), "a redirect is not followed");
         let metrics = proxy.get("/metrics").await.whole().await.text();
         assert!(metrics.contains("citetap_searches_total{result=") && !metrics.contains(CANARY), "{metrics}");
@@ -239,11 +239,11 @@ async fn long_retry_after_is_returned_without_waiting() {
         // The timeout would allow a retry.
         let (tavily, proxy) = searching(retry_after_error(status, after).then(ok()), "timeout = \"60s\"", "").await;
         let began = Instant::now();
-        let answer = search(&proxy, json!({"query": "q"})).await;
+        let response = search(&proxy, json!({"query": "q"})).await;
         assert!(began.elapsed() < Duration::from_secs(4));
-        let told: u64 = answer.header("retry-after").unwrap().parse().unwrap();
-        assert_eq!(told, after.parse::<u64>().unwrap().min(u32::MAX.into()));
-        answer.is_problem(if status == 429 { 503 } else { 502 }, kind).await;
+        let seconds: u64 = response.header("retry-after").unwrap().parse().unwrap();
+        assert_eq!(seconds, after.parse::<u64>().unwrap().min(u32::MAX.into()));
+        response.is_problem(if status == 429 { 503 } else { 502 }, kind).await;
         assert_eq!(tavily.requests().len(), 1);
     }
 }
@@ -313,8 +313,8 @@ async fn key_is_in_no_log_and_no_check_output() {
     let mut command = citetap(dir.path(), &["serve", "--listen", "127.0.0.1:0"]);
     command.env("TAVILY_API_KEY_FILE", "key");
     let running = Running::start(command).await;
-    let answer = Client::h1(running.addr).await.send(post("/search", r#"{"query":"canary words"}"#)).await;
-    answer.is_problem(502, "search-key-refused").await;
+    let response = Client::h1(running.addr).await.send(post("/search", r#"{"query":"canary words"}"#)).await;
+    response.is_problem(502, "search-key-refused").await;
     assert_eq!(tavily.requests()[0].headers["authorization"], format!("Bearer {CANARY}"));
     running.logged("search failed", 1).await;
     let logged = running.out().join("\n") + &running.err().join("\n");
@@ -358,7 +358,7 @@ async fn cli_search_needs_no_route() {
 
 #[tokio::test]
 async fn cli_search_reports_failures_without_the_key() {
-    for (script, args, key, said) in [
+    for (script, args, key, message) in [
         (error(401, json!({})), &["q"][..], Some(CANARY), "refused the key"),
         (error(400, json!({"detail": {"error": CANARY}})), &["q"], Some(CANARY), "request: •••"),
         (ok(), &["q"], None, "TAVILY_API_KEY"),
@@ -367,6 +367,6 @@ async fn cli_search_reports_failures_without_the_key() {
     ] {
         let ran = cli(script, args, key).await;
         assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{ran:?}");
-        assert!(ran.err.contains(said) && !ran.err.contains("canary-4711"), "{ran:?}");
+        assert!(ran.err.contains(message) && !ran.err.contains("canary-4711"), "{ran:?}");
     }
 }

@@ -58,9 +58,9 @@ fn str_of(one: &Value) -> &str {
 #[tokio::test]
 async fn days_providers_and_domains_add_up() {
     let (_upstream, proxy) = some().await;
-    let answer = proxy.get(&format!("/stats?{PERIOD}")).await;
-    assert_eq!((answer.status, answer.header("cache-control")), (StatusCode::OK, Some("no-store")));
-    let stats = answer.json().await;
+    let response = proxy.get(&format!("/stats?{PERIOD}")).await;
+    assert_eq!((response.status, response.header("cache-control")), (StatusCode::OK, Some("no-store")));
+    let stats = response.json().await;
     assert_eq!((&stats["since"], &stats["until"]), (&json!("2026-01-13"), &json!("2026-01-15")));
     assert_eq!(
         stats["totals"],
@@ -85,7 +85,7 @@ async fn days_providers_and_domains_add_up() {
     );
     assert_eq!(sites(&days[0]), [("example.com", 2, 3, 1), ("example.org", 1, 1, 1)]);
     assert_eq!(sites(&days[1]), [("example.net", 1, 1, 0), ("example.org", 1, 1, 1)]);
-    assert_eq!((sites(&days[2]).len(), &days[2]["citedShare"]), (0, &Value::Null), "of nothing there is no share");
+    assert_eq!((sites(&days[2]).len(), &days[2]["citedShare"]), (0, &Value::Null), "no share without citations");
 }
 
 #[tokio::test]
@@ -97,9 +97,9 @@ async fn parameters_filter_the_stats() {
     assert_eq!(sites(&one), [("example.com", 2, 3, 1)]);
     assert_eq!(sites(&one["days"][1]).len(), 0, "the days have the period's sites");
     for domain in ["example.org", "a.example.org", "Example.ORG"] {
-        let asked = get(&format!("{PERIOD}&domain={domain}")).await;
-        assert_eq!(sites(&asked), [("example.org", 2, 2, 2)], "{domain}");
-        assert_eq!(asked["totals"]["messages"], 4, "of how many");
+        let stats = get(&format!("{PERIOD}&domain={domain}")).await;
+        assert_eq!(sites(&stats), [("example.org", 2, 2, 2)], "{domain}");
+        assert_eq!(stats["totals"]["messages"], 4, "of how many");
     }
     let tencent = get(&format!("{PERIOD}&provider=tencent")).await;
     assert_eq!((&tencent["totals"]["messages"], sites(&tencent).len()), (&json!(1), 0));
@@ -129,11 +129,11 @@ async fn domains_are_exported_as_csv() {
     let (_upstream, proxy) = some().await;
     let like = proxy.app.store.get("default", "m-1", None).await.unwrap().unwrap().record;
     put(&proxy, &[entry(&like, "doubao", "m-5", 1, &["=cmd"])]).await;
-    let answer = proxy.get(&format!("/stats?{PERIOD}&format=csv")).await;
-    assert_eq!(answer.header("content-type"), Some("text/csv; charset=utf-8; header=present"));
-    assert_eq!(answer.header("content-disposition"), Some("inline; filename=\"sites-2026-01-13-2026-01-15.csv\""));
+    let response = proxy.get(&format!("/stats?{PERIOD}&format=csv")).await;
+    assert_eq!(response.header("content-type"), Some("text/csv; charset=utf-8; header=present"));
+    assert_eq!(response.header("content-disposition"), Some("inline; filename=\"sites-2026-01-13-2026-01-15.csv\""));
     assert_eq!(
-        answer.whole().await.text(),
+        response.whole().await.text(),
         "\"domain\",\"messages\",\"citations\",\"cited\",\"cited_share\"\r\n\
          \"example.com\",\"2\",\"3\",\"1\",\"0.3333\"\r\n\
          \"example.org\",\"2\",\"2\",\"2\",\"1\"\r\n\

@@ -16,7 +16,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::{answering, ask, proxy, put, streamed, tenants};
-use crate::net::{Answer, Client, Proxy, raw, request, tencent};
+use crate::net::{Client, ClientResponse, Proxy, raw, request, tencent};
 
 /// Message `id` of `task`, created `ms` after the epoch. Per round: sources by name with their scores.
 fn message(like: &Record, task: &str, id: &str, ms: i64, rounds: &[&[(&str, f64)]]) -> Entry {
@@ -61,9 +61,9 @@ async fn begin() -> (citetap::replay::Upstream, Proxy, Record) {
 }
 
 async fn results(proxy: &Proxy, query: &str) -> Value {
-    let answer = proxy.get(&format!("/tasks/task/results?{query}")).await;
-    assert_eq!(answer.status, 200, "{query}");
-    answer.json().await
+    let response = proxy.get(&format!("/tasks/task/results?{query}")).await;
+    assert_eq!(response.status, 200, "{query}");
+    response.json().await
 }
 
 /// Formats results as `q1 a`, and so on.
@@ -72,16 +72,16 @@ fn shown(page: &Value) -> Vec<String> {
     items.iter().map(|item| format!("{} {}", item.query_id, item.item.title)).collect()
 }
 
-async fn commit(proxy: &Proxy, consumer: &str, cursor: &Value) -> Answer {
+async fn commit(proxy: &Proxy, consumer: &str, cursor: &Value) -> ClientResponse {
     let path = format!("/tasks/task/cursors/{consumer}");
     Client::h1(proxy.addr).await.send(request(Method::PUT, &path, &[], cursor.to_string())).await
 }
 
 /// Commits and returns the cursor of the response.
 async fn committed(proxy: &Proxy, consumer: &str, cursor: &Value) -> SearchReadCursor {
-    let answer = commit(proxy, consumer, cursor).await;
-    assert_eq!(answer.status, 200);
-    serde_json::from_value(answer.json().await).unwrap()
+    let response = commit(proxy, consumer, cursor).await;
+    assert_eq!(response.status, 200);
+    serde_json::from_value(response.json().await).unwrap()
 }
 
 #[tokio::test]
@@ -92,15 +92,15 @@ async fn task_header_is_recorded_and_not_relayed() {
     let chat = async |id: &str, task: &str| {
         let mut client = Client::h1(proxy.addr).await;
         let path = format!("/chat/{id}");
-        let answer = client.send(request(Method::POST, &path, &[("x-task-id", task)], "{}")).await;
-        answer.whole().await.split().1.remove(0)
+        let response = client.send(request(Method::POST, &path, &[("x-task-id", task)], "{}")).await;
+        response.whole().await.split().1.remove(0)
     };
     assert_eq!(chat("m-1", "job:7").await.task_id.as_deref(), Some("job:7"));
     let strange = chat("m-2", "job 7/../x").await;
     let hashed = format!("x-{}", source_id("job 7/../x"));
     assert_eq!(strange.task_id.as_ref(), Some(&hashed));
     assert_eq!(strange.metadata["originalTaskId"], "job 7/../x");
-    assert_eq!(chat("m-3", "  ").await.task_id, None, "an empty one names none");
+    assert_eq!(chat("m-3", "  ").await.task_id, None, "an empty header sets no task");
     for seen in upstream.requests() {
         assert!(!seen.headers.contains_key("x-task-id"), "{:?}", seen.headers);
     }
@@ -194,7 +194,7 @@ async fn results_are_in_read_order_and_deduplicated() {
     assert_eq!((seen, failed), (expected, 1));
     let rest = results(&proxy, "consumer=c").await;
     assert_eq!((&rest["items"], &rest["failed"], &rest["cursor"]["consumed"]), (&json!([]), &json!([]), &json!([])));
-    assert_eq!(committed(&proxy, "c", &rest["cursor"]).await.consumed_count, 25, "nothing new is nothing wrong");
+    assert_eq!(committed(&proxy, "c", &rest["cursor"]).await.consumed_count, 25, "an empty page is no error");
     assert_eq!(
         shown(&results(&proxy, "consumer=d&limit=1").await),
         ["q1 high1"],
@@ -289,9 +289,10 @@ async fn invalid_paths_and_methods_are_refused() {
     let (_upstream, proxy, like) = begin().await;
     put(&proxy, &[message(&like, "task", "m", 1, &[&[("a", 0.5)]])]).await;
     let status = async |line: String| {
-        let answer = raw(proxy.addr, format!("{line} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")).await;
-        assert!(answer.contains("application/problem+json"), "{line}: {answer}");
-        answer.split_whitespace().nth(1).unwrap().parse::<u16>().unwrap()
+        let response =
+            raw(proxy.addr, format!("{line} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")).await;
+        assert!(response.contains("application/problem+json"), "{line}: {response}");
+        response.split_whitespace().nth(1).unwrap().parse::<u16>().unwrap()
     };
     let long = "a".repeat(129);
     for id in ["%2e%2e%2f", "*", "%", "'", "m%201", "task%00", "%ff%fe", "task%2f", "%E8%B1%86", &long] {
@@ -317,9 +318,9 @@ async fn invalid_paths_and_methods_are_refused() {
         (Method::DELETE, "/tasks/task/cursors/c", "PUT"),
         (Method::POST, "/tasks/task/cursors/c", "PUT"),
     ] {
-        let answer = ask(&proxy, method.clone(), path, &[]).await;
-        assert!(answer.header("allow").is_some_and(|allow| allow.contains(allowed)), "{method} {path}");
-        answer.is_problem(405, "method-not-allowed").await;
+        let response = ask(&proxy, method.clone(), path, &[]).await;
+        assert!(response.header("allow").is_some_and(|allow| allow.contains(allowed)), "{method} {path}");
+        response.is_problem(405, "method-not-allowed").await;
     }
 }
 
@@ -329,8 +330,8 @@ async fn task_of_another_tenant_is_unknown() {
     let (_upstream, proxy) = proxy(vec![("/m-1", Script::sse(tencent::answer("m-1")))], &tenants::keys()).await;
     let send = async |method: Method, path: &str, key: &str, body: &str| {
         let headers = [("x-citetap-key", key), ("x-task-id", "task")];
-        let answer = Client::h1(proxy.addr).await.send(request(method, path, &headers, body.to_owned())).await;
-        let whole = answer.whole().await;
+        let response = Client::h1(proxy.addr).await.send(request(method, path, &headers, body.to_owned())).await;
+        let whole = response.whole().await;
         (whole.status.as_u16(), whole.text())
     };
     assert_eq!(send(Method::POST, "/chat/m-1", "alpha-key", "{}").await.0, 200);
@@ -338,17 +339,17 @@ async fn task_of_another_tenant_is_unknown() {
     assert_eq!(status, 200);
     let cursor = serde_json::from_str::<Value>(&page).unwrap()["cursor"].to_string();
     assert_eq!(send(Method::PUT, "/tasks/task/cursors/c", "alpha-key", &cursor).await.0, 200);
-    let place = json!({ "last_query_id": "q1", "last_source_id": source_id("a"), "consumed_count": 7 }).to_string();
+    let cursor = json!({ "last_query_id": "q1", "last_source_id": source_id("a"), "consumed_count": 7 }).to_string();
     for (method, tail, body) in [
         (Method::GET, "bundles", ""),
         (Method::GET, "results", ""),
         (Method::GET, "results?consumer=c", ""),
         (Method::GET, "cursors/c", ""),
-        (Method::PUT, "cursors/c", place.as_str()),
+        (Method::PUT, "cursors/c", cursor.as_str()),
     ] {
         let of = async |task: &str| send(method.clone(), &format!("/tasks/{task}/{tail}"), "beta-key", body).await;
-        let (foreign, unknown) = (of("task").await, of("nobody").await);
-        assert_eq!((foreign.0, &foreign), (404, &unknown), "{method} {tail}");
+        let (other, unknown) = (of("task").await, of("nobody").await);
+        assert_eq!((other.0, &other), (404, &unknown), "{method} {tail}");
         assert_eq!(send(method.clone(), &format!("/tasks/task/{tail}"), "no-key", body).await.0, 401);
     }
     // The same names in another tenant are different tasks.

@@ -7,7 +7,7 @@ use http::{Method, header};
 use sha2::{Digest, Sha256};
 
 use super::{FOR_EVER, ask, proxy, record, steps};
-use crate::net::{Answer, Client, Proxy, eventually, request, tencent};
+use crate::net::{Client, ClientResponse, Proxy, eventually, request, tencent};
 
 type Headers = &'static [(&'static str, &'static str)];
 
@@ -34,13 +34,13 @@ pub async fn two() -> (Upstream, Proxy) {
     proxy(scripts, &keys()).await
 }
 
-pub async fn chat(proxy: &Proxy, path: &str, headers: &[(&str, &str)]) -> Answer {
+pub async fn chat(proxy: &Proxy, path: &str, headers: &[(&str, &str)]) -> ClientResponse {
     Client::h1(proxy.addr).await.send(request(Method::POST, path, headers, "{}")).await
 }
 
 /// The content of a response.
-async fn content(answer: Answer) -> String {
-    let whole = answer.whole().await;
+async fn content(response: ClientResponse) -> String {
+    let whole = response.whole().await;
     let mut headers = whole.headers.clone();
     headers.remove(header::DATE);
     format!("{} {headers:?} {}", whole.status, whole.text())
@@ -66,9 +66,9 @@ async fn request_without_valid_key_reveals_nothing() {
             (Method::POST, "/chat/m-1"),
             (Method::GET, "/nowhere"),
         ] {
-            let answer = ask(&proxy, method, path, headers).await;
-            assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
-            answer.is_problem(401, "unauthorized").await;
+            let response = ask(&proxy, method, path, headers).await;
+            assert_eq!(response.header("www-authenticate"), Some("Bearer"));
+            response.is_problem(401, "unauthorized").await;
         }
     }
     assert_eq!(upstream.request_count(), 0);
@@ -85,7 +85,7 @@ async fn other_tenants_cannot_read_list_delete_or_watch() {
     open.until("reference_chunks").await;
     let flying =
         eventually(|| async { (ask(&proxy, Method::GET, "/citations/open", ALPHA).await.status == 202).then_some(()) });
-    flying.await.expect("in flight, for its own tenant");
+    flying.await.expect("in flight for its tenant");
 
     for (method, tail) in [
         (Method::GET, ""),
@@ -96,9 +96,9 @@ async fn other_tenants_cannot_read_list_delete_or_watch() {
     ] {
         let unknown = content(ask(&proxy, method.clone(), &format!("/citations/nobody{tail}"), BETA).await).await;
         assert!(unknown.starts_with("404"), "{unknown}");
-        for foreign in ["m-1", "open"] {
-            let answer = ask(&proxy, method.clone(), &format!("/citations/{foreign}{tail}"), BETA).await;
-            assert_eq!(content(answer).await, unknown, "{method} {foreign}{tail}");
+        for id in ["m-1", "open"] {
+            let response = ask(&proxy, method.clone(), &format!("/citations/{id}{tail}"), BETA).await;
+            assert_eq!(content(response).await, unknown, "{method} {id}{tail}");
         }
     }
     let listed = ask(&proxy, Method::GET, "/citations", BETA).await.json().await;
@@ -138,8 +138,8 @@ async fn our_keys_are_stripped_and_other_authorization_passes() {
         (&[("authorization", "Bearer sk-upstream"), ("authorization", "Bearer alpha-key")], &["Bearer sk-upstream"]),
     ];
     for (headers, passed) in cases {
-        let answer = chat(&proxy, "/chat/echo", headers).await;
-        assert_eq!(answer.status, 200, "{headers:?}");
+        let response = chat(&proxy, "/chat/echo", headers).await;
+        assert_eq!(response.status, 200, "{headers:?}");
         let seen = upstream.requests().pop().unwrap();
         let values: Vec<&str> =
             seen.headers.get_all("authorization").iter().map(|value| value.to_str().unwrap()).collect();

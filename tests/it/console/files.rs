@@ -5,10 +5,10 @@ use http::Method;
 
 use crate::{
     api::tenants,
-    net::{Answer, Client, Proxy, request, route},
+    net::{Client, ClientResponse, Proxy, request, route},
 };
 
-async fn ask(proxy: &Proxy, method: Method, path: &str, headers: &[(&str, &str)]) -> Answer {
+async fn ask(proxy: &Proxy, method: Method, path: &str, headers: &[(&str, &str)]) -> ClientResponse {
     Client::h1(proxy.addr).await.send(request(method, path, headers, "")).await
 }
 

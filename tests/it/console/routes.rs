@@ -19,12 +19,12 @@ fn two(questions: &str) -> String {
 #[tokio::test]
 async fn routes_are_listed_without_their_upstreams() {
     let proxy = Proxy::start(&two(r#"["什么是热泵？"]"#)).await;
-    let answer = proxy.get("/console/routes").await;
-    assert_eq!((answer.status.as_u16(), answer.header("content-type")), (200, Some("application/json")));
-    assert_eq!(answer.header("cache-control"), Some("no-store"));
-    let told = answer.json().await;
+    let response = proxy.get("/console/routes").await;
+    assert_eq!((response.status.as_u16(), response.header("content-type")), (200, Some("application/json")));
+    assert_eq!(response.header("cache-control"), Some("no-store"));
+    let listed = response.json().await;
     assert_eq!(
-        told,
+        listed,
         json!({"tenant": "default", "keys": false, "providers": ["doubao", "tencent", "openai"], "routes": [
             {"name": "plain", "prefix": "/plain", "provider": "auto", "profile": "ai-sdk", "markers": "link",
              "inject": "final", "models": [], "questions": []},
@@ -33,8 +33,8 @@ async fn routes_are_listed_without_their_upstreams() {
         ]})
     );
     proxy.app.set_routes(config(&two(r#"["What now?"]"#)).routes);
-    let told = proxy.get("/console/routes").await.json().await;
-    assert_eq!(told["routes"][1]["questions"], json!(["What now?"]), "new routes are told");
+    let listed = proxy.get("/console/routes").await.json().await;
+    assert_eq!(listed["routes"][1]["questions"], json!(["What now?"]), "new routes are listed");
     proxy.post("/console/routes", "{}").await.is_problem(405, "method-not-allowed").await;
 }
 
@@ -42,13 +42,13 @@ async fn routes_are_listed_without_their_upstreams() {
 async fn routes_require_a_key_with_tenants() {
     let (_upstream, proxy) = tenants::two().await;
     for key in [&[][..], &[("x-citetap-key", "gamma-key")]] {
-        let answer = Client::h1(proxy.addr).await.send(request(Method::GET, "/console/routes", key, "")).await;
-        answer.is_problem(401, "unauthorized").await;
+        let response = Client::h1(proxy.addr).await.send(request(Method::GET, "/console/routes", key, "")).await;
+        response.is_problem(401, "unauthorized").await;
     }
-    let answer = Client::h1(proxy.addr).await.send(request(Method::GET, "/console/routes", tenants::BETA, "")).await;
-    let told = answer.json().await;
+    let response = Client::h1(proxy.addr).await.send(request(Method::GET, "/console/routes", tenants::BETA, "")).await;
+    let listed = response.json().await;
     assert_eq!(
-        (&told["tenant"], &told["keys"], &told["routes"][0]["name"]),
+        (&listed["tenant"], &listed["keys"], &listed["routes"][0]["name"]),
         (&json!("beta"), &json!(true), &json!("chat"))
     );
 }

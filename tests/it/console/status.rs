@@ -11,9 +11,9 @@ use crate::{
 };
 
 async fn status(proxy: &Proxy, headers: &[(&str, &str)]) -> Value {
-    let answer = Client::h1(proxy.addr).await.send(request(Method::GET, "/console/status", headers, "")).await;
-    assert_eq!((answer.status.as_u16(), answer.header("cache-control")), (200, Some("no-store")));
-    answer.json().await
+    let response = Client::h1(proxy.addr).await.send(request(Method::GET, "/console/status", headers, "")).await;
+    assert_eq!((response.status.as_u16(), response.header("cache-control")), (200, Some("no-store")));
+    response.json().await
 }
 
 /// Waits for this number of faults. The end of a stream is recorded after it.
@@ -38,30 +38,31 @@ async fn status_reports_the_current_state() {
     );
     proxy.post("/chat/x", "{}").await.whole().await;
     // A client may see the end before the stream is counted as closed.
-    let told = eventually(|| async { Some(status(&proxy, &[]).await).filter(|told| told["streams"] == 0) });
-    let told = told.await.expect("no stream is open");
-    assert!(told["store"]["lastCommitMs"].as_f64().is_some(), "{told}");
+    let status_now =
+        eventually(|| async { Some(status(&proxy, &[]).await).filter(|status_now| status_now["streams"] == 0) });
+    let status_now = status_now.await.expect("no stream is open");
+    assert!(status_now["store"]["lastCommitMs"].as_f64().is_some(), "{status_now}");
     assert_eq!(
-        (&told["version"], &told["draining"], &told["search"]),
+        (&status_now["version"], &status_now["draining"], &status_now["search"]),
         (&citetap::VERSION.into(), &false.into(), &false.into())
     );
-    assert_eq!(told["faults"], json!([]), "an answer that came to its end is no fault");
+    assert_eq!(status_now["faults"], json!([]), "a complete stream is no fault");
     let [started, now] =
-        ["startedAt", "now"].map(|key| told[key].as_str().unwrap().parse::<jiff::Timestamp>().unwrap());
-    assert!(started <= now && told["commit"].is_string());
+        ["startedAt", "now"].map(|key| status_now[key].as_str().unwrap().parse::<jiff::Timestamp>().unwrap());
+    assert!(started <= now && status_now["commit"].is_string());
     proxy.post("/console/status", "{}").await.is_problem(405, "method-not-allowed").await;
 }
 
 #[tokio::test]
 async fn faults_are_listed_newest_first() {
     let half = tencent::references("m-1", &[1]) + &tencent::text("m-1", "第一句");
-    let said = "data:{\"completion_id\":\"m-2\",\"delta_content\":\"x\"}\n\ndata:{ no json\n\n".to_owned()
+    let stream = "data:{\"completion_id\":\"m-2\",\"delta_content\":\"x\"}\n\ndata:{ no json\n\n".to_owned()
         + &tencent::finish("m-2");
     let upstream = Upstream::bind(vec![
         Scripted::new("/cut", Script::sse_steps([Step::Send(half.clone().into()), Step::Abort])),
         Scripted::new("/down", Script::json("{\"secret\":1}").status(StatusCode::SERVICE_UNAVAILABLE)),
         Scripted::new("/client", Script::json("{}").status(StatusCode::NOT_FOUND)),
-        Scripted::new("/odd", Script::sse(said)),
+        Scripted::new("/odd", Script::sse(stream)),
         Scripted::new("/hang", Script::hang()),
     ])
     .await
@@ -86,10 +87,10 @@ async fn faults_are_listed_newest_first() {
         faults(&proxy, count).await;
     }
     let all = faults(&proxy, 5).await;
-    let told: Vec<(&str, u64)> =
+    let listed: Vec<(&str, u64)> =
         all.iter().map(|one| (one["what"].as_str().unwrap(), one["status"].as_u64().unwrap())).collect();
     assert_eq!(
-        told,
+        listed,
         [
             ("upstream-unreachable", 502),
             ("upstream-timeout", 504),
@@ -116,15 +117,15 @@ async fn own_failures_are_listed() {
         route("chat", &upstream.url())
     );
     let proxy = Proxy::start(&toml).await;
-    let asked = r#"{"model":"m","messages":[{"role":"user","content":"secret"}]}"#;
-    assert_eq!(proxy.post("/v1/chat/completions", asked).await.status, 502);
+    let request = r#"{"model":"m","messages":[{"role":"user","content":"secret"}]}"#;
+    assert_eq!(proxy.post("/v1/chat/completions", request).await.status, 502);
     assert_eq!(faults(&proxy, 1).await[0]["what"], "upstream-answer");
 
     let addr = proxy.addr;
     let open = tokio::spawn(async move { Client::h1(addr).await.try_send(post("/chat/hang", "{}")).await.map(drop) });
     eventually(|| async { (status(&proxy, &[]).await["streams"] == 1).then_some(()) }).await.unwrap();
     assert_eq!(proxy.post("/chat/hang", "{}").await.status, 503);
-    assert_eq!(proxy.post("/v1/chat/completions", asked).await.status, 503);
+    assert_eq!(proxy.post("/v1/chat/completions", request).await.status, 503);
     let all = faults(&proxy, 3).await;
     assert_eq!((&all[0]["what"], &all[0]["route"]), (&json!("overloaded"), &Value::Null), "before its route was known");
     assert_eq!((&all[1]["what"], &all[1]["route"]), (&json!("overloaded"), &json!("chat")));
@@ -144,6 +145,6 @@ async fn tenant_sees_only_its_own_faults() {
     let shown = shown.await.expect("fifty, and no more");
     assert!(shown.iter().all(|one| one["what"] == "client_gone"), "{shown:?}");
     assert_eq!(status(&proxy, tenants::BETA).await["faults"], json!([]));
-    let answer = proxy.get("/console/status").await;
-    answer.is_problem(401, "unauthorized").await;
+    let response = proxy.get("/console/status").await;
+    response.is_problem(401, "unauthorized").await;
 }

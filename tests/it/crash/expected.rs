@@ -32,7 +32,7 @@ pub struct Findings {
     pub forgotten: usize,
     pub missing: usize,
     pub torn: usize,
-    pub foreign: usize,
+    pub mixed: usize,
     /// Deleted records that reappeared.
     pub returned: usize,
     /// Descriptions of the first few faults.
@@ -51,23 +51,23 @@ impl Findings {
         match look {
             RecordState::Whole => return look,
             RecordState::Torn => self.torn += 1,
-            RecordState::Foreign => self.foreign += 1,
+            RecordState::Mixed => self.mixed += 1,
         }
         self.fault(format!("{where_from}, and {look:?}: {record:?}"));
         look
     }
 
     pub const fn is_clean(&self) -> bool {
-        self.missing + self.torn + self.foreign + self.returned == 0 && self.faults.is_empty()
+        self.missing + self.torn + self.mixed + self.returned == 0 && self.faults.is_empty()
     }
 
     pub fn line(&self) -> String {
         let Self { cycles, starts, drains, streams, reported, records, compared, .. } = self;
-        let Self { forgotten, missing, torn, foreign, returned, .. } = self;
+        let Self { forgotten, missing, torn, mixed, returned, .. } = self;
         format!(
             "{cycles} kills ({starts} of them at the start, {drains} while draining), {streams} streams, {reported} times \
              \"stored\" of {records} records, {compared} comparisons, {forgotten} forgotten: {missing} missing, \
-             {torn} torn, {foreign} foreign, {returned} returned"
+             {torn} torn, {mixed} mixed, {returned} returned"
         )
     }
 }
@@ -120,9 +120,9 @@ impl ExpectedRecords {
     async fn check<'a>(&self, running: &Running, ids: impl Iterator<Item = &'a String>, findings: &mut Findings) {
         let mut client = Client::h1(running.addr).await;
         for id in ids {
-            let answer = client.send(get(&format!("/citations/{id}"))).await;
-            let status = answer.status.as_u16();
-            let text = answer.whole().await.text();
+            let response = client.send(get(&format!("/citations/{id}"))).await;
+            let status = response.status.as_u16();
+            let text = response.whole().await.text();
             match (self.forgotten.get(id), status) {
                 (Some(Deletion::Unknown), _) | (Some(Deletion::Yes), 404) => continue,
                 (Some(Deletion::Yes), _) => {
@@ -141,8 +141,8 @@ impl ExpectedRecords {
             }
             match serde_json::from_str::<Record>(&text) {
                 Ok(kept) if kept.message_id != *id => {
-                    findings.foreign += 1;
-                    findings.fault(format!("asked for {id}: {text}"));
+                    findings.mixed += 1;
+                    findings.fault(format!("requested {id}: {text}"));
                 }
                 Ok(kept) if findings.look("kept", &kept) != RecordState::Whole => {}
                 Ok(kept) if as_sent(kept.clone()) == as_sent(reported.clone()) => {}

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use super::streams::{DIALECTS, VARIANTS};
 use crate::{
-    net::{Answer, Client, frames, get, request, split},
+    net::{Client, ClientResponse, frames, get, request, split},
     rng::Rng,
 };
 
@@ -84,8 +84,8 @@ async fn h1(addr: SocketAddr, mut rng: Rng, observations: &Observations) -> Opti
         let mut client = Client::try_h1(addr).await.ok()?;
         for _ in 0..rng.within(1..6) {
             observations.streams.fetch_add(1, Relaxed);
-            let answer = client.try_send(ask(&mut rng)).await.ok()?;
-            let (records, whole) = read_stream(answer).await;
+            let response = client.try_send(ask(&mut rng)).await.ok()?;
+            let (records, whole) = read_stream(response).await;
             let of = records.first().map(|record| record.message_id.clone());
             observations.note(records);
             if !whole {
@@ -102,9 +102,9 @@ async fn h1(addr: SocketAddr, mut rng: Rng, observations: &Observations) -> Opti
 
 /// What the API reports as stored is stored.
 async fn look(client: &mut Client, id: &str, observations: &Observations) -> Option<()> {
-    let answer = client.try_send(get(&format!("/citations/{id}?wait=1"))).await.ok()?;
-    let found = answer.status == 200;
-    let whole = answer.whole().await;
+    let response = client.try_send(get(&format!("/citations/{id}?wait=1"))).await.ok()?;
+    let found = response.status == 200;
+    let whole = response.whole().await;
     // A response cut by the kill is ignored.
     if found && whole.error.is_none() {
         observations.note(serde_json::from_slice::<Record>(&whole.bytes()).ok());
@@ -114,11 +114,11 @@ async fn look(client: &mut Client, id: &str, observations: &Observations) -> Opt
 
 async fn forget(client: &mut Client, id: String, observations: &Observations) -> Option<()> {
     let note = |what| observations.forgotten.lock().unwrap().push((id.clone(), what));
-    let asked = client.try_send(request(Method::DELETE, &format!("/citations/{id}"), &[], "")).await;
-    match asked {
-        Ok(answer) if answer.status == 204 => note(Deletion::Yes),
+    let result = client.try_send(request(Method::DELETE, &format!("/citations/{id}"), &[], "")).await;
+    match result {
+        Ok(response) if response.status == 204 => note(Deletion::Yes),
         // A record with `stored: false` may not be there yet.
-        Ok(answer) => assert_eq!(answer.status, 404, "{id}"),
+        Ok(response) => assert_eq!(response.status, 404, "{id}"),
         Err(_) => {
             note(Deletion::Unknown);
             return None;
@@ -133,14 +133,14 @@ async fn h2(addr: SocketAddr, mut rng: Rng, observations: Arc<Observations>) -> 
     loop {
         while reading.len() < STREAMS_OF_H2 {
             observations.streams.fetch_add(1, Relaxed);
-            let answer = client.try_send(ask(&mut rng)).await;
-            let Ok(answer) = answer else {
+            let response = client.try_send(ask(&mut rng)).await;
+            let Ok(response) = response else {
                 while reading.join_next().await.is_some() {}
                 return None;
             };
             let observations = Arc::clone(&observations);
             reading.spawn(async move {
-                observations.note(read_stream(answer).await.0);
+                observations.note(read_stream(response).await.0);
             });
         }
         reading.join_next().await;
@@ -148,10 +148,10 @@ async fn h2(addr: SocketAddr, mut rng: Rng, observations: Arc<Observations>) -> 
 }
 
 /// Reads to any end: the records in complete frames, and whether the end was clean.
-pub async fn read_stream(mut answer: Answer) -> (Vec<Record>, bool) {
+pub async fn read_stream(mut response: ClientResponse) -> (Vec<Record>, bool) {
     let mut bytes = Vec::new();
     let clean = loop {
-        match answer.piece().await {
+        match response.piece().await {
             Some(Ok(piece)) => bytes.extend_from_slice(&piece),
             end => break end.is_none(),
         }

@@ -32,7 +32,7 @@ const TTL: Duration = Duration::from_secs(4);
 const YOUNG: Duration = Duration::from_secs(2);
 
 /// Time for clients to notice that their server is dead.
-const TOLD: Duration = Duration::from_secs(5);
+const CLIENT_EXIT: Duration = Duration::from_secs(5);
 
 pub async fn demo(dir: &Path, speed: &str) -> Running {
     let args = ["demo", "--listen", "127.0.0.1:0", "--store", "crash.db", "--fresh-ids", "--speed", speed];
@@ -40,17 +40,17 @@ pub async fn demo(dir: &Path, speed: &str) -> Running {
 }
 
 pub async fn kept(demo: &Running, id: &str) -> Record {
-    let answer = demo.get(&format!("/citations/{id}")).await;
-    assert_eq!(answer.status, 200, "{id} was delivered as stored");
-    serde_json::from_value(answer.json().await).unwrap()
+    let response = demo.get(&format!("/citations/{id}")).await;
+    assert_eq!(response.status, 200, "{id} was delivered as stored");
+    serde_json::from_value(response.json().await).unwrap()
 }
 
 #[tokio::test]
 async fn record_reported_as_stored_survives_a_kill() {
     let dir = tempfile::tempdir().unwrap();
     let demo_1 = demo(dir.path(), "100").await;
-    let mut answer = demo_1.post("/doubao/chat").await;
-    let seen = answer.until("event: SSE_REPLY_END").await;
+    let mut response = demo_1.post("/doubao/chat").await;
+    let seen = response.until("event: SSE_REPLY_END").await;
     let (_, ours) = split(seen.as_bytes());
     assert!(ours[0].stored);
     let before = kept(&demo_1, &ours[0].message_id).await;
@@ -74,7 +74,7 @@ enum Moment {
 
 /// Waits for the clients. A client may miss the reset and would wait for ever, so the wait is bounded.
 async fn over(mut clients: JoinSet<()>) {
-    while let Ok(Some(ended)) = tokio::time::timeout(TOLD, clients.join_next()).await {
+    while let Ok(Some(ended)) = tokio::time::timeout(CLIENT_EXIT, clients.join_next()).await {
         ended.unwrap();
     }
 }
@@ -131,8 +131,8 @@ impl Loop {
             running.signal("TERM");
             tokio::time::sleep(self.rng.millis(0..500)).await;
         }
-        let said = running.err().into_iter().chain(running.out());
-        let panics: Vec<String> = said.filter(|line| line.contains("panicked")).collect();
+        let output = running.err().into_iter().chain(running.out());
+        let panics: Vec<String> = output.filter(|line| line.contains("panicked")).collect();
         assert_eq!(panics, [""; 0]);
         running.kill();
         over(clients).await;
@@ -183,22 +183,22 @@ impl Loop {
 /// `tests/crash` runs this with its own number of kills and shows the progress.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kills_at_random_times_lose_no_stored_record() {
-    let asked: Option<usize> = std::env::var("CRASH_CYCLES").ok().map(|cycles| cycles.parse().unwrap());
-    let (cycles, seed) = (asked.unwrap_or(CYCLES), Rng::seed("CRASH_SEED"));
+    let requested_cycles: Option<usize> = std::env::var("CRASH_CYCLES").ok().map(|cycles| cycles.parse().unwrap());
+    let (cycles, seed) = (requested_cycles.unwrap_or(CYCLES), Rng::seed("CRASH_SEED"));
     let began = Instant::now();
     let terminal = std::io::stderr().is_terminal();
     let say = |line: &str| writeln!(std::io::stderr(), "{line}").unwrap();
-    if asked.is_some() {
+    if requested_cycles.is_some() {
         say(&format!("{cycles} kills, seed {seed}"));
     }
     let progress = |findings: &Findings| {
-        let Findings { cycles: done, streams, reported, missing, torn, foreign, .. } = findings;
+        let Findings { cycles: done, streams, reported, missing, torn, mixed, .. } = findings;
         let line = format!(
-            "{done}/{cycles} kills  {streams} streams  {reported} stored  {missing} missing  {torn} torn  {foreign} foreign"
+            "{done}/{cycles} kills  {streams} streams  {reported} stored  {missing} missing  {torn} torn  {mixed} mixed"
         );
-        if asked.is_some() && terminal {
+        if requested_cycles.is_some() && terminal {
             write!(std::io::stderr(), "\r\x1b[K{line}").unwrap();
-        } else if asked.is_some() && done.is_multiple_of(50) {
+        } else if requested_cycles.is_some() && done.is_multiple_of(50) {
             say(&line);
         }
     };
@@ -207,9 +207,9 @@ async fn kills_at_random_times_lose_no_stored_record() {
         this.file(CYCLES_OF_A_FILE.min(cycles - this.findings.cycles), &progress).await;
     }
     let line = format!("{} in {} s, seed {seed}", this.findings.line(), began.elapsed().as_secs());
-    if asked.is_some() {
+    if requested_cycles.is_some() {
         say(&format!("{}{line}", if terminal { "\r\x1b[K" } else { "" }));
     }
     assert!(this.findings.is_clean(), "{line}\n{}", this.findings.faults.join("\n"));
-    assert!(this.findings.reported > cycles * 5, "too few to say anything: {line}");
+    assert!(this.findings.reported > cycles * 5, "too few streams for a result: {line}");
 }

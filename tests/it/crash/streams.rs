@@ -71,7 +71,7 @@ pub enum RecordState {
     /// Sources of its message, but incomplete or altered.
     Torn,
     /// A source of another message.
-    Foreign,
+    Mixed,
 }
 
 pub fn look(record: &Record) -> RecordState {
@@ -84,7 +84,7 @@ pub fn look(record: &Record) -> RecordState {
             && citation.content.as_ref().is_some_and(|text| text.starts_with(&wanted.excerpt))
     };
     if !record.citations.iter().all(own) {
-        RecordState::Foreign
+        RecordState::Mixed
     } else if count > 0 && record.citations.iter().zip(sources(id, count, 0)).all(is) {
         RecordState::Whole
     } else {

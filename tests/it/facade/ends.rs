@@ -22,27 +22,27 @@ async fn kept(proxy: &Proxy) {
 
 async fn outcome(proxy: &Proxy, outcome: &str) {
     let label = format!("outcome=\"{outcome}\"");
-    let told = eventually(|| async {
+    let found = eventually(|| async {
         let metrics = proxy.get("/metrics").await.whole().await.text();
         let free = metrics.lines().any(|line| line.starts_with("citetap_streams_in_flight") && line.ends_with(" 0"));
         (metrics.contains(&label) && free).then_some(metrics)
     });
-    assert!(told.await.is_some(), "{outcome}");
+    assert!(found.await.is_some(), "{outcome}");
 }
 
 #[tokio::test]
 async fn cut_upstream_is_502_or_aborts_the_stream() {
     let (_upstream, proxy) = facade(vec![(LEXIANG, begun([Step::Abort]))], "").await;
-    let answer = chat(&proxy, asking("lexiang", false)).await;
-    assert!(answer.header("x-citetap-request").is_some());
-    let error = failed(answer, 502, "upstream_ended").await;
+    let response = chat(&proxy, asking("lexiang", false)).await;
+    assert!(response.header("x-citetap-request").is_some());
+    let error = failed(response, 502, "upstream_ended").await;
     assert_eq!(error["type"], "upstream_error");
     kept(&proxy).await;
     outcome(&proxy, "upstream_cut").await;
     for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
         let whole = client.send(post("/v1/chat/completions", asking("lexiang", true))).await.whole().await;
         assert!(whole.error.is_some() && !whole.text().contains("[DONE]"), "{}", whole.text());
-        assert!(whole.text().contains("\"complete\":false"), "what was seen is told");
+        assert!(whole.text().contains("\"complete\":false"), "the event has the citations so far");
     }
 }
 
@@ -57,9 +57,9 @@ async fn cut_document_of_an_openai_upstream_is_502() {
 #[tokio::test]
 async fn end_without_finish_is_502_or_an_error_in_the_stream() {
     let (_upstream, proxy) = facade(vec![(LEXIANG, begun([]))], "").await;
-    let answer = chat(&proxy, asking("lexiang", false)).await;
-    assert_eq!(answer.status, 502);
-    assert!(answer.json().await["error"]["message"].as_str().unwrap().contains("before it had finished"));
+    let response = chat(&proxy, asking("lexiang", false)).await;
+    assert_eq!(response.status, 502);
+    assert!(response.json().await["error"]["message"].as_str().unwrap().contains("before it had finished"));
     let whole = chat(&proxy, asking("lexiang", true)).await.whole().await;
     assert!(chunks(&whole).iter().any(|chunk| chunk["error"]["type"] == "upstream_error"), "{}", whole.text());
     kept(&proxy).await;
@@ -96,8 +96,8 @@ async fn client_disconnect_cancels_upstream_and_stores_record() {
         let mut client = if h2 { Client::h2(proxy.addr).await } else { Client::h1(proxy.addr).await };
         let body = asking("lexiang", stream);
         let asking = tokio::spawn(async move {
-            let mut answer = client.send(post("/v1/chat/completions", body)).await;
-            while let Some(Ok(_)) = answer.piece().await {}
+            let mut response = client.send(post("/v1/chat/completions", body)).await;
+            while let Some(Ok(_)) = response.piece().await {}
         });
         let sent =
             |upstream: &citetap::replay::Upstream| upstream.requests().first().is_some_and(|seen| seen.bytes_out > 0);
@@ -119,14 +119,14 @@ async fn drain_lets_documents_and_streams_finish() {
     let (upstream, mut proxy) =
         facade(vec![(LEXIANG, script)], "[timeouts]\ncommit = \"10s\"\ndrain = \"15s\"\n").await;
     let mut client = Client::h1(proxy.addr).await;
-    let asked =
+    let request =
         tokio::spawn(
             async move { client.send(post("/v1/chat/completions", asking("lexiang", false))).await.json().await },
         );
     let streamed = chat(&proxy, asking("lexiang", true)).await;
     assert!(upstream.until(LIMIT, |upstream| upstream.request_count() == 2).await);
     proxy.signals.drain.cancel();
-    assert_eq!(asked.await.unwrap()["citetap"]["complete"], true);
+    assert_eq!(request.await.unwrap()["citetap"]["complete"], true);
     chunks(&streamed.whole().await);
     proxy.ended().await;
 }
@@ -137,14 +137,14 @@ async fn after_the_grace_document_is_503_and_stream_aborts() {
     let (upstream, mut proxy) =
         facade(vec![(LEXIANG, script)], "[timeouts]\ncommit = \"10s\"\ndrain = \"300ms\"\n").await;
     let mut client = Client::h1(proxy.addr).await;
-    let asked = tokio::spawn(async move {
-        let answer = client.send(post("/v1/chat/completions", asking("lexiang", false))).await;
-        failed(answer, 503, "draining").await
+    let request = tokio::spawn(async move {
+        let response = client.send(post("/v1/chat/completions", asking("lexiang", false))).await;
+        failed(response, 503, "draining").await
     });
     let streamed = chat(&proxy, asking("lexiang", true)).await;
     assert!(upstream.until(LIMIT, |upstream| upstream.request_count() == 2).await);
     proxy.signals.drain.cancel();
-    asked.await.unwrap();
+    request.await.unwrap();
     assert!(streamed.whole().await.error.is_some());
     proxy.ended().await;
 }
@@ -155,6 +155,6 @@ async fn slow_document_is_not_a_stalled_client() {
     let script = begun([Step::Pause(Duration::from_millis(900)), Step::Send(tencent::finish("m").into())]);
     let (_upstream, proxy) =
         facade(vec![(LEXIANG, script)], "[timeouts]\ncommit = \"10s\"\nclient_stall = \"300ms\"\n").await;
-    let said = chat(&proxy, asking("lexiang", false)).await.json().await;
-    assert_eq!(said["choices"][0]["message"]["content"], "一");
+    let document = chat(&proxy, asking("lexiang", false)).await.json().await;
+    assert_eq!(document["choices"][0]["message"]["content"], "一");
 }

@@ -11,7 +11,7 @@ use crate::net::{Client, Proxy, request, route, tencent};
 async fn invalid_request_is_refused_before_the_upstream() {
     let (upstream, proxy) = facade(vec![("/", Script::echo())], "").await;
     let turns = r#"[{"role":"user","content":"x"}]"#;
-    for (body, param, said) in [
+    for (body, param, message) in [
         (String::new(), None, "no JSON object"),
         ("{\"model\":".to_owned(), None, "no JSON object"),
         (format!("{{\"messages\":{turns}}}"), Some("model"), "GET /v1/models"),
@@ -26,7 +26,7 @@ async fn invalid_request_is_refused_before_the_upstream() {
     ] {
         let error = failed(chat(&proxy, body.clone()).await, 400, "bad_request").await;
         assert_eq!((&error["type"], &error["param"]), (&json!("invalid_request_error"), &json!(param)), "{body}");
-        assert!(error["message"].as_str().unwrap().contains(said), "{error}");
+        assert!(error["message"].as_str().unwrap().contains(message), "{error}");
     }
     failed(chat_with(&proxy, &[("x-citetap-inject", "never")], asking("lexiang", true)).await, 400, "bad_request")
         .await;
@@ -80,9 +80,9 @@ async fn other_methods_are_refused() {
         (Method::POST, "/v1/models", "GET,HEAD"),
         (Method::DELETE, "/v1/models/plain", "GET,HEAD"),
     ] {
-        let answer = Client::h1(proxy.addr).await.send(request(method, path, &[], "")).await;
-        assert_eq!(answer.header("allow"), Some(allow), "{path}");
-        failed(answer, 405, "method_not_allowed").await;
+        let response = Client::h1(proxy.addr).await.send(request(method, path, &[], "")).await;
+        assert_eq!(response.header("allow"), Some(allow), "{path}");
+        failed(response, 405, "method_not_allowed").await;
     }
 }
 
@@ -137,9 +137,9 @@ async fn upstream_error_keeps_status_and_message() {
         .header(header::RETRY_AFTER, HeaderValue::from_static("7"));
     let (_upstream, proxy) = facade(vec![(LEXIANG, limited)], "").await;
     for stream in [true, false] {
-        let answer = chat(&proxy, asking("lexiang", stream)).await;
-        assert_eq!(answer.header("retry-after"), Some("7"));
-        let error = failed(answer, 429, "710022004").await;
+        let response = chat(&proxy, asking("lexiang", stream)).await;
+        assert_eq!(response.header("retry-after"), Some("7"));
+        let error = failed(response, 429, "710022004").await;
         assert_eq!((&error["message"], &error["type"]), (&json!("rate limited"), &json!("upstream_error")));
         failed(chat(&proxy, asking("filled", stream)).await, 404, "404").await;
     }
@@ -151,9 +151,9 @@ async fn error_with_status_200_is_502() {
     let wrong = Script::json(&br#"{"code":40001,"message":"query is too long","request_id":"r"}"#[..]);
     let (_upstream, proxy) = facade(vec![(LEXIANG, wrong)], "").await;
     for stream in [true, false] {
-        let answer = chat(&proxy, asking("lexiang", stream)).await;
-        assert!(answer.header("x-citetap-request").is_some());
-        let error = failed(answer, 502, "40001").await;
+        let response = chat(&proxy, asking("lexiang", stream)).await;
+        assert!(response.header("x-citetap-request").is_some());
+        let error = failed(response, 502, "40001").await;
         assert_eq!((&error["message"], &error["type"]), (&json!("query is too long"), &json!("upstream_error")));
     }
 }
@@ -186,9 +186,9 @@ async fn json_that_is_no_answer_is_502() {
     let stray = Script::json(&br#"{"who":"knows"}"#[..]);
     let (_upstream, proxy) = facade(vec![(LEXIANG, stray)], "").await;
     for stream in [false, true] {
-        let answer = chat(&proxy, asking("lexiang", stream)).await;
-        assert_eq!((answer.status.as_u16(), answer.header("content-type")), (502, Some("application/json")));
-        let error = answer.json().await["error"].take();
+        let response = chat(&proxy, asking("lexiang", stream)).await;
+        assert_eq!((response.status.as_u16(), response.header("content-type")), (502, Some("application/json")));
+        let error = response.json().await["error"].take();
         assert_eq!(error["type"], "upstream_error", "{error}");
         assert!(!error.to_string().contains("knows"), "{error}");
     }

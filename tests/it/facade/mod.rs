@@ -12,7 +12,7 @@ use citetap::replay::{Script, Scripted, Upstream};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::net::{Answer, Client, Proxy, Whole, frames, request};
+use crate::net::{Client, ClientResponse, Proxy, Whole, frames, request};
 
 /// A proxy with the models `lexiang`, `plain` and `named` (OpenAI-like upstreams) and `filled` (a template), each on
 /// its own path. `toml` precedes the routes. Paths without a script are 404.
@@ -53,21 +53,21 @@ fn padded(model: &str, len: usize) -> String {
     format!("{body}{}", " ".repeat(len - body.len()))
 }
 
-async fn chat(proxy: &Proxy, body: impl Into<bytes::Bytes>) -> Answer {
+async fn chat(proxy: &Proxy, body: impl Into<bytes::Bytes>) -> ClientResponse {
     chat_with(proxy, &[], body).await
 }
 
-async fn chat_with(proxy: &Proxy, headers: &[(&str, &str)], body: impl Into<bytes::Bytes>) -> Answer {
+async fn chat_with(proxy: &Proxy, headers: &[(&str, &str)], body: impl Into<bytes::Bytes>) -> ClientResponse {
     let headers = [headers, &[("content-type", "application/json")]].concat();
     let mut client = Client::h1(proxy.addr).await;
     client.send(request(Method::POST, "/v1/chat/completions", &headers, body)).await
 }
 
 /// Checks that the response is an OpenAI error and returns its `error`.
-pub async fn failed(answer: Answer, status: u16, code: &str) -> Value {
-    assert_eq!(answer.status, status);
-    assert_eq!(answer.header("content-type"), Some("application/json"));
-    let error = answer.json().await["error"].take();
+pub async fn failed(response: ClientResponse, status: u16, code: &str) -> Value {
+    assert_eq!(response.status, status);
+    assert_eq!(response.header("content-type"), Some("application/json"));
+    let error = response.json().await["error"].take();
     assert_eq!(error["code"], code, "{error}");
     assert!(error["message"].as_str().is_some_and(|message| !message.is_empty()), "{error}");
     let keys: Vec<&String> = error.as_object().unwrap().keys().collect();

@@ -38,36 +38,36 @@ async fn stream_passes_with_sources_before_the_finish() {
 async fn document_passes_with_sources_added() {
     let (_upstream, proxy) = facade(vec![("/v1", Script::json(document().to_string()))], "").await;
     for stream in [false, true] {
-        let answer = chat(&proxy, asking("plain", stream)).await;
-        let nonce = answer.header("x-citetap-nonce").map(str::to_owned);
-        let mut said = answer.json().await;
-        let annotations = said["choices"][0]["message"].as_object_mut().unwrap().remove("annotations").unwrap();
+        let response = chat(&proxy, asking("plain", stream)).await;
+        let nonce = response.header("x-citetap-nonce").map(str::to_owned);
+        let mut body = response.json().await;
+        let annotations = body["choices"][0]["message"].as_object_mut().unwrap().remove("annotations").unwrap();
         assert_eq!(
             annotations,
             json!([{"type": "url_citation", "url_citation": {"url": "https://a.example.com/", "title": "T", "start_index": 2, "end_index": 5}}])
         );
-        let mut ours = |key: &str| said.as_object_mut().unwrap().remove(key).unwrap();
+        let mut ours = |key: &str| body.as_object_mut().unwrap().remove(key).unwrap();
         assert_eq!(ours("citations"), json!(["https://a.example.com/"]));
         assert_eq!(ours("search_results")[0]["title"], "T");
-        let told: Record = serde_json::from_value(ours("citetap")).unwrap();
-        assert!(told.stored && told.complete && Some(&told.nonce) == nonce.as_ref());
-        assert_eq!(said, document(), "the rest is the upstream's");
+        let sent: Record = serde_json::from_value(ours("citetap")).unwrap();
+        assert!(sent.stored && sent.complete && Some(&sent.nonce) == nonce.as_ref());
+        assert_eq!(body, document(), "the rest is the upstream's");
         let kept: Record = serde_json::from_value(proxy.get("/citations/c-2").await.json().await).unwrap();
-        assert_eq!(kept, told);
+        assert_eq!(kept, sent);
     }
 }
 
 #[tokio::test]
 async fn unrequested_stream_is_collected() {
     let (_upstream, proxy) = facade(vec![("/v1", Script::sse(STREAM))], "").await;
-    let said = chat(&proxy, asking("plain", false)).await.json().await;
+    let body = chat(&proxy, asking("plain", false)).await.json().await;
     assert_eq!(
-        (&said["id"], &said["object"], &said["model"]),
+        (&body["id"], &body["object"], &body["model"]),
         (&json!("c-1"), &json!("chat.completion"), &json!("bot"))
     );
-    assert_eq!(said["choices"][0]["message"]["content"], "热泵[1]");
-    assert_eq!(said["choices"][0]["message"]["annotations"][0]["url_citation"]["url"], "https://a.example.com/");
-    assert_eq!(said["usage"], json!({"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}));
+    assert_eq!(body["choices"][0]["message"]["content"], "热泵[1]");
+    assert_eq!(body["choices"][0]["message"]["annotations"][0]["url_citation"]["url"], "https://a.example.com/");
+    assert_eq!(body["usage"], json!({"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}));
 }
 
 /// An unreadable response passes unchanged, because the client requested the upstream's own dialect.

@@ -81,14 +81,14 @@ async fn query_string_is_relayed_unless_the_path_has_one() {
 async fn template_placeholders_are_filled() {
     let (upstream, proxy) = facade(vec![("/ask", Script::sse(tencent::answer("m")))], "").await;
     chat(&proxy, asking("org/filled:2", false)).await.whole().await;
-    let asked = |body: &Value| json!({"q": body["q"], "as": body["as"], "stream": body["stream"]});
+    let mapped = |body: &Value| json!({"q": body["q"], "as": body["as"], "stream": body["stream"]});
     assert_eq!(last(&upstream).1, json!({"q": "何为热泵？", "as": "org/filled:2", "stream": true}));
     let hostile = "\"},{\"as\":\"\\\n\u{2028}{{user}}";
     let body = json!({"model": "filled", "user": hostile, "metadata": {"session_id": "s-1"}, "messages": [
         {"role": "user", "content": hostile}]});
     chat(&proxy, body.to_string()).await.whole().await;
     let (_, sent) = last(&upstream);
-    assert_eq!(asked(&sent), json!({"q": hostile, "as": "filled", "stream": true}));
+    assert_eq!(mapped(&sent), json!({"q": hostile, "as": "filled", "stream": true}));
     assert_eq!((&sent["to"], &sent["who"]), (&json!("s-1"), &json!(hostile)));
 }
 

@@ -7,9 +7,9 @@ use super::{LEXIANG, asking, chat, chat_with, chunks, facade, text};
 use crate::net::{Proxy, tencent};
 
 async fn record(proxy: &Proxy, id: &str) -> Record {
-    let answer = proxy.get(&format!("/citations/{id}")).await;
-    assert_eq!(answer.status, 200, "{id}");
-    serde_json::from_value(answer.json().await).unwrap()
+    let response = proxy.get(&format!("/citations/{id}")).await;
+    assert_eq!(response.status, 200, "{id}");
+    serde_json::from_value(response.json().await).unwrap()
 }
 
 #[tokio::test]
@@ -32,13 +32,13 @@ async fn stream_is_chunks_with_sources_before_the_finish() {
     assert_eq!(annotations.len(), 2);
     assert_eq!(annotations[0]["url_citation"]["url"], "https://s1.example.com/");
 
-    let told: Record = serde_json::from_value(chunks[cited]["citetap"].clone()).unwrap();
-    assert!(told.stored && told.complete);
-    assert_eq!(Some(told.nonce.as_str()), whole.header("x-citetap-nonce"));
+    let event: Record = serde_json::from_value(chunks[cited]["citetap"].clone()).unwrap();
+    assert!(event.stored && event.complete);
+    assert_eq!(Some(event.nonce.as_str()), whole.header("x-citetap-nonce"));
     assert!(whole.header("x-citetap-request").is_some());
     assert_eq!((whole.header("x-accel-buffering"), whole.header("content-length")), (Some("no"), None));
-    assert_eq!(record(&proxy, "m-1").await, told, "the id of the chunks finds the record");
-    assert_eq!((told.route.as_str(), told.model.as_deref()), ("kb", Some("lexiang")));
+    assert_eq!(record(&proxy, "m-1").await, event, "the id of the chunks finds the record");
+    assert_eq!((event.route.as_str(), event.model.as_deref()), ("kb", Some("lexiang")));
 }
 
 #[tokio::test]
@@ -47,22 +47,22 @@ async fn streaming_upstream_is_collected_into_a_document() {
     for body in [asking("lexiang", false), asking("lexiang", false).replace("\"stream\":false,", "")] {
         let whole = chat(&proxy, body).await.whole().await;
         assert_eq!((whole.status.as_u16(), whole.header("content-type")), (200, Some("application/json")));
-        let said: Value = serde_json::from_slice(&whole.bytes()).unwrap();
+        let document: Value = serde_json::from_slice(&whole.bytes()).unwrap();
         assert_eq!(
-            (&said["id"], &said["object"], &said["model"]),
+            (&document["id"], &document["object"], &document["model"]),
             (&json!("m-2"), &json!("chat.completion"), &json!("lexiang"))
         );
-        assert!(said["created"].as_i64().is_some_and(|created| created > 1_700_000_000), "{said}");
-        let choice = &said["choices"][0];
+        assert!(document["created"].as_i64().is_some_and(|created| created > 1_700_000_000), "{document}");
+        let choice = &document["choices"][0];
         assert_eq!((&choice["finish_reason"], &choice["message"]["role"]), (&json!("stop"), &json!("assistant")));
         assert_eq!(choice["message"]["content"], "第一句[1]。");
         assert_eq!(choice["message"]["annotations"][1]["url_citation"]["title"], "资料 2");
-        assert_eq!(said["citations"], json!(["https://s1.example.com/", "https://s2.example.com/"]));
-        assert_eq!(said["search_results"][0]["snippet"], "摘录 1");
-        let told: Record = serde_json::from_value(said["citetap"].clone()).unwrap();
-        assert!(told.stored && told.complete);
-        assert_eq!(Some(told.nonce.as_str()), whole.header("x-citetap-nonce"));
-        assert_eq!(record(&proxy, "m-2").await, told);
+        assert_eq!(document["citations"], json!(["https://s1.example.com/", "https://s2.example.com/"]));
+        assert_eq!(document["search_results"][0]["snippet"], "摘录 1");
+        let event: Record = serde_json::from_value(document["citetap"].clone()).unwrap();
+        assert!(event.stored && event.complete);
+        assert_eq!(Some(event.nonce.as_str()), whole.header("x-citetap-nonce"));
+        assert_eq!(record(&proxy, "m-2").await, event);
     }
 }
 
@@ -87,13 +87,16 @@ async fn upstream_document_becomes_a_stream_or_a_document() {
     let json = std::fs::read(crate::support::fixtures().join("tencent/whole.json")).unwrap();
     let id = "c3f7bdf537c46724392c4428e47e04c1";
     let (_upstream, proxy) = facade(vec![(LEXIANG, Script::json(json))], "").await;
-    let answer = chat(&proxy, asking("lexiang", false)).await;
-    let nonce = answer.header("x-citetap-nonce").map(str::to_owned);
-    let said = answer.json().await;
-    assert_eq!(said["citetap"]["nonce"].as_str(), nonce.as_deref());
-    assert_eq!((&said["id"], said["choices"][0]["message"]["annotations"].as_array().unwrap().len()), (&json!(id), 2));
+    let response = chat(&proxy, asking("lexiang", false)).await;
+    let nonce = response.header("x-citetap-nonce").map(str::to_owned);
+    let document = response.json().await;
+    assert_eq!(document["citetap"]["nonce"].as_str(), nonce.as_deref());
+    assert_eq!(
+        (&document["id"], document["choices"][0]["message"]["annotations"].as_array().unwrap().len()),
+        (&json!(id), 2)
+    );
     let streamed = chunks(&chat(&proxy, asking("lexiang", true)).await.whole().await);
-    assert_eq!(text(&streamed), said["choices"][0]["message"]["content"]);
+    assert_eq!(text(&streamed), document["choices"][0]["message"]["content"]);
     let annotations = |chunk: &Value| chunk["choices"][0]["delta"]["annotations"].as_array().map(Vec::len);
     assert_eq!(streamed.iter().find_map(annotations), Some(2));
     assert_eq!(record(&proxy, id).await.citations.len(), 2);
@@ -124,7 +127,7 @@ async fn headers_select_profile_and_markers() {
     let off = chat_with(&proxy, &[("x-citetap-inject", "off")], asking("lexiang", false)).await.json().await;
     assert_eq!(off["choices"][0]["message"].get("annotations"), None);
     assert_eq!(off.get("citetap"), None);
-    assert_eq!(proxy.stored("m-3").await.citations.len(), 2, "kept all the same");
+    assert_eq!(proxy.stored("m-3").await.citations.len(), 2, "not stored");
 }
 
 /// For clients that read the upstream's dialect but send OpenAI requests, which are the same for all upstreams.
@@ -141,9 +144,9 @@ async fn native_profile_relays_the_stream_byte_for_byte() {
     assert_eq!(Some(ours[0].nonce.as_str()), whole.header("x-citetap-nonce"));
 
     let document = chat_with(&proxy, &native, asking("lexiang", false)).await.json().await;
-    assert_eq!(document["object"], "chat.completion", "one document is told as ever");
-    let unsaid = chat(&proxy, asking("lexiang", true)).await.whole().await;
-    assert_eq!(text(&chunks(&unsaid)), "第一句[1]。", "a route's own `native` is not the client's word");
+    assert_eq!(document["object"], "chat.completion", "a document is in OpenAI's format");
+    let defaulted = chat(&proxy, asking("lexiang", true)).await.whole().await;
+    assert_eq!(text(&chunks(&defaulted)), "第一句[1]。", "a route's `native` does not apply to the facade");
 }
 
 #[tokio::test]
@@ -164,8 +167,8 @@ async fn answer_without_sources_has_no_annotations() {
     let (_upstream, proxy) = facade(vec![(LEXIANG, Script::sse(bare))], "").await;
     let chunks = chunks(&chat(&proxy, asking("lexiang", true)).await.whole().await);
     assert!(chunks.iter().all(|chunk| chunk.get("citetap").is_none()));
-    let said = chat(&proxy, asking("lexiang", false)).await.json().await;
-    assert_eq!(said["choices"][0]["message"], json!({"role": "assistant", "content": "不知道。"}));
+    let document = chat(&proxy, asking("lexiang", false)).await.json().await;
+    assert_eq!(document["choices"][0]["message"], json!({"role": "assistant", "content": "不知道。"}));
     assert!(record(&proxy, "m-4").await.citations.is_empty());
 }
 

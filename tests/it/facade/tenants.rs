@@ -21,9 +21,13 @@ async fn request_without_key_reveals_nothing() {
             (Method::GET, "/v1/models/unknown"),
             (Method::POST, "/v1/embeddings"),
         ] {
-            let answer = Client::h1(proxy.addr).await.send(request(method, path, headers, "{")).await;
-            assert_eq!((answer.header("www-authenticate"), answer.header("allow")), (Some("Bearer"), None), "{path}");
-            let error = failed(answer, 401, "invalid_api_key").await;
+            let response = Client::h1(proxy.addr).await.send(request(method, path, headers, "{")).await;
+            assert_eq!(
+                (response.header("www-authenticate"), response.header("allow")),
+                (Some("Bearer"), None),
+                "{path}"
+            );
+            let error = failed(response, 401, "invalid_api_key").await;
             assert_eq!(error["type"], "invalid_request_error");
         }
     }
@@ -37,16 +41,16 @@ async fn tenant_key_is_stripped_and_record_belongs_to_tenant() {
         (&[("authorization", "Bearer alpha-key")][..], None),
         (&[("x-citetap-key", "alpha-key"), ("authorization", "Bearer lexiang-token")], Some("Bearer lexiang-token")),
     ] {
-        let answer = chat_with(&proxy, headers, asking("lexiang", false)).await;
-        assert_eq!(answer.json().await["citetap"]["messageId"], "m");
+        let response = chat_with(&proxy, headers, asking("lexiang", false)).await;
+        assert_eq!(response.json().await["citetap"]["messageId"], "m");
         let seen = upstream.requests().pop().unwrap();
         assert_eq!(seen.headers.get("authorization").map(|value| value.to_str().unwrap()), passed);
         assert!(!format!("{:?}", seen.headers).contains("alpha-key"));
     }
     for (key, status) in [("alpha-key", 200), ("beta-key", 404)] {
         let headers = [("authorization", &*format!("Bearer {key}"))];
-        let answer = Client::h1(proxy.addr).await.send(request(Method::GET, "/citations/m", &headers, "")).await;
-        assert_eq!(answer.status, status, "{key}");
+        let response = Client::h1(proxy.addr).await.send(request(Method::GET, "/citations/m", &headers, "")).await;
+        assert_eq!(response.status, status, "{key}");
         let models = Client::h1(proxy.addr).await.send(request(Method::GET, "/v1/models", &headers, "")).await;
         assert_eq!(models.status, 200);
     }

@@ -36,7 +36,7 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use crate::{
-    net::{Answer, Client, LIMIT, post, route, split, tencent, within},
+    net::{Client, ClientResponse, LIMIT, post, route, split, tencent, within},
     process::{Running, citetap},
 };
 
@@ -136,7 +136,7 @@ impl Ticking {
     }
 
     /// Waits until the proxy reads no more drops.
-    async fn stands_still(&self) -> u64 {
+    async fn wait_until_stalled(&self) -> u64 {
         let began = Instant::now();
         let mut before = 0;
         loop {
@@ -145,7 +145,7 @@ impl Ticking {
             if now == before && now > 0 {
                 return now;
             }
-            assert!(began.elapsed() < LIMIT, "it goes on after {now} bytes");
+            assert!(began.elapsed() < LIMIT, "the upstream still sends after {now} bytes");
             before = now;
         }
     }
@@ -197,12 +197,12 @@ impl Rig {
         for n in 0..CLIENTS {
             let id = format!("m-{}-{n}", self.round);
             let request = post(&format!("/chat/{id}"), "{}");
-            let answer = match &mut shared {
+            let response = match &mut shared {
                 Some(shared) => shared.send(request).await,
                 None => Client::h1(self.citetap.addr).await.send(request).await,
             };
             let upstream = Arc::clone(&self.upstream);
-            reading.push(tokio::spawn(async move { upstream.read(&id, answer).await }));
+            reading.push(tokio::spawn(async move { upstream.read(&id, response).await }));
         }
         let mut lags = Vec::new();
         for read in reading {
@@ -216,9 +216,9 @@ impl Rig {
 
 impl Ticking {
     /// Reads a complete stream. Returns the lag of each piece.
-    async fn read(&self, id: &str, mut answer: Answer) -> Vec<Duration> {
+    async fn read(&self, id: &str, mut response: ClientResponse) -> Vec<Duration> {
         let (mut bytes, mut lags) = (Vec::new(), Vec::new());
-        while let Some(piece) = answer.piece().await {
+        while let Some(piece) = response.piece().await {
             let now = self.began.elapsed();
             let piece = piece.unwrap();
             let text = String::from_utf8_lossy(&piece);
@@ -236,7 +236,7 @@ impl Ticking {
 /// A client that requests drops and reads none.
 enum Stalled {
     H1(TcpStream),
-    H2(Answer),
+    H2(ClientResponse),
 }
 
 impl Stalled {
@@ -254,16 +254,16 @@ impl Stalled {
     }
 
     /// Reads some data after all, to show that it was never cut.
-    async fn goes_on(self, rig: &Rig) {
+    async fn resumes(self, rig: &Rig) {
         let before = rig.upstream.dropped.load(Relaxed);
         let mut some = vec![0; 64 << 10];
         let began = Instant::now();
         let mut stream = self;
         while rig.upstream.dropped.load(Relaxed) <= before {
-            assert!(began.elapsed() < LIMIT, "its upstream goes on");
+            assert!(began.elapsed() < LIMIT, "the upstream did not continue");
             match &mut stream {
-                Self::H1(stream) => assert!(within("what was held back", stream.read(&mut some)).await.unwrap() > 0),
-                Self::H2(answer) => drop(answer.piece().await.expect("no end").expect("no abort")),
+                Self::H1(stream) => assert!(within("the buffered bytes", stream.read(&mut some)).await.unwrap() > 0),
+                Self::H2(response) => drop(response.piece().await.expect("no end").expect("no abort")),
             }
         }
     }
@@ -277,12 +277,12 @@ async fn one_stalls(shared: bool, h2_upstream: bool) {
         let mut client = Client::h2_with(rig.citetap.addr, WINDOWS.0, WINDOWS.1).await;
         without.push(rig.round(shared.then_some(&mut client)).await);
         let stalled = if h2_upstream { Stalled::h2(&mut client).await } else { Stalled::h1(&rig).await };
-        let taken = rig.upstream.stands_still().await;
+        let taken = rig.upstream.wait_until_stalled().await;
         with.push(rig.round(shared.then_some(&mut client)).await);
         // A socket's buffer may still grow a little.
         let more = rig.upstream.dropped.load(Relaxed) - taken;
         assert!(more < 1 << 20, "it was stalled all the while, but for {more} bytes");
-        stalled.goes_on(&rig).await;
+        stalled.resumes(&rig).await;
         let (best_with, best_without) = (with.iter().min().unwrap(), without.iter().min().unwrap());
         let unchanged = *best_with <= *best_without * 2 + Duration::from_millis(50);
         if unchanged && round > 1 {

@@ -45,7 +45,7 @@ pub enum Fault {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     Request,
-    Answer,
+    Response,
 }
 
 /// The relay. It breaks each connection made before [`Link::heal`] once. Dropping it ends them.
@@ -190,16 +190,16 @@ impl Inner {
         let (mut from_server, mut to_server) = to.into_split();
         let ending = {
             let request = self.pump(&mut from_client, &mut to_server, self.way == Direction::Request);
-            let answer = self.pump(&mut from_server, &mut to_client, self.way == Direction::Answer);
-            tokio::pin!(request, answer);
-            let (mut asked, mut answered) = (false, false);
+            let response = self.pump(&mut from_server, &mut to_client, self.way == Direction::Response);
+            tokio::pin!(request, response);
+            let (mut request_ended, mut response_ended) = (false, false);
             loop {
                 let ended = tokio::select! {
-                    ended = &mut request, if !asked => { asked = true; ended }
-                    ended = &mut answer, if !answered => { answered = true; ended }
+                    ended = &mut request, if !request_ended => { request_ended = true; ended }
+                    ended = &mut response, if !response_ended => { response_ended = true; ended }
                 };
                 match ended {
-                    End::Fin if asked && answered => break End::Fin,
+                    End::Fin if request_ended && response_ended => break End::Fin,
                     End::Fin => {}
                     ended => break ended,
                 }

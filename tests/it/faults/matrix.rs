@@ -17,7 +17,7 @@ use super::{
     table::{Cell, Event, Link, Moment, PATIENCE, Record, Sees, TABLE, Upstream as Ends},
 };
 use crate::{
-    net::{Answer, Client, LIMIT, eventually, post, route, split, tencent, within},
+    net::{Client, ClientResponse, LIMIT, eventually, post, route, split, tencent, within},
     process::{Running, as_sent},
 };
 
@@ -86,7 +86,7 @@ impl Run {
     }
 
     fn break_at(&self, to: std::net::SocketAddr) -> link::Link {
-        link::Link::new(to, Direction::Answer, self.cell.fault, self.cell.moment.after())
+        link::Link::new(to, Direction::Response, self.cell.fault, self.cell.moment.after())
     }
 
     /// The upstream's bytes, as far as the client can receive them.
@@ -126,7 +126,7 @@ impl Run {
         }
         assert!(link.broke_at().is_some(), "the link broke");
         self.check_upstream().await;
-        self.check_told(citetap, &name).await;
+        self.check_outcome(citetap, &name).await;
         let kept = self.check_record(citetap, &name).await;
 
         // The link works again.
@@ -136,22 +136,22 @@ impl Run {
         assert_eq!((next.error.as_deref(), ours.len()), (None, 1), "the next request: {}", next.text());
         assert!(theirs == tencent::answer(&format!("{name}-next")).into_bytes(), "the next request's bytes");
         assert!(ours[0].complete && ours[0].stored, "the next request's event: {:?}", ours[0]);
-        assert_eq!(self.check_record(citetap, &name).await, kept, "the record stays as it was");
+        assert_eq!(self.check_record(citetap, &name).await, kept, "the record changed");
     }
 
     async fn ask(&self, client: &mut Client, path: &str) -> Received {
-        let answer = tokio::select! {
-            answer = client.try_send(post(path, "{}")) => answer,
+        let response = tokio::select! {
+            response = client.try_send(post(path, "{}")) => response,
             () = self.left_alone() => return Received::Silence(Vec::new()),
         };
-        let Ok(mut answer) = answer else { return Received::Nothing };
-        if answer.status != 200 {
-            return Received::Answer(answer);
+        let Ok(mut response) = response else { return Received::Nothing };
+        if response.status != 200 {
+            return Received::Response(response);
         }
         let mut bytes = Vec::new();
         loop {
             let piece = tokio::select! {
-                piece = answer.piece() => piece,
+                piece = response.piece() => piece,
                 () = self.left_alone() => return Received::Silence(bytes),
             };
             match piece {
@@ -174,8 +174,8 @@ impl Run {
     /// Compares the response with the line.
     async fn check(&self, came: Received, citetap: &Running) {
         let bytes = match (self.cell.sees, came) {
-            (Sees::Problem(status, kind), Received::Answer(answer)) => {
-                answer.is_problem(status, kind).await;
+            (Sees::Problem(status, kind), Received::Response(response)) => {
+                response.is_problem(status, kind).await;
                 return;
             }
             (Sees::Nothing, Received::Nothing) => return,
@@ -207,8 +207,8 @@ impl Run {
         let (at, finish) = (text.find("event: citations").unwrap(), text.find("event:finish"));
         assert!(finish.is_none_or(|finish| at < finish), "not before the finish: {text}");
         assert!(one.stored, "{one:?}");
-        let kept = record(citetap, &one.message_id).await.expect("it was told as stored");
-        assert_eq!(as_sent(kept), as_sent(one), "what was told is what is kept");
+        let kept = record(citetap, &one.message_id).await.expect("it was reported as stored");
+        assert_eq!(as_sent(kept), as_sent(one), "the event differs from the stored record");
     }
 
     /// A client that disconnects cancels its upstream.
@@ -218,13 +218,13 @@ impl Run {
         }
         assert!(self.upstream.until(LIMIT, |upstream| upstream.cancelled() == 1).await, "the upstream is cancelled");
         if let Some(ended_at) = link.ended_at() {
-            assert!(ended_at.elapsed() < CANCELLED_WITHIN, "the upstream went on for {:?}", ended_at.elapsed());
+            assert!(ended_at.elapsed() < CANCELLED_WITHIN, "the upstream continued for {:?}", ended_at.elapsed());
         }
     }
 
     async fn check_upstream(&self) {
         let ended = |upstream: &Upstream| match self.cell.upstream {
-            Ends::NotAsked => upstream.request_count() == 0,
+            Ends::NoRequest => upstream.request_count() == 0,
             Ends::Cancelled => upstream.requests()[0].outcome == Outcome::Cancelled,
             Ends::Ended => upstream.requests()[0].outcome == Outcome::Ended,
         };
@@ -232,15 +232,15 @@ impl Run {
     }
 
     /// The end is also reported as expected.
-    async fn check_told(&self, citetap: &Running, name: &str) {
+    async fn check_outcome(&self, citetap: &Running, name: &str) {
         let of_route = format!("citetap_streams_ended_total{{route=\"{name}\",outcome=\"");
-        let told = eventually(|| async {
+        let reported = eventually(|| async {
             let metrics = citetap.get("/metrics").await.whole().await.text();
             let lines = metrics.lines().filter_map(|line| line.strip_prefix(&of_route)?.split('"').next());
-            let told: Vec<_> = lines.map(str::to_owned).collect();
-            (!told.is_empty() || self.cell.told.is_empty()).then_some(told)
+            let reported: Vec<_> = lines.map(str::to_owned).collect();
+            (!reported.is_empty() || self.cell.outcome.is_empty()).then_some(reported)
         });
-        assert_eq!(told.await.expect("an end is told").concat(), self.cell.told);
+        assert_eq!(reported.await.expect("no outcome is reported").concat(), self.cell.outcome);
     }
 
     async fn check_record(&self, citetap: &Running, id: &str) -> Option<citation::Record> {
@@ -263,7 +263,7 @@ enum Received {
     /// No response.
     Nothing,
     /// A response that is not a stream.
-    Answer(Answer),
+    Response(ClientResponse),
     /// Bytes and an abort, or a clean end.
     Stream(Vec<u8>, Option<String>),
     /// Bytes, and then neither more nor an end.
@@ -274,7 +274,7 @@ impl fmt::Debug for Received {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nothing => write!(f, "nothing"),
-            Self::Answer(answer) => write!(f, "a {}", answer.status),
+            Self::Response(response) => write!(f, "a {}", response.status),
             Self::Stream(bytes, None) => write!(f, "a clean end after {}", String::from_utf8_lossy(bytes)),
             Self::Stream(bytes, Some(error)) => write!(f, "{error} after {}", String::from_utf8_lossy(bytes)),
             Self::Silence(bytes) => write!(f, "silence after {}", String::from_utf8_lossy(bytes)),
@@ -283,8 +283,8 @@ impl fmt::Debug for Received {
 }
 
 async fn record(citetap: &Running, id: &str) -> Option<citation::Record> {
-    let answer = citetap.get(&format!("/citations/{id}")).await;
-    if answer.status == 200 { Some(serde_json::from_value(answer.json().await).unwrap()) } else { None }
+    let response = citetap.get(&format!("/citations/{id}")).await;
+    if response.status == 200 { Some(serde_json::from_value(response.json().await).unwrap()) } else { None }
 }
 
 pub async fn serve(dir: &Path, routes: &str) -> Running {

@@ -24,18 +24,18 @@ fn body() -> String {
 async fn drive(citetap: &Running, upstream: &Upstream, link: &link::Link, (on, fault, sees): (Link, Fault, Sees)) {
     let id = name(on, fault);
     let addr = if on == Link::Client { link.addr } else { citetap.addr };
-    let asked = Client::h1(addr).await.try_send(post(&format!("/{id}"), body())).await;
+    let result = Client::h1(addr).await.try_send(post(&format!("/{id}"), body())).await;
     assert!(link.broke_at().is_some(), "the link broke");
-    match (sees, asked) {
-        (Sees::All, Ok(answer)) => {
-            let whole = answer.whole().await;
+    match (sees, result) {
+        (Sees::All, Ok(response)) => {
+            let whole = response.whole().await;
             assert_eq!(whole.error, None);
             assert!(whole.split().0 == tencent::answer(&id).into_bytes(), "{}", whole.text());
             assert!(upstream.requests()[0].body == body(), "every byte of it");
         }
-        (Sees::Problem(status, kind), Ok(answer)) => drop(answer.is_problem(status, kind).await),
+        (Sees::Problem(status, kind), Ok(response)) => drop(response.is_problem(status, kind).await),
         (Sees::Nothing, Err(_)) => {}
-        (_, asked) => panic!("it was {:?}", asked.map(|answer| answer.status)),
+        (_, result) => panic!("it was {:?}", result.map(|response| response.status)),
     }
     if sees != Sees::All {
         // It may not have reached the upstream at all, or only its headers.

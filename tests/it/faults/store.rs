@@ -85,22 +85,22 @@ impl Rig {
     }
 
     async fn record(&self, id: &str) -> Option<Record> {
-        let answer = self.citetap.get(&format!("/citations/{id}")).await;
-        if answer.status == 200 { Some(serde_json::from_value(answer.json().await).unwrap()) } else { None }
+        let response = self.citetap.get(&format!("/citations/{id}")).await;
+        if response.status == 200 { Some(serde_json::from_value(response.json().await).unwrap()) } else { None }
     }
 
     /// Waits until `/readyz` fails. Returns the reason.
     async fn unready(&self) -> String {
         let refusal = eventually(|| async {
-            let answer = self.citetap.get("/readyz").await;
-            if answer.status == 503 { Some(answer.is_problem(503, "store-unavailable").await) } else { None }
+            let response = self.citetap.get("/readyz").await;
+            if response.status == 503 { Some(response.is_problem(503, "store-unavailable").await) } else { None }
         });
         refusal.await.expect("readiness tells")["detail"].as_str().unwrap().to_owned()
     }
 
     async fn ready(&self) {
         let ready = eventually(|| async { (self.citetap.get("/readyz").await.status == 200).then_some(()) });
-        assert!(ready.await.is_some(), "readiness tells that it is over");
+        assert!(ready.await.is_some(), "/readyz recovers");
     }
 
     /// Moves the file and its side files, as an operator does.
@@ -114,15 +114,15 @@ impl Rig {
     }
 
     /// Expectations while the store rejects writes.
-    async fn goes_on(&self, why: &[&str]) {
+    async fn assert_chats_continue(&self, why: &[&str]) {
         for id in DURING {
             let event = self.chat(id).await;
-            assert!(!event.stored, "{id} was told as stored");
+            assert!(!event.stored, "{id} was reported as stored");
         }
-        let told = self.unready().await;
-        assert!(why.iter().any(|why| told.contains(why)), "{told:?} says nothing of {why:?}");
+        let reason = self.unready().await;
+        assert!(why.iter().any(|why| reason.contains(why)), "{reason:?} names none of {why:?}");
         assert_eq!(self.citetap.get("/healthz").await.status, 200);
-        let kept = self.record("before").await.expect("what was stored can be read");
+        let kept = self.record("before").await.expect("a stored record can be read");
         assert!(kept.complete);
         assert!(!self.chat(DURING[0]).await.stored);
     }
@@ -148,10 +148,10 @@ async fn locked_file_delays_no_chat() {
     let mut other = rig.other().await;
     let began = Instant::now();
     sqlx::raw_sql("BEGIN EXCLUSIVE").execute(&mut other).await.unwrap();
-    rig.goes_on(&["takes long", "locked"]).await;
+    rig.assert_chats_continue(&["takes long", "locked"]).await;
     assert!(
         began.elapsed() < Duration::from_secs(8),
-        "it is told before SQLite gives up, and tries again, and gives up"
+        "the failure is reported before SQLite's own timeout and its retry"
     );
     sqlx::raw_sql("ROLLBACK").execute(&mut other).await.unwrap();
     rig.recovers().await;
@@ -207,7 +207,7 @@ async fn full_disk_affects_no_chat_and_recovers() {
     } else {
         rig.citetap.limit("fsize", "1024");
     }
-    rig.goes_on(&[if namespace.is_some() { "no space left" } else { "sqlite" }]).await;
+    rig.assert_chats_continue(&[if namespace.is_some() { "no space left" } else { "sqlite" }]).await;
     if namespace.is_some() {
         fs::remove_file(&filler).unwrap();
     } else {
@@ -244,7 +244,7 @@ async fn read_only_file_affects_no_chat_and_recovers() {
     assert!(!rig.chat("later").await.stored);
     rig.unready().await;
     rig.citetap.limit("fsize", "unlimited");
-    rig.goes_on(&["sqlite"]).await;
+    rig.assert_chats_continue(&["sqlite"]).await;
     modes(0o600, 0o700);
     rig.recovers().await;
 }
@@ -256,23 +256,23 @@ async fn damaged_file_affects_no_chat() {
     for harm in [Harm::Pages, Harm::Log, Harm::TornLog] {
         let rig = Rig::new(|plain, _| plain).await;
         rig.stores("later").await;
-        let mut told = vec![rig.record("before").await.unwrap(), rig.record("later").await.unwrap()];
+        let mut reported = vec![rig.record("before").await.unwrap(), rig.record("later").await.unwrap()];
         harm.to(&rig).await;
         for id in DURING {
             // SQLite can still write pages from its cache, so a damaged log alone does not stop it.
             let event = rig.chat(id).await;
-            assert!(!event.stored || !matches!(harm, Harm::Pages), "{harm:?}: {id} was told as stored");
-            told.push(event);
+            assert!(!event.stored || !matches!(harm, Harm::Pages), "{harm:?}: {id} was reported as stored");
+            reported.push(event);
         }
-        for one in &told {
-            let answer = rig.citetap.get(&format!("/citations/{}", one.message_id)).await;
-            if answer.status == 200 {
-                let kept: Record = serde_json::from_value(answer.json().await).unwrap();
+        for one in &reported {
+            let response = rig.citetap.get(&format!("/citations/{}", one.message_id)).await;
+            if response.status == 200 {
+                let kept: Record = serde_json::from_value(response.json().await).unwrap();
                 assert_eq!(as_sent(Record { stored: true, ..kept }), as_sent(Record { stored: true, ..one.clone() }));
-            } else if one.stored || answer.status == 503 {
-                answer.is_problem(503, "store-unavailable").await;
+            } else if one.stored || response.status == 503 {
+                response.is_problem(503, "store-unavailable").await;
             } else {
-                assert!(matches!(answer.status.as_u16(), 202 | 404), "not there yet: {}", answer.status);
+                assert!(matches!(response.status.as_u16(), 202 | 404), "not there yet: {}", response.status);
             }
         }
         if matches!(harm, Harm::Pages) {
@@ -282,7 +282,7 @@ async fn damaged_file_affects_no_chat() {
         rig.moves_away().await;
         rig.stores("after").await;
         rig.ready().await;
-        assert_eq!(rig.record("before").await, None, "{harm:?}: it went with its file");
+        assert_eq!(rig.record("before").await, None, "{harm:?}: it was in the moved file");
         if matches!(harm, Harm::Pages) {
             for id in DURING {
                 assert!(eventually(|| rig.record(id)).await.is_some(), "{id} waited");
@@ -297,7 +297,7 @@ async fn moved_file_is_not_written() {
     let rig = Rig::new(|plain, _| plain).await;
     let first = rig.moves_away().await;
     rig.stores("after").await;
-    assert_eq!(rig.record("before").await, None, "it went with its file");
+    assert_eq!(rig.record("before").await, None, "it was in the moved file");
     let second = rig.moves_away().await;
     rig.stores("later").await;
     assert_eq!(rig.record("after").await, None);
@@ -314,8 +314,8 @@ async fn moved_file_is_not_written() {
     rig.moves_away().await;
     fs::write(rig.file(), "dear diary, ".repeat(1000)).unwrap();
     assert!(!rig.chat("during-2").await.stored);
-    let told = rig.unready().await;
-    assert!(told.contains("replaced") && !told.contains("data"), "it names no path: {told}");
+    let reason = rig.unready().await;
+    assert!(reason.contains("replaced") && !reason.contains("data"), "the reason contains a path: {reason}");
     assert_eq!(fs::read_to_string(rig.file()).unwrap(), "dear diary, ".repeat(1000));
     fs::remove_file(rig.file()).unwrap();
     rig.ready().await;

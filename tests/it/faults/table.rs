@@ -71,7 +71,7 @@ pub enum Upstream {
     /// The connection ended early. For a fault of the client's link: citetap closed it within a second.
     Cancelled,
     /// It received no request.
-    NotAsked,
+    NoRequest,
 }
 
 #[derive(Debug)]
@@ -84,7 +84,7 @@ pub struct Cell {
     pub record: Record,
     pub upstream: Upstream,
     /// The outcome in metrics and log. Empty if there was no stream.
-    pub told: &'static str,
+    pub outcome: &'static str,
     /// Minimum and maximum time until the client sees the end. The maximum is the fault's own time plus what a busy
     /// machine adds.
     pub took: (Duration, Duration),
@@ -107,7 +107,7 @@ use self::{
     Moment::{Finish, FirstByte, MidFrame},
     Record::{Complete, None as NoRecord, Partial as Begun},
     Sees::{All, Cut, Nothing, Refused, Silence},
-    Upstream::{Cancelled, Ended, NotAsked},
+    Upstream::{Cancelled, Ended, NoRequest},
 };
 use super::link::Fault::{Down, Reset, Timeout};
 
@@ -115,7 +115,7 @@ use super::link::Fault::{Down, Reset, Timeout};
 pub const TABLE: [Cell; 48] = [
     //   link    moment     fault       client sees  event    record    upstream   outcome          milliseconds
     cell(Client, FirstByte, LATENCY,    All,         Final,   Complete, Ended,     "complete",      ( 100,10000)),
-    cell(Client, FirstByte, Down,       Refused,     NoEvent, NoRecord, NotAsked,  "",              (   0,10000)),
+    cell(Client, FirstByte, Down,       Refused,     NoEvent, NoRecord, NoRequest, "",              (   0,10000)),
     cell(Client, FirstByte, BANDWIDTH,  All,         Final,   Complete, Ended,     "complete",      ( 200,10000)),
     cell(Client, FirstByte, SLOW_CLOSE, Nothing,     NoEvent, Begun,    Cancelled, "client_gone",   ( 300,10000)),
     cell(Client, FirstByte, Timeout,    Silence,     NoEvent, Begun,    Cancelled, "client_gone",   (2500,15000)),
@@ -142,7 +142,7 @@ pub const TABLE: [Cell; 48] = [
     cell(Client, Finish,    LIMIT,      Cut,         Final,   Complete, Cancelled, "client_gone",   (   0,10000)),
 
     cell(Up,     FirstByte, LATENCY,    All,         Final,   Complete, Ended,     "complete",      ( 100,10000)),
-    cell(Up,     FirstByte, Down,       UNREACHABLE, NoEvent, NoRecord, NotAsked,  "",              (   0,10000)),
+    cell(Up,     FirstByte, Down,       UNREACHABLE, NoEvent, NoRecord, NoRequest, "",              (   0,10000)),
     cell(Up,     FirstByte, BANDWIDTH,  All,         Final,   Complete, Ended,     "complete",      ( 200,10000)),
     cell(Up,     FirstByte, SLOW_CLOSE, UNREACHABLE, NoEvent, NoRecord, Cancelled, "",              ( 300,10000)),
     cell(Up,     FirstByte, Timeout,    TOO_LATE,    NoEvent, NoRecord, Cancelled, "",              (2500,15000)),
@@ -202,9 +202,9 @@ const fn cell(
     event: Event,
     record: Record,
     upstream: Upstream,
-    told: &'static str,
+    outcome: &'static str,
     (least, most): (u64, u64),
 ) -> Cell {
     let took = (Duration::from_millis(least), Duration::from_millis(most));
-    Cell { link, moment, fault, sees, event, record, upstream, told, took }
+    Cell { link, moment, fault, sees, event, record, upstream, outcome, took }
 }

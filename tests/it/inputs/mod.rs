@@ -72,9 +72,9 @@ impl Bench {
     }
 
     async fn stream(&mut self, n: usize) -> Whole {
-        let answer = self.client.send(post(&format!("/chat/{n}"), "{}")).await;
-        assert_eq!(answer.status, 200);
-        answer.whole().await
+        let response = self.client.send(post(&format!("/chat/{n}"), "{}")).await;
+        assert_eq!(response.status, 200);
+        response.whole().await
     }
 }
 

@@ -45,14 +45,14 @@ pub async fn head(stream: &mut TcpStream) -> String {
 }
 
 /// Answers one request per connection with these bytes and closes.
-pub async fn says(answer: impl Into<Vec<u8>>) -> SocketAddr {
-    let answer: Arc<[u8]> = answer.into().into();
+pub async fn says(response: impl Into<Vec<u8>>) -> SocketAddr {
+    let response: Arc<[u8]> = response.into().into();
     serve(move |mut stream| {
-        let answer = Arc::clone(&answer);
+        let response = Arc::clone(&response);
         async move {
             head(&mut stream).await;
             // The peer may close before it has read everything.
-            let _ = stream.write_all(&answer).await;
+            let _ = stream.write_all(&response).await;
             let _ = stream.shutdown().await;
             // Closing with unread bytes would send a reset.
             let _ = stream.read(&mut [0; 4096]).await;

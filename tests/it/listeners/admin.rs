@@ -13,8 +13,8 @@ async fn status(addr: SocketAddr, path: &str) -> u16 {
 }
 
 fn admin(running: &Running) -> SocketAddr {
-    let said = running.log().into_iter().find(|line| line["message"] == "listening").unwrap();
-    said["admin"].as_str().unwrap().parse().unwrap()
+    let logged = running.log().into_iter().find(|line| line["message"] == "listening").unwrap();
+    logged["admin"].as_str().unwrap().parse().unwrap()
 }
 
 #[tokio::test]
@@ -37,9 +37,9 @@ async fn own_endpoints_are_on_the_admin_listener() {
         assert_eq!(status(admin, path).await, 200, "{path}");
         assert_eq!(upstream.request_count(), before + 1, "{path} is citetap's");
     }
-    for (path, said) in [("/healthz", "ok\n"), ("/readyz", "ready\n")] {
-        for door in [running.addr, admin] {
-            assert_eq!(Client::h1(door).await.send(get(path)).await.whole().await.text(), said);
+    for (path, expected) in [("/healthz", "ok\n"), ("/readyz", "ready\n")] {
+        for addr in [running.addr, admin] {
+            assert_eq!(Client::h1(addr).await.send(get(path)).await.whole().await.text(), expected);
         }
     }
     let record = Client::h1(admin).await.send(get(&format!("/citations/{ID}"))).await.json().await;
@@ -48,22 +48,22 @@ async fn own_endpoints_are_on_the_admin_listener() {
 
     // Both listeners close. Requests in flight on either may finish.
     let mut open = Vec::new();
-    for door in [running.addr, admin] {
-        let mut answer = Client::h1(door).await.send(post("/chat/slow", "{}")).await;
-        answer.until("reference_chunks").await;
-        open.push(answer);
+    for addr in [running.addr, admin] {
+        let mut response = Client::h1(addr).await.send(post("/chat/slow", "{}")).await;
+        response.until("reference_chunks").await;
+        open.push(response);
     }
     running.signal("TERM");
     running.logged("draining", 1).await;
-    for door in [running.addr, admin] {
+    for addr in [running.addr, admin] {
         let began = std::time::Instant::now();
-        while tokio::net::TcpStream::connect(door).await.is_ok() {
-            assert!(began.elapsed() < LIMIT, "{door} is still open");
+        while tokio::net::TcpStream::connect(addr).await.is_ok() {
+            assert!(began.elapsed() < LIMIT, "{addr} is still open");
             pause().await;
         }
     }
-    for answer in open {
-        let whole = answer.whole().await;
+    for response in open {
+        let whole = response.whole().await;
         assert!(whole.error.is_none() && whole.text().ends_with(&tencent::finish(ID)));
     }
     assert!(running.ended(Duration::from_secs(10)).await.success());

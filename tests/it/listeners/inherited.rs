@@ -59,9 +59,9 @@ async fn inherited_sockets_are_served() {
     let early = tokio::net::TcpStream::connect(addr).await.unwrap();
     let mut running =
         Running::start_elsewhere(with_sockets(&command, &[tcp.as_fd(), unix.as_fd()], "http:admin")).await;
-    let said = running.logged("listening", 1).await.remove(0);
+    let logged = running.logged("listening", 1).await.remove(0);
     assert_eq!(
-        (said["listen"].as_str(), said["admin"].as_str()),
+        (logged["listen"].as_str(), logged["admin"].as_str()),
         (Some(addr.to_string().as_str()), Some(format!("unix:{}", local.display()).as_str()))
     );
     assert_streams(&mut Client::over(early, false).await).await;
@@ -71,7 +71,7 @@ async fn inherited_sockets_are_served() {
 
     running.signal("TERM");
     assert!(running.ended(Duration::from_secs(10)).await.success());
-    assert!(local.exists(), "whoever made it may hand it over again");
+    assert!(local.exists(), "systemd, which created it, may pass it again");
 }
 
 #[tokio::test]
@@ -105,21 +105,21 @@ async fn service_manager_is_notified_of_start_reload_and_stop() {
     let path = dir.path().join("notify");
     let manager = UnixDatagram::bind(&path).unwrap();
     manager.set_read_timeout(Some(LIMIT)).unwrap();
-    let heard = || {
-        let mut said = [0; 256];
-        let length = manager.recv(&mut said).unwrap();
-        String::from_utf8(said[..length].to_vec()).unwrap()
+    let receive = || {
+        let mut buffer = [0; 256];
+        let length = manager.recv(&mut buffer).unwrap();
+        String::from_utf8(buffer[..length].to_vec()).unwrap()
     };
     let mut command = serve(dir.path(), "listen = \"127.0.0.1:0\"", &upstream);
     command.env("NOTIFY_SOCKET", &path);
     let mut running = Running::start(command).await;
-    assert_eq!(heard(), "READY=1");
+    assert_eq!(receive(), "READY=1");
     running.signal("HUP");
-    let reloading = heard();
+    let reloading = receive();
     let since = reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap();
     assert!(since.parse::<u64>().unwrap() > 0);
-    assert_eq!(heard(), "READY=1");
+    assert_eq!(receive(), "READY=1");
     running.signal("TERM");
-    assert_eq!(heard(), "STOPPING=1");
+    assert_eq!(receive(), "STOPPING=1");
     assert!(running.ended(Duration::from_secs(10)).await.success());
 }

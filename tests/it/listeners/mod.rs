@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The answer of `/chat`, and `/chat/slow` with a pause in it.
-const ID: &str = "door-1";
+const ID: &str = "listener-1";
 
 async fn upstream() -> Upstream {
     let send = |text: String| Step::Send(Bytes::from(text));
@@ -59,10 +59,10 @@ async fn assert_streams(client: &mut Client) {
 
 /// An answer larger than any buffer, read slowly.
 async fn assert_large_answer(client: &mut Client) {
-    let mut answer = client.send(post("/chat/bulk", "{}")).await;
-    let mut seen = answer.until("reference_chunks").await.into_bytes();
+    let mut response = client.send(post("/chat/bulk", "{}")).await;
+    let mut seen = response.until("reference_chunks").await.into_bytes();
     tokio::time::sleep(Duration::from_millis(300)).await;
-    let rest = answer.whole().await;
+    let rest = response.whole().await;
     assert_eq!(rest.error, None);
     seen.extend(rest.bytes());
     let (theirs, ours) = crate::net::split(&seen);

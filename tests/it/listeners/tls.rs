@@ -71,7 +71,7 @@ async fn streams_over_tls_are_the_upstreams_bytes() {
             assert_large_answer(&mut client).await;
         }
     }
-    assert!(connect(serve.addr, &cert, &rustls::version::TLS13, &[b"smtp"]).await.is_err(), "nothing in common");
+    assert!(connect(serve.addr, &cert, &rustls::version::TLS13, &[b"smtp"]).await.is_err(), "no common version");
 }
 
 #[tokio::test]
@@ -81,8 +81,8 @@ async fn sighup_reloads_a_valid_certificate_only() {
     let first = make(dir.path());
     let serve = Running::start(serve(dir.path(), TLS, &upstream)).await;
     let mut open = h1(serve.addr, &first).await;
-    let mut answer = open.send(post("/chat/slow", "{}")).await;
-    let mut seen = answer.until("reference_chunks").await.into_bytes();
+    let mut response = open.send(post("/chat/slow", "{}")).await;
+    let mut seen = response.until("reference_chunks").await.into_bytes();
 
     let second = make(dir.path());
     serve.signal("HUP");
@@ -103,8 +103,8 @@ async fn sighup_reloads_a_valid_certificate_only() {
     serve.logged("certificate not reloaded", 2).await;
     assert_streams(&mut h1(serve.addr, &second).await).await;
 
-    seen.extend(answer.whole().await.bytes());
-    assert!(the_record(&seen).complete, "what was open before stays open");
+    seen.extend(response.whole().await.bytes());
+    assert!(the_record(&seen).complete, "earlier connections stay open");
 }
 
 #[tokio::test]
@@ -126,11 +126,11 @@ async fn incomplete_handshake_times_out_and_drain_waits() {
 
     let mut client = h1(serve.addr, &cert).await;
     let mut idle = connect(serve.addr, &cert, &rustls::version::TLS13, &[]).await.unwrap();
-    let mut answer = client.send(post("/chat/slow", "{}")).await;
-    let mut seen = answer.until("reference_chunks").await.into_bytes();
+    let mut response = client.send(post("/chat/slow", "{}")).await;
+    let mut seen = response.until("reference_chunks").await.into_bytes();
     serve.signal("TERM");
     serve.logged("draining", 1).await;
-    let whole = answer.whole().await;
+    let whole = response.whole().await;
     assert_eq!(whole.error, None);
     seen.extend(whole.bytes());
     assert!(seen.ends_with(tencent::finish(ID).as_bytes()));

@@ -37,11 +37,11 @@ async fn unix_socket_serves_and_is_removed_at_shutdown() {
     let second = run(citetap(dir.path(), &["serve"]), "");
     assert!(second.code == 1 && second.err.contains("another process listens there"), "{second:?}");
 
-    let mut answer = client(&path, false).await.send(post("/chat/slow", "{}")).await;
-    let mut seen = answer.until("reference_chunks").await.into_bytes();
+    let mut response = client(&path, false).await.send(post("/chat/slow", "{}")).await;
+    let mut seen = response.until("reference_chunks").await.into_bytes();
     first.signal("TERM");
     first.logged("draining", 1).await;
-    seen.extend(answer.whole().await.bytes());
+    seen.extend(response.whole().await.bytes());
     assert!(the_record(&seen).complete);
     assert!(first.ended(Duration::from_secs(10)).await.success());
     assert!(!path.exists());

@@ -41,7 +41,7 @@ fn text(value: Option<&AnyValue>) -> String {
 
 pub fn attributes(of: &[KeyValue]) -> Attributes {
     let all: Attributes = of.iter().map(|one| (one.key.clone(), text(one.value.as_ref()))).collect();
-    assert_eq!(all.len(), of.len(), "none is there twice: {of:?}");
+    assert_eq!(all.len(), of.len(), "duplicate attribute: {of:?}");
     all
 }
 

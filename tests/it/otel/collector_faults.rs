@@ -62,9 +62,9 @@ async fn disabled_or_unavailable_exporters_change_nothing() {
         let running = Running::start(exporting(dir.path(), &openai(&upstream), &collector.url(), env)).await;
         passes_unchanged(&running, &upstream).await;
         let lines = running.log();
-        let said: Vec<_> = lines.iter().filter(|line| line["message"] == "telemetry is not exported").collect();
-        assert_eq!(said.len(), warned, "{env:?}: {said:?}");
-        assert!(said.iter().all(|line| line["why"].as_str().unwrap().contains("http/protobuf")), "{said:?}");
+        let warnings: Vec<_> = lines.iter().filter(|line| line["message"] == "telemetry is not exported").collect();
+        assert_eq!(warnings.len(), warned, "{env:?}: {warnings:?}");
+        assert!(warnings.iter().all(|line| line["why"].as_str().unwrap().contains("http/protobuf")), "{warnings:?}");
     }
     assert_eq!(collector.requests().len(), 0);
 }

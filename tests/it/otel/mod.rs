@@ -83,10 +83,10 @@ async fn chat_span_ends_with_its_stream() {
     let began = nanos(SystemTime::now());
     let mut client = Client::h1(running.addr).await;
     let sent = [("traceparent", TRACEPARENT), ("tracestate", TRACESTATE), ("baggage", "a=b")];
-    let mut answer = client.send(chat("chat", &sent)).await;
-    answer.until("\"completion_tokens\":2").await;
+    let mut response = client.send(chat("chat", &sent)).await;
+    response.until("\"completion_tokens\":2").await;
     let not_over = nanos(SystemTime::now());
-    let whole = answer.whole().await;
+    let whole = response.whole().await;
     assert_eq!(whole.error, None);
     let [span]: [Span; 1] = collector.got(1).await.try_into().unwrap();
 
@@ -95,8 +95,8 @@ async fn chat_span_ends_with_its_stream() {
     assert_eq!(span.trace_state, TRACESTATE);
     assert!(span.start_time_unix_nano >= began && span.end_time_unix_nano > not_over, "{span:?}");
     assert!(span.status.as_ref().is_none_or(|status| status.code == 0), "{span:?}");
-    let mut said = attributes(&span.attributes);
-    let first: f64 = said.remove("gen_ai.response.time_to_first_chunk").unwrap().parse().unwrap();
+    let mut attrs = attributes(&span.attributes);
+    let first: f64 = attrs.remove("gen_ai.response.time_to_first_chunk").unwrap().parse().unwrap();
     assert!((0.0..LIMIT.as_secs_f64()).contains(&first));
     let port = upstream.url().rsplit_once(':').unwrap().1.trim_end_matches('/').to_owned();
     let expected = [
@@ -115,7 +115,7 @@ async fn chat_span_ends_with_its_stream() {
         ("server.address", "127.0.0.1"),
         ("server.port", &port),
     ];
-    assert_eq!(said, expected.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
+    assert_eq!(attrs, expected.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
 
     let upstream_saw = &upstream.requests()[0].headers;
     let parent = format!("00-{TRACE}-{}-01", hex(&span.span_id));

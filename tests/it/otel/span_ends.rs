@@ -20,12 +20,12 @@ use crate::{
 const FOR_EVER: Duration = Duration::from_secs(600);
 
 fn is_error(span: &Span, kind: &str) -> Attributes {
-    let said = attributes(&span.attributes);
-    assert_eq!(said["error.type"], kind, "{said:?}");
+    let attrs = attributes(&span.attributes);
+    assert_eq!(attrs["error.type"], kind, "{attrs:?}");
     let status = span.status.clone().unwrap();
     assert_eq!((status.code(), status.message.as_str()), (Code::Error, ""));
     assert!(span.end_time_unix_nano > span.start_time_unix_nano);
-    said
+    attrs
 }
 
 #[tokio::test]
@@ -66,31 +66,31 @@ async fn every_end_of_an_answer_ends_its_span() {
     let whole = Client::h1(running.addr).await.send(chat("cut", &[])).await.whole().await;
     assert!(whole.error.is_some());
     let span = newest(1).await;
-    let said = is_error(&span, "upstream_cut");
-    assert_eq!((span.name.as_str(), &*said["gen_ai.response.model"]), ("chat sonar-pro", "sonar"));
-    assert!(!said.contains_key("gen_ai.response.finish_reasons") && span.parent_span_id.is_empty());
+    let attrs = is_error(&span, "upstream_cut");
+    assert_eq!((span.name.as_str(), &*attrs["gen_ai.response.model"]), ("chat sonar-pro", "sonar"));
+    assert!(!attrs.contains_key("gen_ai.response.finish_reasons") && span.parent_span_id.is_empty());
 
     Client::h1(running.addr).await.send(chat("fails", &[])).await.whole().await;
     is_error(&newest(2).await, "upstream_error");
 
     Client::h1(running.addr).await.send(chat("limited", &[])).await.whole().await;
-    let said = is_error(&newest(3).await, "429");
-    assert_eq!(&*said["http.response.status_code"], "429");
+    let attrs = is_error(&newest(3).await, "429");
+    assert_eq!(&*attrs["http.response.status_code"], "429");
 
     Client::h1(running.addr).await.send(chat("dead", &[])).await.whole().await;
     let span = newest(4).await;
-    let said = is_error(&span, "upstream-unreachable");
-    assert!(!said.contains_key("http.response.status_code"));
-    assert_eq!(span.name, "chat", "nobody took the request, so nobody read its model");
+    let attrs = is_error(&span, "upstream-unreachable");
+    assert!(!attrs.contains_key("http.response.status_code"));
+    assert_eq!(span.name, "chat", "no upstream read the request, so its model is unknown");
 
     // The client disconnects within the answer, and before it.
-    let mut answer = Client::h1(running.addr).await.send(chat("silent", &[])).await;
-    answer.until("sonar").await;
-    drop(answer);
+    let mut response = Client::h1(running.addr).await.send(chat("silent", &[])).await;
+    response.until("sonar").await;
+    drop(response);
     is_error(&newest(5).await, "client_gone");
     let mut client = Client::h1(running.addr).await;
-    let asked = tokio::time::timeout(Duration::from_millis(200), client.send(chat("hangs", &[]))).await;
-    assert!(asked.is_err());
+    let result = tokio::time::timeout(Duration::from_millis(200), client.send(chat("hangs", &[]))).await;
+    assert!(result.is_err());
     drop(client);
     is_error(&newest(6).await, "client_gone");
 
@@ -98,13 +98,13 @@ async fn every_end_of_an_answer_ends_its_span() {
     let listed = Client::h1(running.addr).await.send(ask(Method::GET, "/list", &[], "")).await.whole().await;
     assert_eq!(listed.status, 200);
     let span = newest(7).await;
-    let said = attributes(&span.attributes);
+    let attrs = attributes(&span.attributes);
     assert_eq!(span.name, "GET");
-    assert!(!said.keys().any(|name| name.starts_with("gen_ai.")) && !said.contains_key("error.type"), "{said:?}");
+    assert!(!attrs.keys().any(|name| name.starts_with("gen_ai.")) && !attrs.contains_key("error.type"), "{attrs:?}");
 
     // A request in flight when citetap stops.
-    let mut answer = Client::h1(running.addr).await.send(chat("silent", &[])).await;
-    answer.until("sonar").await;
+    let mut response = Client::h1(running.addr).await.send(chat("silent", &[])).await;
+    response.until("sonar").await;
     running.signal("TERM");
     running.signal("TERM");
     running.ended(Duration::from_secs(10)).await;
@@ -131,8 +131,8 @@ async fn drain_flushes_spans() {
     // Nothing is exported before the end.
     let slow = [("OTEL_BSP_SCHEDULE_DELAY", "60000"), ("OTEL_METRIC_EXPORT_INTERVAL", "60000")];
     let mut running = Running::start(exporting(dir.path(), &toml, &collector.url(), &slow)).await;
-    let mut answer = Client::h1(running.addr).await.send(chat("chat", &[])).await;
-    answer.until("sonar").await;
+    let mut response = Client::h1(running.addr).await.send(chat("chat", &[])).await;
+    response.until("sonar").await;
     assert_eq!(collector.requests().len(), 0);
     running.signal("TERM");
     assert!(running.ended(Duration::from_secs(10)).await.success());
@@ -154,6 +154,6 @@ async fn sampling_off_is_propagated_to_the_upstream() {
     let parent = upstream.requests()[0].headers["traceparent"].to_str().unwrap().to_owned();
     assert!(parent.starts_with(&TRACEPARENT[..36]) && parent.ends_with("-00"), "{parent}");
     let measured = eventually(|| async { (!collector.metrics().is_empty()).then_some(()) });
-    measured.await.expect("metrics come all the same");
+    measured.await.expect("metrics are exported");
     assert_eq!(collector.spans(), []);
 }

@@ -23,29 +23,30 @@ fn steps(pause: Duration) -> Script {
 }
 
 /// The responses on one connection, in order, each starting with its headers.
-fn answers(said: &str) -> Vec<&str> {
-    said.match_indices("HTTP/1.1 ")
+fn responses(received: &str) -> Vec<&str> {
+    received
+        .match_indices("HTTP/1.1 ")
         .map(|(at, _)| at)
-        .chain([said.len()])
+        .chain([received.len()])
         .collect::<Vec<_>>()
         .windows(2)
-        .map(|span| &said[span[0]..span[1]])
+        .map(|span| &received[span[0]..span[1]])
         .collect()
 }
 
-fn is_stream(answer: &str) -> bool {
-    let chunked = answer.contains("transfer-encoding: chunked") && answer.ends_with("\r\n0\r\n\r\n");
-    chunked && answer.contains("event: citations") && answer.contains("event:finish")
+fn is_stream(response: &str) -> bool {
+    let chunked = response.contains("transfer-encoding: chunked") && response.ends_with("\r\n0\r\n\r\n");
+    chunked && response.contains("event: citations") && response.contains("event:finish")
 }
 
 #[tokio::test]
 async fn pipelined_requests_are_answered_after_a_stream() {
     let (_upstream, proxy) = chat(steps(Duration::from_millis(50)), "").await;
-    let said = raw(proxy.addr, format!("{HEALTH}{ASK}{HEALTH}{ASK}{LAST_HEALTH}")).await;
-    let answers = answers(&said);
-    let streams: Vec<bool> = answers.iter().map(|answer| is_stream(answer)).collect();
-    assert_eq!(streams, [false, true, false, true, false], "{said}");
-    assert!(answers.iter().all(|answer| answer.starts_with("HTTP/1.1 200")));
+    let received = raw(proxy.addr, format!("{HEALTH}{ASK}{HEALTH}{ASK}{LAST_HEALTH}")).await;
+    let responses = responses(&received);
+    let streams: Vec<bool> = responses.iter().map(|response| is_stream(response)).collect();
+    assert_eq!(streams, [false, true, false, true, false], "{received}");
+    assert!(responses.iter().all(|response| response.starts_with("HTTP/1.1 200")));
 }
 
 #[tokio::test]
@@ -53,34 +54,34 @@ async fn request_sent_during_a_stream_is_answered_after_it() {
     let (_upstream, proxy) = chat(steps(Duration::from_millis(100)), "").await;
     let mut stream = TcpStream::connect(proxy.addr).await.unwrap();
     stream.write_all(ASK.as_bytes()).await.unwrap();
-    let mut said = until(&mut stream, "一").await;
+    let mut received = until(&mut stream, "一").await;
     // In two pieces, the second long after the first.
     stream.write_all(&LAST_HEALTH.as_bytes()[..20]).await.unwrap();
-    said += &until(&mut stream, "0\r\n\r\n").await;
+    received += &until(&mut stream, "0\r\n\r\n").await;
     stream.write_all(&LAST_HEALTH.as_bytes()[20..]).await.unwrap();
     let mut rest = Vec::new();
     within("the end", stream.read_to_end(&mut rest)).await.unwrap();
-    said += &String::from_utf8(rest).unwrap();
-    let streams: Vec<bool> = answers(&said).iter().map(|answer| is_stream(answer)).collect();
-    assert_eq!(streams, [true, false], "{said}");
+    received += &String::from_utf8(rest).unwrap();
+    let streams: Vec<bool> = responses(&received).iter().map(|response| is_stream(response)).collect();
+    assert_eq!(streams, [true, false], "{received}");
 }
 
 #[tokio::test]
 async fn connection_close_closes_after_the_stream() {
     let (_upstream, proxy) = chat(steps(Duration::from_millis(20)), "").await;
     let last = ASK.replace("content-length", "connection: keep-alive, Close\r\ncontent-length");
-    let said = raw(proxy.addr, format!("{last}{HEALTH}")).await;
-    assert!(answers(&said).len() == 1 && is_stream(&said), "{said}");
+    let received = raw(proxy.addr, format!("{last}{HEALTH}")).await;
+    assert!(responses(&received).len() == 1 && is_stream(&received), "{received}");
 }
 
 /// HTTP/1.0 has no chunked encoding: the end of the connection ends the response.
 #[tokio::test]
 async fn http_1_0_client_gets_no_chunked_encoding() {
     let (_upstream, proxy) = chat(steps(Duration::from_millis(20)), "").await;
-    let said = raw(proxy.addr, ASK.replace("HTTP/1.1", "HTTP/1.0")).await;
-    let (head, body) = said.split_once("\r\n\r\n").unwrap();
-    assert!(!head.contains("chunked") && body.starts_with("data:") && body.contains("event: citations"), "{said}");
-    assert!(body.ends_with("\n\n"), "{said}");
+    let received = raw(proxy.addr, ASK.replace("HTTP/1.1", "HTTP/1.0")).await;
+    let (head, body) = received.split_once("\r\n\r\n").unwrap();
+    assert!(!head.contains("chunked") && body.starts_with("data:") && body.contains("event: citations"), "{received}");
+    assert!(body.ends_with("\n\n"), "{received}");
 }
 
 /// Bytes beyond the buffer wait in the socket, and none are lost.
@@ -93,21 +94,21 @@ async fn client_may_pipeline_many_requests() {
     let send = async {
         write.write_all(format!("{ASK}{many}{LAST_HEALTH}").as_bytes()).await.unwrap();
     };
-    let mut said = String::new();
-    let ((), read) = tokio::join!(send, within("the end", read.read_to_string(&mut said)));
+    let mut received = String::new();
+    let ((), read) = tokio::join!(send, within("the end", read.read_to_string(&mut received)));
     read.unwrap();
-    assert_eq!(answers(&said).len(), 2002);
+    assert_eq!(responses(&received).len(), 2002);
 }
 
 async fn until(stream: &mut TcpStream, sign: &str) -> String {
-    let mut said = Vec::new();
-    while !String::from_utf8_lossy(&said).contains(sign) {
+    let mut received = Vec::new();
+    while !String::from_utf8_lossy(&received).contains(sign) {
         let mut piece = [0; 4096];
         let length = within(sign, stream.read(&mut piece)).await.unwrap();
-        assert!(length > 0, "it ended before {sign}: {}", String::from_utf8_lossy(&said));
-        said.extend_from_slice(&piece[..length]);
+        assert!(length > 0, "it ended before {sign}: {}", String::from_utf8_lossy(&received));
+        received.extend_from_slice(&piece[..length]);
     }
-    String::from_utf8(said).unwrap()
+    String::from_utf8(received).unwrap()
 }
 
 /// P6

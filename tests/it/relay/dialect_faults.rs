@@ -9,7 +9,7 @@ use citetap::{
 use http::{HeaderValue, StatusCode, header};
 use serde_json::Value;
 
-use super::dialects::{ask, asked};
+use super::dialects::{ask, ask_with};
 use crate::{
     client::client,
     net::{Client, Proxy, chat, chat_with, post, request, route, tencent},
@@ -121,7 +121,7 @@ async fn error_status_is_kept_and_its_body_transcoded() {
             assert_eq!(json["error"]["type"], "upstream_error");
         }
         let native = ask(&proxy, Profile::Native).await.whole().await;
-        assert_eq!(native.text(), body, "who speaks the upstream's dialect gets its own error");
+        assert_eq!(native.text(), body, "a native client receives the upstream's own error");
         let metrics = proxy.get("/metrics").await.whole().await.text();
         assert!(metrics.contains("outcome=\"complete\"") && !metrics.contains("client_gone"), "{metrics}");
     }
@@ -160,13 +160,13 @@ async fn unstreamed_answer_becomes_a_document_and_is_stored() {
             assert_eq!((whole.status.as_u16(), whole.error.as_deref()), (200, None));
             assert_eq!(whole.header("content-type"), Some("application/json"));
             assert_ne!(whole.header("content-length"), Some(json.len().to_string().as_str()));
-            let answer: Value = serde_json::from_slice(&whole.bytes()).unwrap();
-            assert_eq!(answer["object"], "chat.completion");
-            assert_eq!(answer["choices"][0]["finish_reason"], "stop");
-            assert!(!answer["choices"][0]["message"]["content"].as_str().unwrap().is_empty());
-            assert_eq!(answer["citetap"]["nonce"].as_str(), whole.header("x-citetap-nonce"));
-            assert_eq!(answer["citetap"]["stored"], true);
-            assert_eq!(answer["sources"].as_array().map(Vec::len), (profile == Profile::OpenWebUi).then_some(2));
+            let response: Value = serde_json::from_slice(&whole.bytes()).unwrap();
+            assert_eq!(response["object"], "chat.completion");
+            assert_eq!(response["choices"][0]["finish_reason"], "stop");
+            assert!(!response["choices"][0]["message"]["content"].as_str().unwrap().is_empty());
+            assert_eq!(response["citetap"]["nonce"].as_str(), whole.header("x-citetap-nonce"));
+            assert_eq!(response["citetap"]["stored"], true);
+            assert_eq!(response["sources"].as_array().map(Vec::len), (profile == Profile::OpenWebUi).then_some(2));
             assert_eq!(proxy.stored(ID).await.citations.len(), 2);
             let metrics = proxy.get("/metrics").await.whole().await.text();
             assert!(metrics.contains("outcome=\"complete\"") && !metrics.contains("client_gone"), "h2: {h2}");
@@ -198,13 +198,13 @@ async fn error_with_status_200_gets_an_error_status() {
         Upstream::bind(vec![Scripted::new("/", Script::json(fixture("doubao/json-error.json")))]).await.unwrap();
     let proxy = Proxy::start(&(route("chat", &upstream.url()) + "provider = \"doubao\"\n")).await;
     for profile in [Profile::OpenAi, Profile::OpenWebUi] {
-        let answer = ask(&proxy, profile).await;
-        assert_eq!(answer.status, 502);
-        let json = answer.json().await;
+        let response = ask(&proxy, profile).await;
+        assert_eq!(response.status, 502);
+        let json = response.json().await;
         assert_eq!((&json["error"]["message"], &json["error"]["code"]), (&"rate limited".into(), &"710022004".into()));
     }
     let whole = ask(&proxy, Profile::AiSdk).await.whole().await;
-    assert_eq!(whole.status, 200, "a stream has its own errors");
+    assert_eq!(whole.status, 200, "a stream reports errors in the stream");
     assert_eq!(client(Profile::AiSdk, &whole.bytes()).error.as_deref(), Some("rate limited (710022004)"));
 }
 
@@ -212,10 +212,10 @@ async fn error_with_status_200_gets_an_error_status() {
 async fn cut_document_is_502() {
     let json = fixture("tencent/whole.json");
     let (_upstream, proxy) = chat(Script::json(json.clone()).cut_after(100), "").await;
-    let answer = ask(&proxy, Profile::OpenAi).await;
-    assert_eq!(answer.status, 502);
-    assert_eq!(answer.header("content-type"), Some("application/json"));
-    assert_eq!(answer.json().await["error"]["message"], "the upstream's answer broke off");
+    let response = ask(&proxy, Profile::OpenAi).await;
+    assert_eq!(response.status, 502);
+    assert_eq!(response.header("content-type"), Some("application/json"));
+    assert_eq!(response.json().await["error"]["message"], "the upstream's answer broke off");
     let whole = ask(&proxy, Profile::AiSdk).await.whole().await;
     let got = client(Profile::AiSdk, &whole.bytes());
     assert_eq!((whole.error.is_some(), got.finishes, got.done), (true, 0, false));
@@ -251,7 +251,8 @@ async fn client_disconnect_before_the_document_cancels_upstream() {
         .header(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let (upstream, proxy) = chat_with(script, "", "profile = \"openai\"").await;
     let mut asking = Client::h1(proxy.addr).await;
-    let asking = tokio::spawn(async move { asking.try_send(post("/chat", "{}")).await.map(|answer| answer.status) });
+    let asking =
+        tokio::spawn(async move { asking.try_send(post("/chat", "{}")).await.map(|response| response.status) });
     assert!(upstream.until(crate::net::LIMIT, |upstream| upstream.request_count() == 1).await);
     tokio::time::sleep(Duration::from_millis(200)).await;
     asking.abort();
@@ -266,7 +267,7 @@ async fn own_errors_are_problem_documents() {
     drop(listener);
     let proxy = Proxy::start(&route("chat", &format!("http://{dead}"))).await;
     for profile in PROFILES {
-        let answer = asked(&proxy, &[("x-citetap-profile", profile.as_str())]).await;
-        answer.is_problem(502, "upstream-unreachable").await;
+        let response = ask_with(&proxy, &[("x-citetap-profile", profile.as_str())]).await;
+        response.is_problem(502, "upstream-unreachable").await;
     }
 }

@@ -10,15 +10,15 @@ use http::{HeaderName, HeaderValue, Method, header};
 
 use crate::{
     client::{Got, client},
-    net::{Answer, Client, LIMIT, Proxy, Whole, chat, chat_with, post, request, tencent},
+    net::{Client, ClientResponse, LIMIT, Proxy, Whole, chat, chat_with, post, request, tencent},
     transcoded::PROFILES,
 };
 
-pub async fn ask(proxy: &Proxy, profile: Profile) -> Answer {
-    asked(proxy, &[("x-citetap-profile", profile.as_str())]).await
+pub async fn ask(proxy: &Proxy, profile: Profile) -> ClientResponse {
+    ask_with(proxy, &[("x-citetap-profile", profile.as_str())]).await
 }
 
-pub async fn asked(proxy: &Proxy, headers: &[(&str, &str)]) -> Answer {
+pub async fn ask_with(proxy: &Proxy, headers: &[(&str, &str)]) -> ClientResponse {
     Client::h1(proxy.addr).await.send(request(Method::POST, "/chat", headers, "{}")).await
 }
 
@@ -90,7 +90,7 @@ async fn unknown_dialect_or_style_is_refused_before_the_upstream() {
         ("x-citetap-markers", ["links", "KEEP", ""], "keep, link, sup, footnote or strip"),
     ] {
         for value in values {
-            let problem = asked(&proxy, &[(name, value)]).await.is_problem(400, "bad-request").await;
+            let problem = ask_with(&proxy, &[(name, value)]).await.is_problem(400, "bad-request").await;
             assert!(problem["detail"].as_str().unwrap().contains(known), "{problem}");
         }
     }
@@ -106,9 +106,9 @@ async fn text_is_transcoded_as_it_arrives() {
     ]);
     let (upstream, proxy) = chat(script, "").await;
     for profile in PROFILES {
-        let mut answer = ask(&proxy, profile).await;
-        answer.until("第一").await;
-        drop(answer);
+        let mut response = ask(&proxy, profile).await;
+        response.until("第一").await;
+        drop(response);
     }
     assert!(upstream.until(LIMIT, |upstream| upstream.cancelled() == 3).await);
 }
@@ -121,9 +121,9 @@ async fn client_disconnect_cancels_upstream_and_stores_record() {
             Step::Pause(Duration::from_secs(60)),
         ]);
         let (upstream, proxy) = chat(script, "").await;
-        let mut answer = ask(&proxy, profile).await;
-        answer.until("一").await;
-        drop(answer);
+        let mut response = ask(&proxy, profile).await;
+        response.until("一").await;
+        drop(response);
         let left = Instant::now();
         assert!(upstream.until(LIMIT, |upstream| upstream.cancelled() == 1).await);
         assert!(left.elapsed() < Duration::from_secs(2), "{:?}", left.elapsed());
@@ -141,13 +141,13 @@ async fn inject_off_and_live_work_in_every_dialect() {
     let (_upstream, proxy) = chat(Script::sse(growing), "").await;
     for profile in PROFILES {
         let headers = [("x-citetap-profile", profile.as_str()), ("x-citetap-inject", "live")];
-        let got = client(profile, &asked(&proxy, &headers).await.whole().await.bytes());
+        let got = client(profile, &ask_with(&proxy, &headers).await.whole().await.bytes());
         let lists: Vec<_> = got.records.iter().map(|r| (r.citations.len(), r.complete, r.stored)).collect();
         assert_eq!(lists, [(1, false, false), (2, false, false), (2, true, true)], "{profile:?}");
         assert_eq!(got.sources.len(), 2, "{profile:?}");
 
         let headers = [("x-citetap-profile", profile.as_str()), ("x-citetap-inject", "off")];
-        let got = client(profile, &asked(&proxy, &headers).await.whole().await.bytes());
+        let got = client(profile, &ask_with(&proxy, &headers).await.whole().await.bytes());
         assert_eq!((got.text.as_str(), got.records.len(), got.sources.len()), ("一", 0, 0), "{profile:?}");
     }
     assert_eq!(proxy.stored("m").await.citations.len(), 2);
@@ -201,15 +201,15 @@ async fn drain_cuts_at_a_boundary_with_sources_and_no_end() {
         Step::Pause(Duration::from_secs(60)),
     ]);
     let (_upstream, mut proxy) = chat(script, "[timeouts]\ndrain = \"300ms\"").await;
-    let mut answers = Vec::new();
+    let mut responses = Vec::new();
     for profile in PROFILES {
-        let mut answer = ask(&proxy, profile).await;
-        let begun = answer.until("一").await;
-        answers.push((profile, answer, begun));
+        let mut response = ask(&proxy, profile).await;
+        let begun = response.until("一").await;
+        responses.push((profile, response, begun));
     }
     proxy.signals.drain.cancel();
-    for (profile, answer, begun) in answers {
-        let rest = answer.whole().await;
+    for (profile, response, begun) in responses {
+        let rest = response.whole().await;
         assert!(rest.error.is_some(), "no clean end");
         let got = client(profile, (begun + &rest.text()).as_bytes());
         assert_eq!((got.text.as_str(), got.finishes, got.error, got.done), ("一", 0, None, false));

@@ -27,25 +27,25 @@ async fn drain_delay_is_not_ready_but_serves() {
     assert_eq!(proxy.get("/healthz").await.status, 200);
     assert_eq!(client.send(post("/chat", "{}")).await.whole().await.split().1.len(), 1);
     proxy.ended().await;
-    assert!(tokio::net::TcpStream::connect(proxy.addr).await.is_err(), "the door is closed");
+    assert!(tokio::net::TcpStream::connect(proxy.addr).await.is_err(), "the listener is still open");
 }
 
 #[tokio::test]
 async fn streams_that_finish_within_the_grace_are_unchanged() {
     let (_upstream, mut proxy) = chat(ends_after(Duration::from_millis(600)), "[timeouts]\ndrain = \"15s\"").await;
     let (mut h1, mut h2) = (Client::h1(proxy.addr).await, Client::h2(proxy.addr).await);
-    let answers = [h1.send(post("/chat", "{}")).await, h2.send(post("/chat", "{}")).await];
+    let responses = [h1.send(post("/chat", "{}")).await, h2.send(post("/chat", "{}")).await];
     let began = Instant::now();
     proxy.signals.drain.cancel();
-    for answer in answers {
-        let whole = answer.whole().await;
+    for response in responses {
+        let whole = response.whole().await;
         assert_eq!(whole.error, None);
         let (theirs, ours) = whole.split();
         assert_eq!(theirs, (tencent::references("m", &[1, 2]) + &tencent::finish("m")).into_bytes());
         assert!(ours[0].complete && ours[0].stored);
     }
     proxy.ended().await;
-    assert!(began.elapsed() < Duration::from_secs(10), "it does not wait the grace out when nothing is open");
+    assert!(began.elapsed() < Duration::from_secs(10), "waited for the grace period without open streams");
 }
 
 /// L56
@@ -61,14 +61,14 @@ async fn streams_beyond_the_grace_abort_with_citations() {
     let toml = format!("store = 'sqlite:{}'\n[timeouts]\ndrain = \"300ms\"\ncommit = \"10s\"", file.display());
     let (upstream, mut proxy) = chat(script, &toml).await;
     let (mut h1, mut h2) = (Client::h1(proxy.addr).await, Client::h2(proxy.addr).await);
-    let mut answers = [h1.send(post("/chat", "{}")).await, h2.send(post("/chat", "{}")).await];
+    let mut responses = [h1.send(post("/chat", "{}")).await, h2.send(post("/chat", "{}")).await];
     let mut begun = Vec::new();
-    for answer in &mut answers {
-        begun.push(answer.until("reference_chunks").await);
+    for response in &mut responses {
+        begun.push(response.until("reference_chunks").await);
     }
     proxy.signals.drain.cancel();
-    for (answer, begun) in answers.into_iter().zip(begun) {
-        let rest = answer.whole().await;
+    for (response, begun) in responses.into_iter().zip(begun) {
+        let rest = response.whole().await;
         assert!(rest.error.is_some(), "no clean end");
         let (theirs, ours) = crate::net::split((begun + &rest.text()).as_bytes());
         assert_eq!(String::from_utf8(theirs).unwrap(), tencent::references("m", &[1, 2]), "no part of a frame");
@@ -100,8 +100,8 @@ async fn request_without_response_after_the_grace_is_503() {
 async fn stop_ends_at_once_even_while_draining() {
     for draining in [false, true] {
         let (_upstream, mut proxy) = chat(ends_after(Duration::from_secs(60)), "").await;
-        let mut answer = proxy.post("/chat", "{}").await;
-        answer.until("reference_chunks").await;
+        let mut response = proxy.post("/chat", "{}").await;
+        response.until("reference_chunks").await;
         if draining {
             proxy.signals.drain.cancel();
             let shut = eventually(|| async { tokio::net::TcpStream::connect(proxy.addr).await.is_err().then_some(()) });

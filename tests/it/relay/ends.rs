@@ -24,7 +24,7 @@ async fn cut_upstream_has_citations_before_the_partial_frame() {
         let whole = client.send(post("/chat", "{}")).await.whole().await;
         assert!(whole.error.is_some(), "no clean end");
         let text = whole.text();
-        let (before, after) = text.split_once("event: citations\n").expect("our event came out before the abort");
+        let (before, after) = text.split_once("event: citations\n").expect("no event before the abort");
         assert_eq!(before, tencent::references("m", &[1, 2]) + &tencent::text("m", "一"));
         let (ours, partial) = after.split_once("\n\n").unwrap();
         assert!(ours.contains("\"complete\":false") && ours.contains("\"stored\":true"), "{ours}");
@@ -105,7 +105,7 @@ async fn client_disconnect_before_first_byte_cancels_upstream() {
         let (upstream, proxy) = chat(Script::hang(), "").await;
         let mut client = if h2 { Client::h2(proxy.addr).await } else { Client::h1(proxy.addr).await };
         let asking =
-            tokio::spawn(async move { client.try_send(post("/chat", "{}")).await.map(|answer| answer.status) });
+            tokio::spawn(async move { client.try_send(post("/chat", "{}")).await.map(|response| response.status) });
         assert!(upstream.until(LIMIT, |upstream| upstream.request_count() == 1).await);
         asking.abort();
         cancelled_within_a_second(&upstream, Instant::now()).await;
@@ -122,9 +122,9 @@ async fn client_disconnect_in_mid_stream_cancels_and_stores() {
         ]);
         let (upstream, proxy) = chat(script, "").await;
         let mut client = if h2 { Client::h2(proxy.addr).await } else { Client::h1(proxy.addr).await };
-        let mut answer = client.send(post("/chat", "{}")).await;
-        answer.until("reference_chunks").await;
-        drop((answer, client));
+        let mut response = client.send(post("/chat", "{}")).await;
+        response.until("reference_chunks").await;
+        drop((response, client));
         cancelled_within_a_second(&upstream, Instant::now()).await;
         let record = proxy.stored("m").await;
         assert!(!record.complete);
@@ -156,9 +156,9 @@ async fn h2_stream_reset_cancels_only_its_upstream() {
 async fn client_disconnect_after_the_finish_cancels_upstream() {
     let script = Script::sse_steps([Step::Send(tencent::answer("m").into()), Step::Pause(Duration::from_secs(60))]);
     let (upstream, proxy) = chat(script, "").await;
-    let mut answer = proxy.post("/chat", "{}").await;
-    answer.until("event:finish").await;
-    drop(answer);
+    let mut response = proxy.post("/chat", "{}").await;
+    response.until("event:finish").await;
+    drop(response);
     cancelled_within_a_second(&upstream, Instant::now()).await;
     let record = proxy.stored("m").await;
     assert!(record.complete && record.stored);
@@ -169,9 +169,9 @@ async fn client_disconnect_after_the_finish_cancels_upstream() {
 async fn client_disconnect_without_citations_stores_nothing() {
     let script = Script::sse_steps([Step::Send(": hello\n\n".into()), Step::Pause(Duration::from_secs(60))]);
     let (upstream, proxy) = chat(script, "").await;
-    let mut answer = proxy.post("/chat", "{}").await;
-    answer.until("hello").await;
-    drop(answer);
+    let mut response = proxy.post("/chat", "{}").await;
+    response.until("hello").await;
+    drop(response);
     cancelled_within_a_second(&upstream, Instant::now()).await;
     assert_eq!(proxy.get("/citations").await.json().await["items"].as_array().unwrap().len(), 0);
 }

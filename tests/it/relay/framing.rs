@@ -1,4 +1,4 @@
-//! Where bodies end: request bodies without a length, and answers that frame theirs in two ways or none.
+//! Body framing: request bodies of unknown length, and responses with ambiguous framing.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{
 
 const METHODS: [&str; 6] = ["GET", "HEAD", "DELETE", "OPTIONS", "POST", "QUERY"];
 
-/// The body that the upstream has of its last request, once it is complete.
+/// Waits for request `count` at the upstream. Returns its method and body.
 async fn received(upstream: &citetap::replay::Upstream, count: usize) -> (Method, String) {
     let seen = eventually(|| async {
         let seen = upstream.requests();
@@ -27,7 +27,7 @@ async fn received(upstream: &citetap::replay::Upstream, count: usize) -> (Method
     (seen.method.clone(), String::from_utf8_lossy(&seen.body).into_owned())
 }
 
-/// hyper sends `GET` and `HEAD` without a body whose length it does not know.
+/// hyper alone would drop a body of unknown length from a `GET` or `HEAD` request.
 #[tokio::test]
 async fn chunked_body_of_any_method_reaches_the_upstream() {
     let (plain, proxy) = chat(Script::echo(), "").await;
@@ -35,8 +35,8 @@ async fn chunked_body_of_any_method_reaches_the_upstream() {
         let head = format!(
             "{method} /chat HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
         );
-        let said = raw(proxy.addr, head + "5\r\nhello\r\n0\r\n\r\n").await;
-        assert!(said.starts_with("HTTP/1.1 200 "), "{method}: {said}");
+        let response = raw(proxy.addr, head + "5\r\nhello\r\n0\r\n\r\n").await;
+        assert!(response.starts_with("HTTP/1.1 200 "), "{method}: {response}");
         let (seen, body) = received(&plain, n + 1).await;
         assert_eq!((seen.as_str(), body.as_str()), (*method, "hello"));
     }
@@ -53,53 +53,52 @@ async fn over_h2(addr: std::net::SocketAddr, upstream: &citetap::replay::Upstrea
     for (n, method) in METHODS.iter().enumerate() {
         let (mut client, connection) = h2::client::handshake(TcpStream::connect(addr).await.unwrap()).await.unwrap();
         tokio::spawn(connection);
-        let asked = http::Request::builder().method(*method).uri("http://localhost/chat").body(()).unwrap();
-        let (answer, mut body) = client.send_request(asked, false).unwrap();
+        let request = http::Request::builder().method(*method).uri("http://localhost/chat").body(()).unwrap();
+        let (response, mut body) = client.send_request(request, false).unwrap();
         body.send_data("hello".into(), true).unwrap();
-        assert_eq!(answer.await.unwrap().status(), 200, "{method}");
+        assert_eq!(response.await.unwrap().status(), 200, "{method}");
         let (seen, body) = received(upstream, n + 1).await;
         assert_eq!((seen.as_str(), body.as_str()), (*method, "hello"));
     }
 }
 
-/// Such an upstream knows no chunks, so hyper leaves the body out once it has seen the version. The client is told.
+/// HTTP/1.0 has no chunks, so hyper drops the body once it knows the upstream's version. The client must get an error.
 #[tokio::test]
-async fn chunked_body_for_an_http_1_0_upstream_is_not_lost_unseen() {
-    let (tell, mut heard) = tokio::sync::mpsc::channel(64);
+async fn chunked_body_for_http_1_0_upstream_arrives_or_is_502() {
+    let (tx, mut rx) = tokio::sync::mpsc::channel(64);
     let upstream = raw_upstream::serve(move |mut stream| {
-        let tell = tell.clone();
+        let tx = tx.clone();
         async move {
             let mut piece = [0; 4096];
             while let Ok(n @ 1..) = stream.read(&mut piece).await {
                 let text = String::from_utf8_lossy(&piece[..n]).into_owned();
-                let answer = "HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ncontent-type: text/plain\r\ncontent-length: 2\r\n\r\nok";
+                let response = "HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ncontent-type: text/plain\r\ncontent-length: 2\r\n\r\nok";
                 if text.contains(" HTTP/1.") {
-                    stream.write_all(answer.as_bytes()).await.unwrap();
+                    stream.write_all(response.as_bytes()).await.unwrap();
                 }
-                tell.send(text).await.unwrap();
+                tx.send(text).await.unwrap();
             }
         }
     })
     .await;
     let proxy = raw_upstream::proxy(upstream, "workers = 1").await;
     for method in ["POST", "GET", "POST"] {
-        // With a length it is sent, over the connection that is kept.
+        // A body with a length is sent over the pooled connection.
         assert_eq!(proxy.post("/chat", "known").await.whole().await.text(), "ok");
         tokio::time::sleep(Duration::from_millis(50)).await;
         let head = format!(
             "{method} /chat HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
         );
-        let said = raw(proxy.addr, head + "5\r\nhello\r\n0\r\n\r\n").await;
+        let response = raw(proxy.addr, head + "5\r\nhello\r\n0\r\n\r\n").await;
         let mut all = String::new();
-        while let Ok(text) = heard.try_recv() {
+        while let Ok(text) = rx.try_recv() {
             all += &text;
         }
         assert!(all.contains("known"), "{all}");
-        assert!(said.starts_with("HTTP/1.1 502 ") || all.contains("hello"), "{method}: {said}\n{all}");
+        assert!(response.starts_with("HTTP/1.1 502 ") || all.contains("hello"), "{method}: {response}\n{all}");
     }
 }
 
-/// A request without a body must not be given one.
 #[tokio::test]
 async fn request_without_a_body_is_sent_without_one() {
     let (upstream, proxy) = chat(Script::echo(), "").await;
@@ -112,9 +111,9 @@ async fn request_without_a_body_is_sent_without_one() {
     }
 }
 
-/// RFC 9110 8.6: a list of equal lengths is one length, which is what must be sent on.
+/// RFC 9110 8.6: a list of equal lengths is relayed as one length.
 #[tokio::test]
-async fn answer_with_equal_lengths_has_one() {
+async fn response_with_equal_lengths_gets_one_length() {
     for lengths in
         ["content-length: 2, 2", "content-length: 2\r\ncontent-length: 2", "content-length: 2 ,2\r\ncontent-length: 2"]
     {
@@ -127,37 +126,37 @@ async fn answer_with_equal_lengths_has_one() {
             for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
                 let whole = client.send(request(method.clone(), "/chat", &[], "")).await.whole().await;
                 assert_eq!((whole.status.as_u16(), whole.error.as_deref()), (200, None), "{method} {lengths:?}");
-                let told: Vec<_> = whole.headers.get_all("content-length").iter().collect();
-                assert_eq!(told, ["2"], "{method} {lengths:?}");
+                let values: Vec<_> = whole.headers.get_all("content-length").iter().collect();
+                assert_eq!(values, ["2"], "{method} {lengths:?}");
                 assert_eq!(whole.text(), if method == Method::GET { "ok" } else { "" });
             }
         }
     }
 }
 
-/// Whatever the status and the method: also where no body follows, a cache could believe the header.
+/// For every status and method: even without a body, a cache could trust the header.
 #[tokio::test]
-async fn answer_with_lengths_that_disagree_is_502() {
+async fn response_with_conflicting_lengths_is_502() {
     for status in ["200 OK", "304 Not Modified", "404 Not Found"] {
         for lengths in
             ["2, 3", "2\r\ncontent-length: 3", "3,2", "+2", "2,", ",2", "", "0x2", "2 2", "99999999999999999999999"]
         {
-            let answer = format!("HTTP/1.1 {status}\r\ncontent-length: {lengths}\r\n\r\n");
+            let response = format!("HTTP/1.1 {status}\r\ncontent-length: {lengths}\r\n\r\n");
             let body = if status.starts_with("304") { "" } else { "abc" };
-            let proxy = raw_upstream::proxy(raw_upstream::says(answer + body).await, "").await;
+            let proxy = raw_upstream::proxy(raw_upstream::says(response + body).await, "").await;
             for method in [Method::GET, Method::HEAD] {
                 let mut client = Client::h1(proxy.addr).await;
-                let answer = client.send(request(method.clone(), "/chat", &[], "")).await;
-                assert_eq!(answer.status, 502, "{method} {status} {lengths:?}");
+                let response = client.send(request(method.clone(), "/chat", &[], "")).await;
+                assert_eq!(response.status, 502, "{method} {status} {lengths:?}");
                 assert_eq!(client.send(get("/healthz")).await.status, 200);
             }
         }
     }
 }
 
-/// Any coding but `chunked` would be handed to a client that is not told of it, as the header ends here.
+/// Transfer-Encoding is a hop-by-hop header, so the client would not learn of a coding other than `chunked`.
 #[tokio::test]
-async fn answer_with_another_transfer_coding_is_502() {
+async fn response_with_another_transfer_coding_is_502() {
     for codings in [
         "gzip, chunked",
         "gzip",
@@ -169,34 +168,34 @@ async fn answer_with_another_transfer_coding_is_502() {
         "xchunked",
         "\"chunked\"",
     ] {
-        let answer =
+        let response =
             format!("HTTP/1.1 200 OK\r\ntransfer-encoding: {codings}\r\n\r\n{}0\r\n\r\n", raw_upstream::chunk("ok"));
-        let proxy = raw_upstream::proxy(raw_upstream::says(answer).await, "").await;
+        let proxy = raw_upstream::proxy(raw_upstream::says(response).await, "").await;
         for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
-            let answer = client.send(post("/chat", "{}")).await;
-            assert_eq!(answer.status, 502, "{codings:?}");
-            answer.is_problem(502, "upstream-unreachable").await;
+            let response = client.send(post("/chat", "{}")).await;
+            assert_eq!(response.status, 502, "{codings:?}");
+            response.is_problem(502, "upstream-unreachable").await;
         }
     }
     for coding in ["chunked", "Chunked"] {
-        let answer =
+        let response =
             format!("HTTP/1.1 200 OK\r\ntransfer-encoding: {coding}\r\n\r\n{}0\r\n\r\n", raw_upstream::chunk("ok"));
-        let proxy = raw_upstream::proxy(raw_upstream::says(answer).await, "").await;
+        let proxy = raw_upstream::proxy(raw_upstream::says(response).await, "").await;
         assert_eq!(proxy.post("/chat", "{}").await.whole().await.text(), "ok");
     }
 }
 
-/// Upgrades are refused on the way in, so no upstream was asked for one.
+/// citetap refuses upgrade requests, so no upstream was asked to switch.
 #[tokio::test]
-async fn answer_that_switches_protocols_unasked_is_502() {
+async fn unrequested_101_response_is_502() {
     for headers in ["", "connection: upgrade\r\nupgrade: websocket\r\n", "upgrade: h2c\r\nconnection: upgrade\r\n"] {
-        let answer =
+        let response =
             format!("HTTP/1.1 101 Switching Protocols\r\n{headers}\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
-        let proxy = raw_upstream::proxy(raw_upstream::says(answer).await, "").await;
+        let proxy = raw_upstream::proxy(raw_upstream::says(response).await, "").await;
         for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
-            let answer = client.send(post("/chat", "{}")).await;
-            assert_eq!(answer.status, 502, "{headers:?}");
-            answer.is_problem(502, "upstream-unreachable").await;
+            let response = client.send(post("/chat", "{}")).await;
+            assert_eq!(response.status, 502, "{headers:?}");
+            response.is_problem(502, "upstream-unreachable").await;
             assert_eq!(
                 tokio::time::timeout(Duration::from_secs(5), client.send(get("/healthz"))).await.unwrap().status,
                 200

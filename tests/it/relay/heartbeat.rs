@@ -76,7 +76,7 @@ async fn heartbeat_never_splits_an_oversized_frame() {
     let whole = proxy.post("/chat", "{}").await.whole().await;
     let frame = big + "y\n\n";
     assert!(frames(&whole.bytes()).contains(&frame.as_bytes()));
-    assert!(beats(&whole) >= 3, "after it they come again");
+    assert!(beats(&whole) >= 3, "heartbeats resume after the frame");
     assert_eq!(whole.split().0, (frame + &tencent::answer("m")).into_bytes());
 }
 

@@ -78,7 +78,7 @@ async fn too_large_h2_headers_are_431_and_connection_stays_open() {
     assert_eq!(client.send(with_headers(1, 7000)).await.status, 200);
     // Either the client respects the server's SETTINGS, or the server rejects the request.
     match client.try_send(with_headers(1, 9000)).await {
-        Ok(answer) => assert_eq!(answer.status, 431),
+        Ok(response) => assert_eq!(response.status, 431),
         Err(error) => assert!(error.is_user(), "{error:?}"),
     }
     assert_eq!(client.send(get("/chat")).await.status, 200);
@@ -121,7 +121,7 @@ async fn stream_permit_does_not_leak() {
     for n in 1..=3 {
         let mut client = Client::h1(proxy.addr).await;
         let hanging =
-            tokio::spawn(async move { client.try_send(post("/chat", "{}")).await.map(|answer| answer.status) });
+            tokio::spawn(async move { client.try_send(post("/chat", "{}")).await.map(|response| response.status) });
         assert!(upstream.until(crate::net::LIMIT, |upstream| upstream.request_count() == n).await);
         proxy.post("/chat", "{}").await.is_problem(503, "overloaded").await;
         hanging.abort();

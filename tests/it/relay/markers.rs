@@ -2,14 +2,14 @@
 
 use citetap::replay::Script;
 
-use super::dialects::asked;
+use super::dialects::ask_with;
 use crate::net::{chat_with, eventually, tencent};
 
 #[tokio::test]
 async fn route_and_request_header_select_the_marker_style() {
     let (_upstream, proxy) = chat_with(Script::sse(tencent::answer("m")), "", "markers = \"strip\"").await;
     let text = async |headers: &[(&str, &str)]| {
-        let whole = asked(&proxy, headers).await.whole().await;
+        let whole = ask_with(&proxy, headers).await.whole().await;
         assert_eq!(whole.error, None);
         assert!(whole.header("content-length").is_none());
         whole.text()
@@ -20,7 +20,7 @@ async fn route_and_request_header_select_the_marker_style() {
     assert!(linked.contains(r#""delta_content":"第一句[[1]](https://"#), "{linked}");
     let openai = text(&[("x-citetap-markers", "link"), ("x-citetap-profile", "openai")]).await;
     assert!(openai.contains("[[1]](https://") && openai.ends_with("data: [DONE]\n\n"), "{openai}");
-    let refused = asked(&proxy, &[("x-citetap-markers", "links")]).await;
+    let refused = ask_with(&proxy, &[("x-citetap-markers", "links")]).await;
     assert_eq!(refused.status, 400);
 
     let counted = eventually(async || {

@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use crate::{
-    net::{Answer, Client, LIMIT, get, post, route, tencent},
+    net::{Client, ClientResponse, LIMIT, get, post, route, tencent},
     process::{Running, pause},
 };
 
@@ -47,7 +47,7 @@ impl Rig {
         Self { upstream, proxy, before, _dir: dir }
     }
 
-    pub async fn ask(&self) -> Answer {
+    pub async fn ask(&self) -> ClientResponse {
         self.proxy.post("/chat/big").await
     }
 
@@ -61,12 +61,12 @@ impl Rig {
     }
 
     /// Waits until the upstream sends no more. Returns how much it was.
-    pub async fn stands_still(&self) -> u64 {
+    pub async fn wait_until_stalled(&self) -> u64 {
         let out = || self.upstream.requests().last().unwrap().bytes_out;
         let began = Instant::now();
         let (mut last, mut since) = (out(), Instant::now());
         while since.elapsed() < Duration::from_millis(700) {
-            assert!(began.elapsed() < LIMIT, "it goes on: {last}");
+            assert!(began.elapsed() < LIMIT, "the upstream still sends: {last}");
             pause().await;
             if out() != last {
                 (last, since) = (out(), Instant::now());
@@ -100,10 +100,10 @@ pub fn script(steps: &[Step]) -> Script {
 }
 
 /// The rest of the answer is the bytes of these steps, our event, and the finish.
-pub async fn is_all(mut answer: Answer, steps: &[Step]) {
+pub async fn is_all(mut response: ClientResponse, steps: &[Step]) {
     let want = bytes_of(steps);
     let mut got = Vec::with_capacity(want.len() + 4096);
-    while let Some(piece) = answer.piece().await {
+    while let Some(piece) = response.piece().await {
         got.extend_from_slice(&piece.expect("no abort"));
     }
     assert!(got.len() > want.len(), "{} of {} bytes", got.len(), want.len());
@@ -136,19 +136,19 @@ async fn single_byte_chunks_are_relayed_and_tapped() {
     let text = tencent::text("m", &"字".repeat(100));
     let mut body = text.repeat((256 << 10) / text.len());
     body += &tencent::references("m", &[1, 2]);
-    let mut answer = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+    let mut response = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
         .to_owned()
         .into_bytes();
     for byte in body.bytes().chain(tencent::finish("m").bytes()) {
-        answer.extend_from_slice(&[b'1', b'\r', b'\n', byte, b'\r', b'\n']);
+        response.extend_from_slice(&[b'1', b'\r', b'\n', byte, b'\r', b'\n']);
     }
-    answer.extend_from_slice(b"0\r\n\r\n");
+    response.extend_from_slice(b"0\r\n\r\n");
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let by_hand = listener.local_addr().unwrap();
     tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         assert!(stream.read(&mut [0; 4096]).await.unwrap() > 0, "a request");
-        stream.write_all(&answer).await.unwrap();
+        stream.write_all(&response).await.unwrap();
         stream.shutdown().await.unwrap();
     });
     let rig =
@@ -172,15 +172,15 @@ async fn client_that_does_not_read_pauses_its_upstream() {
     let steps = [references(), Step::Bulk { len: 64 * MIB, chunk: 64 * 1024 }];
     let rig = Rig::new(script(&steps)).await;
     for mut client in [Client::h1(rig.proxy.addr).await, Client::h2(rig.proxy.addr).await] {
-        let answer = client.send(post("/chat/big", "{}")).await;
-        let out = rig.stands_still().await;
+        let response = client.send(post("/chat/big", "{}")).await;
+        let out = rig.wait_until_stalled().await;
         assert!(out < 32 * MIB, "{} MiB are under way", out / MIB);
         rig.is_flat();
         // Meanwhile others are served, also on the same connection if it has streams.
         assert_eq!(rig.proxy.get("/healthz").await.status, 200);
         rig.proxy.post("/chat").await.whole().await;
         assert_eq!(Client::h1(rig.proxy.addr).await.send(get("/readyz")).await.status, 200);
-        is_all(answer, &steps).await;
+        is_all(response, &steps).await;
         rig.is_flat();
     }
 }

@@ -1,10 +1,10 @@
-//! A path that an upstream could read as leaving its base path is refused; every other path is relayed byte for byte.
+//! A path that could leave the upstream's base path is refused. Every other path is relayed byte for byte.
 
 use citetap::replay::{Script, Scripted, Upstream};
 
 use crate::net::{Proxy, raw, route};
 
-/// After the route's prefix.
+/// Paths after the route's prefix that leave the base path for some server.
 const CLIMBING: &[&str] = &[
     "..",
     "../x",
@@ -14,14 +14,14 @@ const CLIMBING: &[&str] = &[
     "%2E%2e/x",
     ".%2e/x",
     "%2e./x",
-    // Path parameters (RFC 3986 3.3), which servlet containers drop before they resolve dots.
+    // Path parameters (RFC 3986 3.3), which servlet containers remove before they resolve dots.
     "..;/x",
     "..;a=b/x",
     "..%3b/x",
     "..%3Ba/x",
     "%2e%2e%3b/x",
     "a/..;",
-    // Separators that a server decodes.
+    // Encoded separators.
     "..%2fx",
     "..%2Fx",
     "..%5cx",
@@ -31,13 +31,13 @@ const CLIMBING: &[&str] = &[
     "%2f..",
     "a%2f..%2f..",
     "a%2f%2e%2e%2fx",
-    // Decoded twice, and thrice.
+    // Encoded twice or three times.
     "%252e%252e/x",
     "..%252fx",
     "%252e%252e%252fx",
     "..%25253bx/x",
     "..%25252fx",
-    // Where a C string, a path or a file name ends.
+    // Characters that end a C string, a path or a file name.
     "..%00/x",
     "..%00.png",
     "..%20/x",
@@ -56,6 +56,7 @@ const CLIMBING: &[&str] = &[
     "..%ef%bc%8fx",
 ];
 
+/// Paths that stay below the base path.
 const PLAIN: &[&str] = &[
     "",
     "chat/completions",
@@ -95,7 +96,7 @@ async fn proxy() -> (Upstream, Proxy) {
     (upstream, proxy)
 }
 
-async fn asked(proxy: &Proxy, path: &str) -> String {
+async fn send(proxy: &Proxy, path: &str) -> String {
     raw(proxy.addr, format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")).await
 }
 
@@ -106,7 +107,7 @@ async fn path_that_climbs_in_any_spelling_is_refused() {
     for path in CLIMBING {
         for prefix in ["/api/", "/", "/api/a/b/"] {
             let path = format!("{prefix}{path}");
-            if !asked(&proxy, &path).await.starts_with("HTTP/1.1 400 ") {
+            if !send(&proxy, &path).await.starts_with("HTTP/1.1 400 ") {
                 passed.push(path);
             }
         }
@@ -120,9 +121,12 @@ async fn path_that_does_not_climb_passes_byte_for_byte() {
     let (_upstream, proxy) = proxy().await;
     for path in PLAIN {
         for (prefix, base) in [("/api/", "/base/v3/"), ("/other/", "/base/v3/other/")] {
-            let answer = asked(&proxy, &format!("{prefix}{path}?q=../%2e%2e/")).await;
-            let seen = format!("\"path\":\"{base}{path}?q=../%2e%2e/\"");
-            assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains(&seen), "{prefix}{path}: {answer}");
+            let response = send(&proxy, &format!("{prefix}{path}?q=../%2e%2e/")).await;
+            let expected = format!("\"path\":\"{base}{path}?q=../%2e%2e/\"");
+            assert!(
+                response.starts_with("HTTP/1.1 200 ") && response.contains(&expected),
+                "{prefix}{path}: {response}"
+            );
         }
     }
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::{
     api::tenants::{ALPHA, BETA, keys},
-    net::{Answer, Client, Proxy, chat, get, post, request, route, tencent},
+    net::{Client, ClientResponse, Proxy, chat, get, post, request, route, tencent},
 };
 
 /// Tenants alpha and beta in front of an echoing upstream, with a model and the console.
@@ -26,7 +26,7 @@ async fn limited(limits: &str, of_alpha: &str) -> (Upstream, Proxy) {
     (upstream, proxy)
 }
 
-async fn ask(proxy: &Proxy, method: Method, path: &str, headers: &[(&str, &str)]) -> Answer {
+async fn ask(proxy: &Proxy, method: Method, path: &str, headers: &[(&str, &str)]) -> ClientResponse {
     Client::h1(proxy.addr).await.send(request(method, path, headers, "{}")).await
 }
 
@@ -70,9 +70,9 @@ async fn every_request_of_a_tenant_counts_and_no_other() {
             assert_eq!(problem["detail"], expected);
         }
     }
-    assert_eq!(upstream.request_count(), before, "what is refused goes nowhere");
+    assert_eq!(upstream.request_count(), before, "refused requests did not reach the upstream");
     for (method, path) in ASKED {
-        assert_ne!(ask(&proxy, method.clone(), path, BETA).await.status, 429, "beta has its own: {path}");
+        assert_ne!(ask(&proxy, method.clone(), path, BETA).await.status, 429, "beta has its own limit: {path}");
     }
     // A page can read Retry-After, and its preflight passes.
     let page = ("origin", "https://app.example");
@@ -123,12 +123,12 @@ async fn request_after_retry_after_is_admitted_over_h1_and_h2() {
     for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
         let mut refused = None;
         for _ in 0..1000 {
-            let answer = client.send(post("/chat", "{}")).await;
-            if answer.status == 429 {
-                refused = Some(answer);
+            let response = client.send(post("/chat", "{}")).await;
+            if response.status == 429 {
+                refused = Some(response);
                 break;
             }
-            assert_eq!(answer.whole().await.error, None);
+            assert_eq!(response.whole().await.error, None);
         }
         let refused = refused.expect("a refusal");
         let wait = Duration::from_secs(refused.header("retry-after").unwrap().parse().unwrap());
@@ -144,19 +144,19 @@ async fn request_after_retry_after_is_admitted_over_h1_and_h2() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn rate_admits_exactly_its_count_of_200_at_once() {
     let (upstream, proxy) = chat(Script::json(json!({}).to_string()), "[limits]\nrequests = \"50/d\"").await;
-    let mut asked = Vec::new();
+    let mut tasks = Vec::new();
     let shared = std::sync::Arc::new(tokio::sync::Barrier::new(200));
     for n in 0..200 {
         let (addr, together) = (proxy.addr, std::sync::Arc::clone(&shared));
-        asked.push(tokio::spawn(async move {
+        tasks.push(tokio::spawn(async move {
             let mut client = if n % 4 == 0 { Client::h2(addr).await } else { Client::h1(addr).await };
             together.wait().await;
             client.send(post("/chat", "{}")).await.status.as_u16()
         }));
     }
     let (mut passed, mut refused) = (0, 0);
-    for asked in asked {
-        match asked.await.unwrap() {
+    for task in tasks {
+        match task.await.unwrap() {
             200 => passed += 1,
             429 => refused += 1,
             other => panic!("{other}"),

@@ -53,8 +53,8 @@ async fn connect_trace_and_upgrades_are_refused() {
         .await;
     for to in ["websocket", "h2c, websocket", "TLS/1.0"] {
         let headers = [("connection", "upgrade"), ("upgrade", to)];
-        let answer = Client::h1(proxy.addr).await.send(request(Method::GET, "/chat", &headers, "")).await;
-        answer.is_problem(501, "not-relayed").await;
+        let response = Client::h1(proxy.addr).await.send(request(Method::GET, "/chat", &headers, "")).await;
+        response.is_problem(501, "not-relayed").await;
     }
     assert_eq!(upstream.request_count(), 0);
 }
@@ -86,8 +86,11 @@ async fn ambiguous_requests_are_400_and_never_reach_the_upstream() {
         "GET /chat HTTP/1.1\r\nhost: localhost\r\nx: a\0b\r\n\r\n",
         "GET /chat HTTP/1.1\r\nhost: localhost\r\nx: a\r\n b\r\n\r\n",
     ] {
-        let answer = raw(proxy.addr, request.replace("\r\n\r\n", "\r\nconnection: close\r\n\r\n")).await;
-        assert!(answer.starts_with("HTTP/1.1 400") || answer.starts_with("HTTP/1.0 400"), "{request:?}: {answer:?}");
+        let response = raw(proxy.addr, request.replace("\r\n\r\n", "\r\nconnection: close\r\n\r\n")).await;
+        assert!(
+            response.starts_with("HTTP/1.1 400") || response.starts_with("HTTP/1.0 400"),
+            "{request:?}: {response:?}"
+        );
     }
     assert_eq!(upstream.request_count(), 0);
 }
@@ -97,12 +100,12 @@ async fn ambiguous_requests_are_400_and_never_reach_the_upstream() {
 async fn broken_chunks_are_never_a_complete_body() {
     let (_upstream, proxy) = chat(Script::echo(), "").await;
     for chunk in ["FFFFFFFFFFFFFFFFF\r\nx", "-1\r\nx", "zz\r\nx"] {
-        let answer = raw(
+        let response = raw(
             proxy.addr,
             format!("POST /chat HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n{chunk}"),
         )
         .await;
-        assert!(!answer.contains("HTTP/1.1 200"), "{chunk:?}: {answer}");
+        assert!(!response.contains("HTTP/1.1 200"), "{chunk:?}: {response}");
     }
     assert_eq!(proxy.post("/chat", "{}").await.status, 200);
 }

@@ -128,7 +128,7 @@ async fn h2_authority_is_not_the_upstreams_host() {
     let (upstream, proxy) = chat(Script::echo(), "").await;
     let echo = Client::h2(proxy.addr).await.send(post("/chat", "{}")).await.json().await;
     assert_eq!(echo["headers"]["host"], json!([upstream.addr().to_string()]));
-    assert_eq!(echo["version"], "HTTP/1.1", "the upstream's protocol is its own");
+    assert_eq!(echo["version"], "HTTP/1.1", "the upstream's protocol does not depend on the client's");
 }
 
 #[tokio::test]
@@ -140,11 +140,11 @@ async fn header_rules_apply_to_requests_and_responses() {
         .header(http::header::SERVER, "theirs".parse().unwrap());
     let (_upstream, proxy) = chat_with(script, "", rules).await;
     let headers = [("cookie", "a=1"), ("authorization", "Bearer clients")];
-    let answer = Client::h1(proxy.addr).await.send(request(Method::POST, "/chat", &headers, "{}")).await;
-    assert_eq!(answer.header("set-cookie"), None);
-    assert_eq!(answer.header("x-served-by"), Some("citetap"));
-    assert_eq!(answer.header("server"), Some("theirs"));
-    let echo = answer.json().await;
+    let response = Client::h1(proxy.addr).await.send(request(Method::POST, "/chat", &headers, "{}")).await;
+    assert_eq!(response.header("set-cookie"), None);
+    assert_eq!(response.header("x-served-by"), Some("citetap"));
+    assert_eq!(response.header("server"), Some("theirs"));
+    let echo = response.json().await;
     assert_eq!(echo["headers"]["authorization"], json!(["Bearer fixed"]));
     assert_eq!(echo["headers"]["x-team"], json!(["search"]));
     assert_eq!(echo["headers"].get("cookie"), None);
@@ -154,13 +154,13 @@ async fn header_rules_apply_to_requests_and_responses() {
 #[tokio::test]
 async fn absolute_uri_does_not_select_the_upstream() {
     let (upstream, proxy) = chat(Script::echo(), "allowed_hosts = [\"*\"]").await;
-    let answer = raw(
+    let response = raw(
         proxy.addr,
         "GET http://other.example.com/chat/x HTTP/1.1\r\nhost: third.example.com\r\nconnection: close\r\n\r\n",
     )
     .await;
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    assert!(answer.contains(&format!("\"host\":[\"{}\"]", upstream.addr())), "{answer}");
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+    assert!(response.contains(&format!("\"host\":[\"{}\"]", upstream.addr())), "{response}");
 }
 
 #[tokio::test]
@@ -193,8 +193,8 @@ async fn idle_connection_closed_by_upstream_is_not_reused() {
     });
     let proxy = Proxy::start(&format!("workers = 1\n{}", route("chat", &format!("http://{upstream}")))).await;
     for _ in 0..4 {
-        let answer = proxy.get("/chat").await.whole().await;
-        assert_eq!((answer.status.as_u16(), answer.text().as_str()), (200, "ok"));
+        let response = proxy.get("/chat").await.whole().await;
+        assert_eq!((response.status.as_u16(), response.text().as_str()), (200, "ok"));
         closed.notified().await;
     }
 }
@@ -205,18 +205,18 @@ async fn idle_connection_closed_by_upstream_is_not_reused() {
 async fn connection_with_a_partial_request_is_not_reused() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let upstream = listener.local_addr().unwrap();
-    let (tell, mut heard) = tokio::sync::mpsc::channel(8);
+    let (tx, mut rx) = tokio::sync::mpsc::channel(8);
     tokio::spawn(async move {
         for connection in 0.. {
             let (mut stream, _) = listener.accept().await.unwrap();
-            let tell = tell.clone();
+            let tx = tx.clone();
             tokio::spawn(async move {
                 let mut request = [0; 4096];
                 // Open until the other side closes.
                 while let Ok(1..) = stream.read(&mut request).await {
                     if request.starts_with(b"GET") || request.starts_with(b"POST") {
                         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
-                        tell.send((connection, request[0])).await.unwrap();
+                        tx.send((connection, request[0])).await.unwrap();
                     }
                 }
             });
@@ -225,11 +225,11 @@ async fn connection_with_a_partial_request_is_not_reused() {
     let proxy = Proxy::start(&format!("workers = 1\n{}", route("chat", &format!("http://{upstream}")))).await;
     let half = raw(proxy.addr, "POST /chat HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\nhalf").await;
     assert!(half.starts_with("HTTP/1.1 200") && half.ends_with("ok"), "{half}");
-    assert_eq!(heard.recv().await, Some((0, b'P')));
+    assert_eq!(rx.recv().await, Some((0, b'P')));
     // A complete one is reused, so the assertion above is meaningful.
     for _ in 0..2 {
         assert_eq!(proxy.get("/chat").await.whole().await.text(), "ok");
-        assert_eq!(heard.recv().await, Some((1, b'G')));
+        assert_eq!(rx.recv().await, Some((1, b'G')));
     }
 }
 

@@ -21,7 +21,7 @@ pub async fn passes_unchanged(script: Script) -> Whole {
     let mut headers = direct.headers;
     headers.remove(header::DATE);
     relayed.headers.remove(header::DATE);
-    assert!(relayed.headers.remove("x-citetap-request").is_some(), "what the log calls it");
+    assert!(relayed.headers.remove("x-citetap-request").is_some(), "the outcome in the log");
     assert_eq!(relayed.headers, headers);
     relayed
 }
@@ -60,9 +60,9 @@ async fn redirect_is_relayed_and_not_followed() {
         .status(StatusCode::MOVED_PERMANENTLY)
         .header(header::LOCATION, HeaderValue::from_static("/elsewhere"));
     let (upstream, proxy) = chat(script, "").await;
-    let answer = proxy.post("/chat/x", "{}").await;
-    assert_eq!(answer.status, 301);
-    assert_eq!(answer.header("location"), Some("/elsewhere"));
+    let response = proxy.post("/chat/x", "{}").await;
+    assert_eq!(response.status, 301);
+    assert_eq!(response.header("location"), Some("/elsewhere"));
     assert_eq!(upstream.request_count(), 1);
 }
 
@@ -89,11 +89,11 @@ async fn identity_encoding_is_tapped() {
 async fn head_request_gets_headers_only() {
     let (upstream, proxy) = chat(Script::json(&b"{}"[..]), "").await;
     for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
-        let answer = client.send(request(Method::HEAD, "/chat/x", &[], "")).await;
-        assert_eq!(answer.status, 200);
-        assert_eq!(answer.header("content-length"), Some("2"));
-        assert_eq!(answer.header("x-citetap-nonce"), None);
-        let whole = answer.whole().await;
+        let response = client.send(request(Method::HEAD, "/chat/x", &[], "")).await;
+        assert_eq!(response.status, 200);
+        assert_eq!(response.header("content-length"), Some("2"));
+        assert_eq!(response.header("x-citetap-nonce"), None);
+        let whole = response.whole().await;
         assert_eq!((whole.bytes().len(), whole.error), (0, None));
         // The connection stays usable.
         assert_eq!(client.send(post("/chat", "{}")).await.whole().await.text(), "{}");
@@ -166,8 +166,8 @@ async fn trailers_are_relayed() {
 #[tokio::test]
 async fn http_1_0_client_gets_the_stream() {
     let (_upstream, proxy) = chat(Script::sse(tencent::answer("m")), "").await;
-    let answer = crate::net::raw(proxy.addr, "GET /chat HTTP/1.0\r\n\r\n").await;
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let response = crate::net::raw(proxy.addr, "GET /chat HTTP/1.0\r\n\r\n").await;
+    let (head, body) = response.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.0 200"), "{head}");
     assert!(!head.to_lowercase().contains("chunked"), "{head}");
     assert_eq!(crate::net::split(body.as_bytes()).0, tencent::answer("m").into_bytes());

@@ -103,7 +103,7 @@ async fn slow_store_delays_the_finish_by_the_commit_wait_at_most() {
     let (_, ours) = whole.split();
     assert!(ours[0].complete && !ours[0].stored);
     let ahead = took - whole.pieces[0].0;
-    assert!(ahead > Duration::from_millis(125), "what precedes the finish does not wait: {ahead:?}");
+    assert!(ahead > Duration::from_millis(125), "a frame before the finish was delayed: {ahead:?}");
     assert!(proxy.app.store.get("default", "m", None).await.unwrap().is_none());
     let record = proxy.stored("m").await;
     assert!(record.stored && record.complete, "later it is there");

@@ -154,8 +154,8 @@ async fn s1_length_with_chunks_closes_the_connection() {
             let before = recorder.received().len();
             let request =
                 format!("POST {path} HTTP/1.1\r\nhost: localhost\r\n{lengths}\r\n\r\n1\r\nz\r\n0\r\n\r\n{SMUGGLED}");
-            let said = raw(proxy.addr, request).await;
-            assert_eq!(said.matches("HTTP/1.1 ").count(), 1, "one answer, then the end: {said}");
+            let response = raw(proxy.addr, request).await;
+            assert_eq!(response.matches("HTTP/1.1 ").count(), 1, "expected one response and the end: {response}");
             let received = recorder.received().split_off(before);
             let bodies: Vec<_> = received.iter().map(|received| (received.body.as_str(), received.complete)).collect();
             assert_eq!(bodies, [("z", true)], "{path} {lengths}");
@@ -172,9 +172,9 @@ async fn s2_malformed_chunks_are_never_a_complete_request() {
             let before = recorder.received().len();
             let request =
                 format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n{bad}{SMUGGLED}");
-            let said = raw(proxy.addr, request).await;
-            assert!(said.starts_with("HTTP/1.1 400 "), "{bad:?}: {said}");
-            assert_eq!(said.matches("HTTP/1.1 ").count(), 1, "{bad:?}: {said}");
+            let response = raw(proxy.addr, request).await;
+            assert!(response.starts_with("HTTP/1.1 400 "), "{bad:?}: {response}");
+            assert_eq!(response.matches("HTTP/1.1 ").count(), 1, "{bad:?}: {response}");
             sleep(Duration::from_millis(20)).await;
             let complete = recorder.received().split_off(before).into_iter().find(|received| received.complete);
             assert_eq!(complete, None, "{bad:?}");
@@ -191,9 +191,9 @@ async fn s2_oversized_chunks_are_never_a_complete_request() {
             let before = recorder.received().len();
             let chunks: String = sizes.iter().map(|size| raw_upstream::chunk(&"y".repeat(*size))).collect();
             let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n");
-            let said = raw(proxy.addr, format!("{head}{chunks}0\r\n\r\n{SMUGGLED}")).await;
-            assert!(said.starts_with("HTTP/1.1 413 "), "{sizes:?}: {said}");
-            assert_eq!(said.matches("HTTP/1.1 ").count(), 1, "{sizes:?}: {said}");
+            let response = raw(proxy.addr, format!("{head}{chunks}0\r\n\r\n{SMUGGLED}")).await;
+            assert!(response.starts_with("HTTP/1.1 413 "), "{sizes:?}: {response}");
+            assert_eq!(response.matches("HTTP/1.1 ").count(), 1, "{sizes:?}: {response}");
             sleep(Duration::from_millis(20)).await;
             let complete = recorder.received().split_off(before).into_iter().find(|received| received.complete);
             assert_eq!(complete, None, "{sizes:?}");
@@ -242,7 +242,7 @@ async fn send_in_pieces(addr: SocketAddr, bytes: &[u8], cuts: &[usize]) -> Strin
     let stream = TcpStream::connect(addr).await.unwrap();
     stream.set_nodelay(true).unwrap();
     let (mut reader, mut writer) = stream.into_split();
-    let (mut said, mut from) = (Vec::new(), 0);
+    let (mut response, mut from) = (Vec::new(), 0);
     let send = async {
         for cut in cuts.iter().chain([&bytes.len()]) {
             // The proxy may close after the last request that it will answer.
@@ -253,10 +253,10 @@ async fn send_in_pieces(addr: SocketAddr, bytes: &[u8], cuts: &[usize]) -> Strin
             sleep(Duration::from_millis(1)).await;
         }
     };
-    let read = within("the last answer", reader.read_to_end(&mut said));
+    let read = within("the last answer", reader.read_to_end(&mut response));
     let ((), read) = tokio::join!(send, read);
     read.unwrap();
-    String::from_utf8(said).unwrap()
+    String::from_utf8(response).unwrap()
 }
 
 #[test]
@@ -271,9 +271,9 @@ fn s3_split_pipelines_execute_exactly_the_requests_sent() {
         let mut cuts: Vec<usize> = cuts.iter().map(|at| (bytes.len() as f64 * at) as usize).collect();
         cuts.sort_unstable();
         let before = recorder.received().len();
-        let said = runtime.block_on(send_in_pieces(proxy.addr, &bytes, &cuts));
+        let response = runtime.block_on(send_in_pieces(proxy.addr, &bytes, &cuts));
         prop_assert_eq!(recorder.received().split_off(before), expected);
-        prop_assert_eq!(said.matches("HTTP/1.1 200 OK\r\n").count(), requests.len());
+        prop_assert_eq!(response.matches("HTTP/1.1 200 OK\r\n").count(), requests.len());
         Ok(())
     });
     result.unwrap();
@@ -313,7 +313,7 @@ async fn s7_disconnect_with_pipelined_requests_frees_upstream() {
 /// An unsolicited response must not reach the next client of the connection.
 #[tokio::test]
 async fn s8_bytes_on_an_idle_pooled_connection_close_it() {
-    let foreign = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 7\r\n\r\nforeign";
+    let unsolicited = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 7\r\n\r\nforeign";
     for late in [Duration::ZERO, Duration::from_millis(30)] {
         for own in [answer("GET /length"), answer("GET /stream")] {
             let own: Arc<str> = own.into();
@@ -322,13 +322,13 @@ async fn s8_bytes_on_an_idle_pooled_connection_close_it() {
                 async move {
                     while !raw_upstream::head(&mut stream).await.is_empty() {
                         // With the response, or when the connection has been idle for a while.
-                        let both = if late.is_zero() { format!("{own}{foreign}") } else { own.to_string() };
+                        let both = if late.is_zero() { format!("{own}{unsolicited}") } else { own.to_string() };
                         if stream.write_all(both.as_bytes()).await.is_err() {
                             return;
                         }
                         if !late.is_zero() {
                             sleep(late).await;
-                            let _ = stream.write_all(foreign.as_bytes()).await;
+                            let _ = stream.write_all(unsolicited.as_bytes()).await;
                         }
                     }
                 }

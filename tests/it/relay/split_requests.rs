@@ -31,11 +31,11 @@ async fn exchange(proxy: &Proxy, pieces: &[&str]) -> String {
         client.write_all(piece.as_bytes()).await.unwrap();
         tokio::time::sleep(PAUSE).await;
     }
-    let mut said = Vec::new();
-    within("the end", client.read_to_end(&mut said)).await.unwrap();
-    let said = String::from_utf8_lossy(&said);
-    let said = once(&said);
-    let (head, body) = said.split_once("\r\n\r\n").unwrap();
+    let mut response = Vec::new();
+    within("the end", client.read_to_end(&mut response)).await.unwrap();
+    let response = String::from_utf8_lossy(&response);
+    let response = once(&response);
+    let (head, body) = response.split_once("\r\n\r\n").unwrap();
     let mut lines: Vec<&str> = head.lines().collect();
     lines.sort_unstable();
     // Chunk boundaries show where pieces were split, which is not promised.
@@ -43,7 +43,7 @@ async fn exchange(proxy: &Proxy, pieces: &[&str]) -> String {
     format!("{}\n{}", lines.join("\n"), body.concat())
 }
 
-fn asked(path: &str, headers: &str, body: &str) -> String {
+fn request_text(path: &str, headers: &str, body: &str) -> String {
     format!(
         "POST {path} HTTP/1.1\r\nhost: localhost\r\n{headers}connection: close\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
@@ -74,9 +74,9 @@ async fn split_request_gets_the_same_response() {
         for headers in
             ["", "x-citetap-profile: openai\r\n", "x-citetap-inject: none such\r\n", "origin: https://a.example\r\n"]
         {
-            let asked = asked(&path, headers, "{\"messages\":[]}");
-            let one = exchange(&proxy, &[&asked]).await;
-            let (first, second) = asked.split_at(asked.len() - 3);
+            let request = request_text(&path, headers, "{\"messages\":[]}");
+            let one = exchange(&proxy, &[&request]).await;
+            let (first, second) = request.split_at(request.len() - 3);
             let two = exchange(&proxy, &[first, second]).await;
             assert_eq!(one, two, "{path} {headers}");
             assert!(one.contains("HTTP/1.1 "), "{path} {headers}: {one}");
@@ -93,11 +93,11 @@ struct Parsed {
 }
 
 /// The responses to these methods in order, and whether the last one is complete. Interim responses are omitted.
-fn parse(mut said: &[u8], methods: &[&str]) -> (Vec<Parsed>, bool) {
+fn parse(mut bytes: &[u8], methods: &[&str]) -> (Vec<Parsed>, bool) {
     let (mut all, mut methods) = (Vec::new(), methods.iter());
-    while let Some(end) = said.windows(4).position(|end| end == b"\r\n\r\n") {
-        let head = std::str::from_utf8(&said[..end]).unwrap();
-        said = &said[end + 4..];
+    while let Some(end) = bytes.windows(4).position(|end| end == b"\r\n\r\n") {
+        let head = std::str::from_utf8(&bytes[..end]).unwrap();
+        bytes = &bytes[end + 4..];
         let mut lines = head.split("\r\n").map(str::to_owned);
         let status = lines.next().unwrap();
         if status.starts_with("HTTP/1.1 100") {
@@ -109,37 +109,37 @@ fn parse(mut said: &[u8], methods: &[&str]) -> (Vec<Parsed>, bool) {
         let length = headers.iter().find_map(|line| line.strip_prefix("content-length: "));
         let bodiless = method == "HEAD" || status.contains(" 204") || status.contains(" 304");
         let (body, rest, complete) = match length {
-            _ if bodiless => (Vec::new(), said, true),
+            _ if bodiless => (Vec::new(), bytes, true),
             Some(length) => {
-                let length = length.parse::<usize>().unwrap().min(said.len());
-                (said[..length].to_vec(), &said[length..], true)
+                let length = length.parse::<usize>().unwrap().min(bytes.len());
+                (bytes[..length].to_vec(), &bytes[length..], true)
             }
-            None => unchunked(said),
+            None => unchunked(bytes),
         };
-        said = rest;
+        bytes = rest;
         all.push(Parsed { status, headers, body: once(&String::from_utf8_lossy(&body)) });
         if !complete {
             return (all, false);
         }
     }
-    (all, said.is_empty())
+    (all, bytes.is_empty())
 }
 
-fn unchunked(mut said: &[u8]) -> (Vec<u8>, &[u8], bool) {
+fn unchunked(mut bytes: &[u8]) -> (Vec<u8>, &[u8], bool) {
     let mut body = Vec::new();
-    while let Some(end) = said.windows(2).position(|end| end == b"\r\n") {
-        let size = usize::from_str_radix(std::str::from_utf8(&said[..end]).unwrap(), 16).unwrap();
-        said = &said[end + 2..];
-        if said.len() < size + 2 {
-            return (body, said, false);
+    while let Some(end) = bytes.windows(2).position(|end| end == b"\r\n") {
+        let size = usize::from_str_radix(std::str::from_utf8(&bytes[..end]).unwrap(), 16).unwrap();
+        bytes = &bytes[end + 2..];
+        if bytes.len() < size + 2 {
+            return (body, bytes, false);
         }
-        body.extend_from_slice(&said[..size]);
-        said = &said[size + 2..];
+        body.extend_from_slice(&bytes[..size]);
+        bytes = &bytes[size + 2..];
         if size == 0 {
-            return (body, said, true);
+            return (body, bytes, true);
         }
     }
-    (body, said, false)
+    (body, bytes, false)
 }
 
 /// Removes what varies: dates and ids.
@@ -163,9 +163,9 @@ async fn answers_to(addr: SocketAddr, bytes: &[u8], cut: usize, methods: &[&str]
     }
     // An early response may have closed the connection already.
     let _ = client.write_all(&bytes[cut..]).await;
-    let mut said = Vec::new();
-    let _ = within("the end", client.read_to_end(&mut said)).await;
-    parse(&said, methods)
+    let mut response = Vec::new();
+    let _ = within("the end", client.read_to_end(&mut response)).await;
+    parse(&response, methods)
 }
 
 #[tokio::test]
@@ -216,14 +216,14 @@ async fn requests_split_at_every_byte_get_the_same_response() {
             let (request, methods, addr) = (request.clone(), methods.clone(), proxy.addr);
             cuts.spawn(async move { (cut, answers_to(addr, request.as_bytes(), cut, &methods).await) });
             if cuts.len() >= 32 {
-                let (cut, said) = cuts.join_next().await.unwrap().unwrap();
-                assert_eq!(said.0, whole, "cut at {cut}");
+                let (cut, response) = cuts.join_next().await.unwrap().unwrap();
+                assert_eq!(response.0, whole, "cut at {cut}");
             }
         }
         while let Some(done) = cuts.join_next().await {
-            let (cut, (said, complete)) = done.unwrap();
-            assert!(complete, "cut at {cut}: {said:?}");
-            assert_eq!(said, whole, "cut at {cut}");
+            let (cut, (response, complete)) = done.unwrap();
+            assert!(complete, "cut at {cut}: {response:?}");
+            assert_eq!(response, whole, "cut at {cut}");
         }
     }
 }
@@ -233,7 +233,7 @@ async fn requests_split_at_every_byte_get_the_same_response() {
 async fn p6_client_disconnect_before_the_response_is_noticed() {
     let (upstream, proxy) = chat(Script::hang(), "").await;
     let mut client = TcpStream::connect(proxy.addr).await.unwrap();
-    client.write_all(asked("/chat", "", "{}").as_bytes()).await.unwrap();
+    client.write_all(request_text("/chat", "", "{}").as_bytes()).await.unwrap();
     within("the request", async {
         while upstream.requests().is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -255,7 +255,7 @@ async fn response_headers_precede_the_first_event() {
     let steps = [Step::Pause(Duration::from_secs(5)), Step::Send(stream())];
     let (_upstream, proxy) = chat(Script::sse_steps(steps), "").await;
     let mut client = TcpStream::connect(proxy.addr).await.unwrap();
-    client.write_all(asked("/chat", "", "{}").as_bytes()).await.unwrap();
+    client.write_all(request_text("/chat", "", "{}").as_bytes()).await.unwrap();
     let mut head = [0; 2048];
     let length = tokio::time::timeout(Duration::from_secs(3), client.read(&mut head)).await.unwrap().unwrap();
     let head = std::str::from_utf8(&head[..length]).unwrap();
@@ -267,18 +267,18 @@ async fn split_requests_share_a_connection() {
     let (upstream, proxy) = chat(Script::sse(stream()), "").await;
     let mut client = TcpStream::connect(proxy.addr).await.unwrap();
     client.set_nodelay(true).unwrap();
-    let asked = asked("/chat", "", "{}").replace("connection: close\r\n", "");
-    for cut in [0, 5, 0, 0, asked.len() - 1, 0] {
-        client.write_all(&asked.as_bytes()[..cut]).await.unwrap();
+    let request = request_text("/chat", "", "{}").replace("connection: close\r\n", "");
+    for cut in [0, 5, 0, 0, request.len() - 1, 0] {
+        client.write_all(&request.as_bytes()[..cut]).await.unwrap();
         tokio::time::sleep(PAUSE).await;
-        client.write_all(&asked.as_bytes()[cut..]).await.unwrap();
-        let mut said = Vec::new();
-        while !said.ends_with(b"0\r\n\r\n") {
-            let length = within("an answer", client.read_buf(&mut said)).await.unwrap();
-            assert!(length > 0, "closed: {}", String::from_utf8_lossy(&said));
+        client.write_all(&request.as_bytes()[cut..]).await.unwrap();
+        let mut response = Vec::new();
+        while !response.ends_with(b"0\r\n\r\n") {
+            let length = within("an answer", client.read_buf(&mut response)).await.unwrap();
+            assert!(length > 0, "closed: {}", String::from_utf8_lossy(&response));
         }
-        let said = String::from_utf8(said).unwrap();
-        assert!(said.starts_with("HTTP/1.1 200 OK\r\n") && said.contains("event: citations"), "{said}");
+        let response = String::from_utf8(response).unwrap();
+        assert!(response.starts_with("HTTP/1.1 200 OK\r\n") && response.contains("event: citations"), "{response}");
     }
     assert_eq!(upstream.requests().len(), 6);
 }
@@ -288,9 +288,9 @@ async fn split_requests_share_a_connection() {
 async fn idle_connection_is_closed() {
     let (_upstream, proxy) = chat(Script::sse(stream()), "[timeouts]\nrequest_headers = \"300ms\"\n").await;
     let mut client = TcpStream::connect(proxy.addr).await.unwrap();
-    let asked = asked("/chat", "", "{}").replace("connection: close\r\n", "");
-    client.write_all(asked.as_bytes()).await.unwrap();
-    let mut said = String::new();
-    within("the end", client.read_to_string(&mut said)).await.unwrap();
-    assert!(said.ends_with("0\r\n\r\n"), "{said}");
+    let request = request_text("/chat", "", "{}").replace("connection: close\r\n", "");
+    client.write_all(request.as_bytes()).await.unwrap();
+    let mut response = String::new();
+    within("the end", client.read_to_string(&mut response)).await.unwrap();
+    assert!(response.ends_with("0\r\n\r\n"), "{response}");
 }

@@ -7,7 +7,7 @@ use citetap::replay::{Chunking, Pace, Script, Scripted, Step, Upstream, demo_rou
 
 use http::Method;
 
-use crate::net::{Answer, Client, Proxy, chat, frames, post, request, route, split, tencent};
+use crate::net::{Client, ClientResponse, Proxy, chat, frames, post, request, route, split, tencent};
 
 const PAUSE: Duration = Duration::from_millis(150);
 
@@ -24,12 +24,12 @@ fn paced() -> Script {
 }
 
 /// Each piece is read before the upstream sends the next one.
-async fn one_by_one(mut answer: Answer, upstream: &Upstream) {
-    assert_eq!(answer.status, 200);
-    assert_eq!(answer.header("x-accel-buffering"), Some("no"));
-    assert_eq!(answer.header("cache-control"), Some("no-cache"), "the upstream's own");
-    assert_eq!(answer.header("content-length"), None);
-    let nonce = answer.header("x-citetap-nonce").unwrap().to_owned();
+async fn one_by_one(mut response: ClientResponse, upstream: &Upstream) {
+    assert_eq!(response.status, 200);
+    assert_eq!(response.header("x-accel-buffering"), Some("no"));
+    assert_eq!(response.header("cache-control"), Some("no-cache"), "the upstream's own");
+    assert_eq!(response.header("content-length"), None);
+    let nonce = response.header("x-citetap-nonce").unwrap().to_owned();
 
     let sizes = [
         tencent::references("p1", &[1, 2]).len(),
@@ -39,12 +39,12 @@ async fn one_by_one(mut answer: Answer, upstream: &Upstream) {
     ];
     let mut text = String::new();
     for (at, sign) in ["reference_chunks", "一", "二", "event:finish"].into_iter().enumerate() {
-        text += &answer.until(sign).await;
+        text += &response.until(sign).await;
         let sent: usize = sizes[..=at].iter().sum();
         let out = upstream.requests()[0].bytes_out;
-        assert_eq!(out, sent as u64, "{sign} came with what follows it");
+        assert_eq!(out, sent as u64, "{sign} arrived together with the next event");
     }
-    assert!(answer.piece().await.is_none(), "a clean end");
+    assert!(response.piece().await.is_none(), "a clean end");
 
     let (_, ours) = split(text.as_bytes());
     assert_eq!(ours.len(), 1);
@@ -131,12 +131,12 @@ async fn parallel_streams_on_one_h2_connection_do_not_mix() {
     .unwrap();
     let proxy = Proxy::start(&route("chat", &upstream.url())).await;
     let mut client = Client::h2(proxy.addr).await;
-    let mut answers = Vec::new();
+    let mut responses = Vec::new();
     for n in 0..8 {
-        answers.push(client.send(post(&format!("/chat/{n}"), "{}")).await);
+        responses.push(client.send(post(&format!("/chat/{n}"), "{}")).await);
     }
-    for (n, answer) in answers.into_iter().enumerate() {
-        let whole = answer.whole().await;
+    for (n, response) in responses.into_iter().enumerate() {
+        let whole = response.whole().await;
         let (theirs, ours) = whole.split();
         let id = format!("m{n}");
         let n = u32::try_from(n).unwrap();
@@ -160,10 +160,10 @@ async fn small_ready_frames_are_sent_together() {
     for headers in [[("x-citetap-profile", "openai")], [("x-citetap-markers", "link")]] {
         let mut client = Client::h2(proxy.addr).await;
         let ask = || request(Method::POST, "/chat", &headers, "{}");
-        let answers = [client.send(ask()).await, client.send(ask()).await];
+        let responses = [client.send(ask()).await, client.send(ask()).await];
         tokio::time::sleep(PAUSE).await;
-        for answer in answers {
-            let whole = answer.whole().await;
+        for response in responses {
+            let whole = response.whole().await;
             assert_eq!(whole.error, None, "{headers:?}");
             assert_eq!(whole.text().matches('字').count(), FRAMES);
             assert!(whole.pieces.len() < FRAMES / 10, "{headers:?}: {} pieces", whole.pieces.len());

@@ -96,11 +96,11 @@ async fn total_timeout_ends_an_active_stream() {
 async fn total_timeout_ends_a_flood() {
     let script = Script::sse_steps([Step::Bulk { len: 1 << 40, chunk: 64 * 1024 }]);
     let (upstream, proxy) = chat(script, "[timeouts]\ntotal = \"400ms\"").await;
-    let mut answer = proxy.post("/chat", "{}").await;
+    let mut response = proxy.post("/chat", "{}").await;
     let began = Instant::now();
     let end = loop {
-        match answer.piece().await {
-            Some(Ok(_)) => assert!(began.elapsed() < Duration::from_secs(8), "it goes on"),
+        match response.piece().await {
+            Some(Ok(_)) => assert!(began.elapsed() < Duration::from_secs(8), "the stream continues"),
             end => break end,
         }
     };
@@ -109,10 +109,10 @@ async fn total_timeout_ends_a_flood() {
 }
 
 pub async fn is_closed(mut stream: TcpStream) -> Vec<u8> {
-    let mut said = Vec::new();
+    let mut received = Vec::new();
     // Closed or reset: both are an end.
-    let _ = within("the server to close", stream.read_to_end(&mut said)).await;
-    said
+    let _ = within("the server to close", stream.read_to_end(&mut received)).await;
+    received
 }
 
 /// L50
@@ -124,8 +124,8 @@ async fn client_without_complete_headers_is_closed() {
 
     let mut slow = TcpStream::connect(proxy.addr).await.unwrap();
     slow.write_all(b"GET /chat HTTP/1.1\r\nhost: localhost\r\nx-slow: ").await.unwrap();
-    let said = String::from_utf8(is_closed(slow).await).unwrap();
-    assert!(said.is_empty() || said.starts_with("HTTP/1.1 408"), "{said}");
+    let received = String::from_utf8(is_closed(slow).await).unwrap();
+    assert!(received.is_empty() || received.starts_with("HTTP/1.1 408"), "{received}");
 
     let mut preface = TcpStream::connect(proxy.addr).await.unwrap();
     preface.write_all(b"PRI * HTT").await.unwrap();
@@ -144,8 +144,8 @@ async fn slowly_sent_headers_are_closed() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     });
-    let mut said = Vec::new();
-    let _ = within("the server to close", read.read_to_end(&mut said)).await;
+    let mut received = Vec::new();
+    let _ = within("the server to close", read.read_to_end(&mut received)).await;
     drip.abort();
 }
 
@@ -155,8 +155,8 @@ async fn endless_request_body_is_504() {
     let (_upstream, proxy) = chat(Script::echo(), "[timeouts]\nfirst_byte = \"300ms\"").await;
     let mut stream = TcpStream::connect(proxy.addr).await.unwrap();
     stream.write_all(b"POST /chat HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\nabc").await.unwrap();
-    let said = String::from_utf8(is_closed(stream).await).unwrap();
-    assert!(said.starts_with("HTTP/1.1 504"), "{said}");
+    let received = String::from_utf8(is_closed(stream).await).unwrap();
+    assert!(received.starts_with("HTTP/1.1 504"), "{received}");
 }
 
 /// L51
@@ -167,13 +167,13 @@ async fn stalled_client_is_closed_and_its_upstream_cancelled() {
         Step::Bulk { len: 1 << 40, chunk: 64 * 1024 },
     ]);
     let (upstream, proxy) = chat(script, "[timeouts]\nclient_stall = \"500ms\"").await;
-    let mut answer = proxy.post("/chat", "{}").await;
-    answer.until("reference_chunks").await;
+    let mut response = proxy.post("/chat", "{}").await;
+    response.until("reference_chunks").await;
     assert!(upstream.until(LIMIT, |upstream| upstream.cancelled() == 1).await);
     assert_eq!(upstream.requests()[0].outcome, Outcome::Cancelled);
     assert!(!proxy.stored("m").await.complete);
     // It reads the bytes in flight, and then no clean end.
-    assert!(answer.whole().await.error.is_some());
+    assert!(response.whole().await.error.is_some());
 }
 
 /// The connection is alive and answers pings, but the stream's window stays closed.
@@ -185,13 +185,13 @@ async fn h2_client_with_closed_window_is_reset() {
     ]);
     let (upstream, proxy) = chat(script, "[timeouts]\nclient_stall = \"500ms\"").await;
     let mut client = Client::h2(proxy.addr).await;
-    let mut answer = client.send(post("/chat", "{}")).await;
-    answer.until("reference_chunks").await;
+    let mut response = client.send(post("/chat", "{}")).await;
+    response.until("reference_chunks").await;
     assert!(upstream.until(LIMIT, |upstream| upstream.cancelled() == 1).await);
     assert!(!proxy.stored("m").await.complete);
     let metrics = proxy.get("/metrics").await.whole().await.text();
-    assert!(metrics.contains("citetap_streams_in_flight 0"), "its place is free: {metrics}");
-    assert!(answer.whole().await.error.is_some());
+    assert!(metrics.contains("citetap_streams_in_flight 0"), "its permit is released: {metrics}");
+    assert!(response.whole().await.error.is_some());
 }
 
 /// A client that reads slowly but steadily is not stalled.
@@ -202,12 +202,12 @@ async fn slow_client_is_served() {
         Step::Bulk { len: 1 << 40, chunk: 64 * 1024 },
     ]);
     let (upstream, proxy) = chat(script, "[timeouts]\nclient_stall = \"1500ms\"").await;
-    let mut answer = proxy.post("/chat", "{}").await;
+    let mut response = proxy.post("/chat", "{}").await;
     // Large reads, so that the sockets' buffers move.
     for _ in 0..20 {
         let mut taken = 0;
         while taken < 1 << 19 {
-            taken += answer.piece().await.expect("no end").expect("no abort").len();
+            taken += response.piece().await.expect("no end").expect("no abort").len();
         }
         tokio::time::sleep(Duration::from_millis(150)).await;
     }

@@ -97,16 +97,16 @@ async fn h2_is_negotiated_and_events_arrive_one_by_one() {
         let upstream = upstream().await;
         let (port, tls) = terminator(upstream.addr(), protocols, &["localhost"]).await;
         let proxy = proxy(port, tls).await;
-        let mut answer = Client::h1(proxy.addr).await.send(post("/chat", "{}")).await;
+        let mut response = Client::h1(proxy.addr).await.send(post("/chat", "{}")).await;
         let mut text = String::new();
         for (at, sign) in ["reference_chunks", "一", "event:finish"].into_iter().enumerate() {
-            text += &answer.until(sign).await;
+            text += &response.until(sign).await;
             let sizes =
                 [tencent::references("m", &[1, 2]).len(), tencent::text("m", "一").len(), tencent::finish("m").len()];
             let sent: usize = sizes[..=at].iter().sum();
-            assert_eq!(upstream.requests()[0].bytes_out, sent as u64, "{sign} came with what follows it");
+            assert_eq!(upstream.requests()[0].bytes_out, sent as u64, "{sign} arrived together with the next event");
         }
-        assert!(answer.piece().await.is_none());
+        assert!(response.piece().await.is_none());
         let (_, ours) = split(text.as_bytes());
         assert!(ours[0].complete && ours[0].stored);
         assert_eq!(upstream.requests()[0].version, version);
@@ -120,13 +120,13 @@ async fn streams_share_an_upstream_h2_connection_independently() {
     let (port, tls) = terminator(upstream.addr(), &[b"h2"], &["localhost"]).await;
     let proxy = proxy(port, tls).await;
     proxy.post("/chat", "{}").await.whole().await;
-    let mut answers = Vec::new();
+    let mut responses = Vec::new();
     for _ in 0..4 {
-        answers.push(proxy.post("/chat", "{}").await);
+        responses.push(proxy.post("/chat", "{}").await);
     }
-    drop(answers.pop());
-    for answer in answers {
-        let whole = answer.whole().await;
+    drop(responses.pop());
+    for response in responses {
+        let whole = response.whole().await;
         assert_eq!(whole.error, None);
         assert!(whole.split().1[0].complete);
     }
@@ -144,9 +144,9 @@ async fn stalled_client_does_not_stall_a_shared_connection() {
     let proxy = proxy(port, tls).await;
     let mut stalled = Vec::new();
     for _ in 0..2 {
-        let mut answer = proxy.post("/chat/stalled", "{}").await;
-        answer.until("reference_chunks").await;
-        stalled.push(answer);
+        let mut response = proxy.post("/chat/stalled", "{}").await;
+        response.until("reference_chunks").await;
+        stalled.push(response);
     }
     let out = || upstream.requests().iter().map(|seen| seen.bytes_out).sum::<u64>();
     let mut before = u64::MAX;

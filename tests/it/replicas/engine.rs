@@ -61,7 +61,7 @@ impl Engine {
         };
         let child = spawn(kind, &data, port, disk, &(mount + &first));
         let mut engine = Self { kind, data, port, child, disk, _dir: dir };
-        engine.answers().await;
+        engine.wait_until_ready().await;
         engine
     }
 
@@ -98,7 +98,7 @@ impl Engine {
     pub async fn again(&mut self) {
         assert_eq!(self.disk, Disk::Plain);
         self.child = spawn(self.kind, &self.data, self.port, self.disk, "");
-        self.answers().await;
+        self.wait_until_ready().await;
     }
 
     /// Allows reads and rejects writes.
@@ -142,19 +142,19 @@ impl Engine {
         }
     }
 
-    async fn answers(&mut self) {
+    async fn wait_until_ready(&mut self) {
         let began = Instant::now();
         let port = self.port.to_string();
         loop {
             let ended = self.child.try_wait().unwrap();
             assert!(ended.is_none() && began.elapsed() < START, "the engine does not start: {ended:?}");
-            let asked = match self.kind {
+            let probe = match self.kind {
                 Kind::Postgres => {
                     Command::new(program("pg_isready")).args(["-q", "-h", "127.0.0.1", "-p", &port]).status()
                 }
                 Kind::Redis => Command::new("redis-cli").args(["-p", &port, "ping"]).stdout(Stdio::null()).status(),
             };
-            if asked.unwrap().success() && TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+            if probe.unwrap().success() && TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -240,8 +240,8 @@ fn is_root() -> bool {
 }
 
 fn id(what: &[&str]) -> String {
-    let asked = Command::new("id").args(what).output().unwrap();
-    String::from_utf8(asked.stdout).unwrap().trim().to_owned()
+    let output = Command::new("id").args(what).output().unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
 /// Debian installs PostgreSQL's programs by version, outside the PATH.

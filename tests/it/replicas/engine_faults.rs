@@ -30,21 +30,21 @@ const MEMORY: u64 = 256 << 20;
 on_each_engine!(paused_engine_recovers, crashed_engine_recovers, read_only_engine_recovers, full_disk_recovers);
 
 async fn paused_engine_recovers(kind: Kind) {
-    in_trouble(kind, Disk::Plain, "paused", |engine| engine.pause(), async |engine| engine.resume()).await;
+    run_fault(kind, Disk::Plain, "paused", |engine| engine.pause(), async |engine| engine.resume()).await;
 }
 
 async fn crashed_engine_recovers(kind: Kind) {
-    in_trouble(kind, Disk::Plain, "crashed", Engine::crash, async |engine| engine.again().await).await;
+    run_fault(kind, Disk::Plain, "crashed", Engine::crash, async |engine| engine.again().await).await;
 }
 
 async fn read_only_engine_recovers(kind: Kind) {
-    in_trouble(kind, Disk::Plain, "read-only", |engine| engine.read_only(true), async |engine| engine.read_only(false))
+    run_fault(kind, Disk::Plain, "read-only", |engine| engine.read_only(true), async |engine| engine.read_only(false))
         .await;
 }
 
 async fn full_disk_recovers(kind: Kind) {
     let disk = if kind == Kind::Postgres { Disk::Small } else { Disk::Plain };
-    in_trouble(kind, disk, "full", |engine| engine.full(true), async |engine| engine.full(false)).await;
+    run_fault(kind, disk, "full", |engine| engine.full(true), async |engine| engine.full(false)).await;
 }
 
 /// Observations of clients, with the time since the fault began.
@@ -54,13 +54,13 @@ struct Timeline {
 }
 
 impl Timeline {
-    #[expect(clippy::print_stderr, reason = "for whoever wants to see how it went")]
-    fn tell(&self, what: &str) {
+    #[expect(clippy::print_stderr, reason = "the timeline is shown if the test fails or with --nocapture")]
+    fn log(&self, what: &str) {
         eprintln!("{:?} {:6.2} s  {what}", self.kind, self.began.elapsed().as_secs_f64());
     }
 }
 
-async fn in_trouble(
+async fn run_fault(
     kind: Kind,
     disk: Disk,
     what: &str,
@@ -71,11 +71,11 @@ async fn in_trouble(
     let replicas = [cluster.replica(COMMIT, "127.0.0.1:0").await, cluster.replica(COMMIT, "127.0.0.1:0").await];
     let mut rng = Rng::new(11);
     for replica in &replicas {
-        is_well(replica, &mut rng).await;
+        assert_healthy(replica, &mut rng).await;
     }
-    let mut line = Timeline { kind, began: Instant::now() };
+    let mut timeline = Timeline { kind, began: Instant::now() };
     inflict(&mut cluster.engine);
-    line.tell(&format!("the engine is {what}"));
+    timeline.log(&format!("the engine is {what}"));
 
     // On a full disk, existing files may have room for some more records.
     let felt = async { while chat(&replicas[0], LARGE).await.0.stored {} };
@@ -86,28 +86,28 @@ async fn in_trouble(
             // A small record may still fit.
             let variant = if disk == Disk::Small { LARGE } else { rng.within(LARGE + 1..12) };
             let (record, took) = chat(replica, variant).await;
-            line.tell(&format!("a chat of {took:.2?}, stored: {}", record.stored));
-            assert!(!record.stored, "nothing can be stored now");
+            timeline.log(&format!("a chat of {took:.2?}, stored: {}", record.stored));
+            assert!(!record.stored, "stored during the fault");
             not_stored.push(record);
         }
         let not_ready = eventually(|| async {
             (replica.get("/readyz").await.status == StatusCode::SERVICE_UNAVAILABLE).then_some(())
         });
         tokio::time::timeout(SEEN, not_ready).await.expect("in time").expect("not ready");
-        line.tell("/readyz: 503");
+        timeline.log("/readyz: 503");
         assert_eq!(replica.get("/healthz").await.status, 200);
-        let (asked, answer) = (Instant::now(), replica.get("/citations").await.status);
-        line.tell(&format!("/citations: {answer} after {:.2?}", asked.elapsed()));
-        assert!(asked.elapsed() < SEEN);
+        let (began, response) = (Instant::now(), replica.get("/citations").await.status);
+        timeline.log(&format!("/citations: {response} after {:.2?}", began.elapsed()));
+        assert!(began.elapsed() < SEEN);
     }
 
     relieve(&mut cluster.engine).await;
-    line.tell("the engine is well again");
-    line.began = Instant::now();
+    timeline.log("the engine has recovered");
+    timeline.began = Instant::now();
     for replica in &replicas {
         let ready = eventually(|| async { (replica.get("/readyz").await.status == 200).then_some(()) }).await;
         ready.expect("ready by itself");
-        line.tell("/readyz: 200");
+        timeline.log("/readyz: 200");
     }
     for reported in &not_stored {
         let other = &replicas[rng.within(0..2)];
@@ -115,12 +115,12 @@ async fn in_trouble(
         let stored = stored.unwrap_or_else(|| panic!("{} was not stored within {LIMIT:?}", reported.message_id));
         assert_eq!(as_sent(Record { stored: false, ..stored }), as_sent(reported.clone()));
     }
-    line.tell(&format!("all {} records of the trouble are stored", not_stored.len()));
+    timeline.log(&format!("all {} records of the fault are stored", not_stored.len()));
     for replica in &replicas {
-        is_well(replica, &mut rng).await;
+        assert_healthy(replica, &mut rng).await;
         assert!(replica.peak_memory() < MEMORY, "{}", replica.peak_memory());
     }
-    line.tell("new ones are stored at once");
+    timeline.log("new records are stored at once");
 }
 
 /// A chat through a replica: its bytes end cleanly, and its record is complete.
@@ -137,7 +137,7 @@ async fn chat(replica: &Running, variant: usize) -> (Record, Duration) {
 }
 
 /// On a busy machine one commit may exceed the wait.
-async fn is_well(replica: &Running, rng: &mut Rng) {
+async fn assert_healthy(replica: &Running, rng: &mut Rng) {
     for _ in 0..20 {
         if chat(replica, rng.within(LARGE + 1..12)).await.0.stored {
             return;

@@ -6,7 +6,7 @@ use citetap::citation::Record;
 
 use super::{Cluster, Disk, Kind, Script, Step, kept, on_each_engine, tencent};
 use crate::{
-    net::{Answer, Client, eventually, frames, request},
+    net::{Client, ClientResponse, eventually, frames, request},
     process::Running,
 };
 
@@ -27,20 +27,20 @@ fn growing(id: &str, pause: Duration) -> Script {
     Script::sse_steps(steps.collect::<Vec<_>>())
 }
 
-async fn begun(replica: &Running, id: &str) -> Answer {
-    let mut answer = replica.post(&format!("/chat/{id}")).await;
-    answer.until("reference_chunks").await;
-    answer
+async fn begun(replica: &Running, id: &str) -> ClientResponse {
+    let mut response = replica.post(&format!("/chat/{id}")).await;
+    response.until("reference_chunks").await;
+    response
 }
 
 /// Repeats the request until the message is in flight.
 async fn in_flight(replica: &Running, id: &str) -> Record {
     let path = format!("/citations/{id}");
-    let asked = eventually(|| async {
-        let answer = replica.get(&path).await;
-        if answer.status == 202 { Some(answer) } else { None }
+    let response = eventually(|| async {
+        let response = replica.get(&path).await;
+        if response.status == 202 { Some(response) } else { None }
     });
-    serde_json::from_value(asked.await.expect("known at the other replica").json().await).unwrap()
+    serde_json::from_value(response.await.expect("known at the other replica").json().await).unwrap()
 }
 
 fn events(stream: &[u8]) -> Vec<Record> {
@@ -59,16 +59,16 @@ async fn record_of_one_replica_is_read_from_the_other(kind: Kind) {
     let watching = async { other.get("/citations/m-1/events").await.whole().await };
     let waiting = async { other.get("/citations/m-1?wait=20").await };
     let (whole, waited, watched) = tokio::join!(open.whole(), waiting, watching);
-    let told = whole.split().1.remove(0);
-    assert!(told.complete && told.stored && told.citations.len() == 3);
+    let reported = whole.split().1.remove(0);
+    assert!(reported.complete && reported.stored && reported.citations.len() == 3);
     assert_eq!(waited.status, 200);
-    assert_eq!(serde_json::from_value::<Record>(waited.json().await).unwrap(), told);
+    assert_eq!(serde_json::from_value::<Record>(waited.json().await).unwrap(), reported);
     let seen = events(&watched.bytes());
     assert_eq!(watched.error, None);
     assert_eq!(seen.first().map(|first| (first.citations.len(), first.complete)), Some((2, false)));
     assert!(seen.iter().any(|record| record.citations.len() == 3 && !record.complete), "it is seen to grow: {seen:?}");
-    assert_eq!(seen.last(), Some(&told));
-    assert_eq!((kept(&one, "m-1").await, kept(&other, "m-1").await), (Some(told.clone()), Some(told)));
+    assert_eq!(seen.last(), Some(&reported));
+    assert_eq!((kept(&one, "m-1").await, kept(&other, "m-1").await), (Some(reported.clone()), Some(reported)));
 
     // The message is unknown, so there is no wait.
     let began = Instant::now();
@@ -100,6 +100,6 @@ async fn killed_replica_ends_waits_at_the_other(kind: Kind) {
     let watched = watching.whole().await;
     assert_eq!(watched.error, None);
     assert!(began.elapsed() < Duration::from_secs(19), "{:?}", began.elapsed());
-    assert!(events(&watched.bytes()).iter().all(|record| !record.stored), "what was seen, and nothing more");
+    assert!(events(&watched.bytes()).iter().all(|record| !record.stored), "the citations so far");
     other.get("/citations/m-1").await.is_problem(404, "unknown-message").await;
 }

@@ -71,6 +71,6 @@ impl Cluster {
 
 /// The record that a replica returns.
 async fn kept(replica: &Running, id: &str) -> Option<Record> {
-    let answer = replica.get(&format!("/citations/{id}")).await;
-    if answer.status == 200 { serde_json::from_value(answer.json().await).ok() } else { None }
+    let response = replica.get(&format!("/citations/{id}")).await;
+    if response.status == 200 { serde_json::from_value(response.json().await).ok() } else { None }
 }

@@ -103,8 +103,8 @@ async fn chatter(
             continue;
         };
         match client.try_send(request(http::Method::POST, &path, &[], r#"{"stream":true}"#)).await {
-            Ok(answer) if answer.status == 200 => {
-                let (records, whole) = read_stream(answer).await;
+            Ok(response) if response.status == 200 => {
+                let (records, whole) = read_stream(response).await;
                 observations.note(records);
                 if whole { &ends.whole } else { &ends.cut }.fetch_add(1, Relaxed);
             }
@@ -136,7 +136,7 @@ async fn rolling_restart_under_load_loses_nothing(kind: Kind) {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     let (whole, cut, refused) = (ends.whole.load(Relaxed), ends.cut.load(Relaxed), ends.refused.load(Relaxed));
-    assert!(whole > 50, "{whole} streams came to their end");
+    assert!(whole > 50, "only {whole} streams ended");
     assert_eq!((cut, refused), (0, 0), "of {whole} streams while both replicas were replaced");
 
     // One replica is killed: its streams are cut, and no record that was reported as stored is lost.
@@ -157,7 +157,7 @@ async fn rolling_restart_under_load_loses_nothing(kind: Kind) {
     assert!(findings.is_clean(), "{:?}", findings.faults);
 }
 
-#[expect(clippy::print_stderr, reason = "for whoever wants to see how it went")]
+#[expect(clippy::print_stderr, reason = "the counts are shown if the test fails or with --nocapture")]
 fn log(kind: Kind, findings: &Findings, ends: &Ends) {
     eprintln!(
         "{kind:?}: {} whole, {} cut by the kill; {}",

@@ -20,7 +20,7 @@ use tokio::{
 use super::report::Report;
 use crate::{
     api::tenants::{ALPHA, BETA},
-    net::{Answer, Client, LIMIT, request},
+    net::{Client, ClientResponse, LIMIT, request},
     process::Running,
     rng::Rng,
 };
@@ -61,11 +61,11 @@ impl ApiClients {
         method: Method,
         path: &str,
         body: impl Into<Bytes>,
-    ) -> Answer {
+    ) -> ClientResponse {
         let body = body.into();
         let ask = || request(method.clone(), path, [ALPHA, BETA][tenant], body.clone());
         match client.try_send(ask()).await {
-            Ok(answer) => answer,
+            Ok(response) => response,
             // A response was left half-read on it, or it was idle longer than the server's timeout.
             Err(_) => {
                 *client = Client::h1(self.addr).await;
@@ -92,8 +92,8 @@ impl ApiClients {
             7 => return self.task(client, tenant, &id).await,
             8 => {
                 let capture = rng.pick(&self.captures).clone();
-                let answer = self.ask(client, tenant, Method::POST, "/normalize", capture).await;
-                return self.check_status("normalize", answer, &[200, 422]).await;
+                let response = self.ask(client, tenant, Method::POST, "/normalize", capture).await;
+                return self.check_status("normalize", response, &[200, 422]).await;
             }
             9 => {
                 let style = *rng.pick(&["html", "link", "sup", "footnote", "strip"]);
@@ -103,27 +103,27 @@ impl ApiClients {
             10 => ("forget", Method::DELETE, format!("/citations/{id}"), String::new(), &[204, 404, 503]),
             11 if only_here => {
                 // For the other tenant it does not exist.
-                let answer = self.ask(client, 1 - tenant, get, &format!("/citations/{id}"), "").await;
-                return self.check_status("foreign", answer, &[404]).await;
+                let response = self.ask(client, 1 - tenant, get, &format!("/citations/{id}"), "").await;
+                return self.check_status("other tenant", response, &[404]).await;
             }
             _ => {
                 let path = *rng.pick(&["/", "/component.js", "/version", "/metrics", "/console/routes"]);
                 ("page", get, path.to_owned(), String::new(), &[200])
             }
         };
-        let answer = self.ask(client, tenant, method, &path, body).await;
+        let response = self.ask(client, tenant, method, &path, body).await;
         // Some watch only the beginning.
         if what == "events" && rng.one_in(2) {
-            self.report.expect(what, answer.status.as_u16(), wanted);
+            self.report.expect(what, response.status.as_u16(), wanted);
             return;
         }
-        self.check_status(what, answer, wanted).await;
+        self.check_status(what, response, wanted).await;
     }
 
-    async fn check_status(&self, what: &str, answer: Answer, wanted: &[u16]) {
-        let status = answer.status.as_u16();
+    async fn check_status(&self, what: &str, response: ClientResponse, wanted: &[u16]) {
+        let status = response.status.as_u16();
         self.report.expect(what, status, wanted);
-        let whole = answer.whole().await;
+        let whole = response.whole().await;
         if whole.error.is_some() {
             self.report.fault(format!("{what} broke off: {:?}", whole.error));
         }
@@ -168,13 +168,13 @@ impl ApiClients {
                 // Never finished: the server closes it.
                 _ => b"GET / HTTP/1.1\r\nhost: localhost\r\nx-never: en".to_vec(),
             };
-            let said = self.raw(&request).await;
+            let response = self.raw(&request).await;
             Report::add(&self.report.requests);
-            let status = said.strip_prefix("HTTP/1.1 ").map_or("none", |rest| rest.get(..3).unwrap_or(rest));
+            let status = response.strip_prefix("HTTP/1.1 ").map_or("none", |rest| rest.get(..3).unwrap_or(rest));
             self.report.count(format!("wrong {status}"));
             // 501 is the response to a method that is not relayed.
             if status.starts_with('2') || (status.starts_with('5') && status != "501") {
-                self.report.fault(format!("{:?}: {said}", String::from_utf8_lossy(&request)));
+                self.report.fault(format!("{:?}: {response}", String::from_utf8_lossy(&request)));
             }
             tokio::time::sleep(rng.millis(0..60)).await;
         }
@@ -184,26 +184,26 @@ impl ApiClients {
     async fn raw(&self, request: &[u8]) -> String {
         let mut stream = TcpStream::connect(self.addr).await.unwrap();
         let _ = stream.write_all(request).await;
-        let mut said = Vec::new();
+        let mut response = Vec::new();
         let mut piece = [0; 4096];
         while let Ok(Ok(n @ 1..)) = timeout(Duration::from_secs(3), stream.read(&mut piece)).await {
-            said.extend_from_slice(&piece[..n]);
-            if said.windows(4).any(|end| end == b"\r\n\r\n") {
+            response.extend_from_slice(&piece[..n]);
+            if response.windows(4).any(|end| end == b"\r\n\r\n") {
                 break;
             }
         }
-        String::from_utf8_lossy(&said).into_owned()
+        String::from_utf8_lossy(&response).into_owned()
     }
 
     /// Checks that it is alive all the time.
     pub async fn health(self: Arc<Self>) {
         while !self.is_over() {
             let began = Instant::now();
-            let asked = async {
+            let health = async {
                 let get = request(Method::GET, "/healthz", &[], "");
                 Client::h1(self.addr).await.send(get).await.whole().await.text()
             };
-            if timeout(HEALTHY, asked).await.as_deref() != Ok("ok\n") {
+            if timeout(HEALTHY, health).await.as_deref() != Ok("ok\n") {
                 self.report.fault(format!("/healthz did not answer within {HEALTHY:?}"));
             }
             Report::add(&self.report.requests);

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     api::tenants::{ALPHA, BETA},
     client::client,
-    net::{Answer, Client, request, split},
+    net::{Client, ClientResponse, request, split},
     rng::Rng,
 };
 
@@ -56,12 +56,12 @@ impl ChatRequest {
     fn any(items: &[Item], rng: &mut Rng) -> (Self, http::Request<http_body_util::Full<bytes::Bytes>>) {
         let item = rng.pick(items).clone();
         let profiles = [Profile::Native, Profile::OpenAi, Profile::AiSdk, Profile::OpenWebUi];
-        let profile = if item.spoken { *rng.pick(&profiles) } else { Profile::Native };
+        let profile = if item.is_transcodable { *rng.pick(&profiles) } else { Profile::Native };
         let markers = *rng.pick(&["keep", "keep", "keep", "link", "sup", "footnote", "strip"]);
         let inject = *rng.pick(&["final", "final", "live", "off"]);
         let tenant = rng.within(0..2);
         let mut path = item.path.clone();
-        if item.spoken && rng.one_in(4) {
+        if item.is_transcodable && rng.one_in(4) {
             path = format!("/auto{path}");
         }
         let headers = [
@@ -87,9 +87,9 @@ impl ChatClients {
             for _ in 0..rng.within(1..8) {
                 let (ask, request) = ChatRequest::any(&self.items, &mut rng);
                 // Likewise. A reused connection may have been closed meanwhile.
-                let Ok(answer) = client.try_send(request).await else { break };
+                let Ok(response) = client.try_send(request).await else { break };
                 let leaves = leaves(&mut rng);
-                let whole = self.read(ask, answer, leaves).await;
+                let whole = self.read(ask, response, leaves).await;
                 if !whole || self.is_over() {
                     break;
                 }
@@ -101,11 +101,11 @@ impl ChatClients {
     pub async fn h2(self: Arc<Self>, mut rng: Rng, at_once: usize) {
         let mut client = Client::h2(self.addr).await;
         let mut reading = JoinSet::new();
-        let mut asked = 0;
+        let mut started = 0;
         while !self.is_over() {
             while reading.len() < at_once {
-                asked += 1;
-                if asked % STREAMS_OF_H2 == 0 {
+                started += 1;
+                if started % STREAMS_OF_H2 == 0 {
                     client = Client::h2(self.addr).await;
                 }
                 let (ask, request) = ChatRequest::any(&self.items, &mut rng);
@@ -115,8 +115,8 @@ impl ChatClients {
                     Disconnect::Stalls(_) => Some(Client::h2(self.addr).await),
                     _ => None,
                 };
-                let answer = match own.as_mut().unwrap_or(&mut client).try_send(request).await {
-                    Ok(answer) => answer,
+                let response = match own.as_mut().unwrap_or(&mut client).try_send(request).await {
+                    Ok(response) => response,
                     // If the upstream fails at once, the response may be cut before its headers.
                     Err(error) => {
                         if ask.item.ending == Ending::Clean {
@@ -127,7 +127,7 @@ impl ChatClients {
                     }
                 };
                 let this = Arc::clone(&self);
-                reading.spawn(async move { this.read(ask, answer, leaves).await });
+                reading.spawn(async move { this.read(ask, response, leaves).await });
             }
             reading.join_next().await.unwrap().unwrap();
         }
@@ -135,14 +135,14 @@ impl ChatClients {
     }
 
     /// Returns whether the response was read to a clean end.
-    async fn read(&self, ask: ChatRequest, mut answer: Answer, leaves: Disconnect) -> bool {
+    async fn read(&self, ask: ChatRequest, mut response: ClientResponse, leaves: Disconnect) -> bool {
         let report = &self.report;
         Report::add(&report.streams);
         let what = format!("chat {}", ask.item.path.split('/').take(3).collect::<Vec<_>>().join("/"));
-        let status = answer.status.as_u16();
+        let status = response.status.as_u16();
         report.expect(if ask.item.path.starts_with("/fault") { &what } else { "chat" }, status, &[ask.item.status]);
         if status != ask.item.status {
-            report.fault(format!("{} as {:?}: {}", ask.item.path, ask.profile, answer.whole().await.text()));
+            report.fault(format!("{} as {:?}: {}", ask.item.path, ask.profile, response.whole().await.text()));
             return false;
         }
         let mut bytes = Vec::new();
@@ -161,7 +161,7 @@ impl ChatClients {
                 }
                 _ => {}
             }
-            let Ok(next) = timeout(SILENCE, answer.piece()).await else {
+            let Ok(next) = timeout(SILENCE, response.piece()).await else {
                 // The proxy does not evaluate timeouts while it gets no CPU time.
                 if ask.item.path != "/fault/idle" {
                     report.fault(format!("{} as {:?}: nothing came for {SILENCE:?}", ask.item.path, ask.profile));
@@ -171,12 +171,12 @@ impl ChatClients {
             match next {
                 Some(Ok(piece)) => bytes.extend_from_slice(&piece),
                 Some(Err(error)) => {
-                    let told = format!("{error:?}");
-                    if may_be_dropped && told.contains("too_many_data_frames") {
+                    let message = format!("{error:?}");
+                    if may_be_dropped && message.contains("too_many_data_frames") {
                         report.count("stalled, and its own library ended it".to_owned());
                     }
                     if ask.item.ending == Ending::Clean && !may_be_dropped {
-                        report.fault(format!("{} as {:?} broke off: {told}", ask.item.path, ask.profile));
+                        report.fault(format!("{} as {:?} broke off: {message}", ask.item.path, ask.profile));
                     }
                     break false;
                 }
@@ -185,12 +185,12 @@ impl ChatClients {
             pieces += 1;
         };
         if !may_be_dropped || clean {
-            self.judge(&ask, &bytes, clean);
+            self.check(&ask, &bytes, clean);
         }
         clean
     }
 
-    fn judge(&self, ask: &ChatRequest, bytes: &[u8], clean: bool) {
+    fn check(&self, ask: &ChatRequest, bytes: &[u8], clean: bool) {
         let ChatRequest { item, profile, .. } = ask;
         let report = &self.report;
         if clean && item.ending == Ending::Abort {
@@ -233,7 +233,7 @@ impl ChatClients {
             let report = &self.report;
             let counter = if last.stored { &report.stored } else { &report.not_stored };
             counter.fetch_add(1, Relaxed);
-            report.learn(ask.tenant, last.message_id, ask.item.anew);
+            report.learn(ask.tenant, last.message_id, ask.item.has_fresh_ids);
         }
     }
 }

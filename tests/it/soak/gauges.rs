@@ -26,8 +26,8 @@ const MIB: f64 = 1024.0 * 1024.0;
 
 impl Gauges {
     pub async fn read(running: &Running, at: Duration) -> Self {
-        let asked = Client::h1(running.addr).await.send(request(Method::GET, "/metrics", &[], "")).await;
-        let metrics = asked.whole().await.text();
+        let response = Client::h1(running.addr).await.send(request(Method::GET, "/metrics", &[], "")).await;
+        let metrics = response.whole().await.text();
         let gauge = |name: &str| {
             let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
             line.unwrap_or_else(|| panic!("{name} in {metrics}")).parse::<f64>().unwrap() as usize

@@ -98,7 +98,7 @@ impl Soak {
         panic!("it never rests: {last:?}")
     }
 
-    fn everybody(&mut self, until: Instant) -> JoinSet<()> {
+    fn spawn_clients(&mut self, until: Instant) -> JoinSet<()> {
         let (addr, report) = (self.running.addr, Arc::clone(&self.report));
         let items = Arc::new(std::mem::take(&mut self.setup.items));
         let chats = Arc::new(ChatClients { addr, items, report: Arc::clone(&report), until });
@@ -143,11 +143,11 @@ impl Soak {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mixed_load_leaks_nothing() {
-    let asked: Option<u64> = std::env::var("SOAK_SECONDS").ok().map(|seconds| seconds.parse().unwrap());
-    let (seconds, seed) = (asked.unwrap_or(SECONDS), Rng::seed("SOAK_SEED"));
+    let requested_seconds: Option<u64> = std::env::var("SOAK_SECONDS").ok().map(|seconds| seconds.parse().unwrap());
+    let (seconds, seed) = (requested_seconds.unwrap_or(SECONDS), Rng::seed("SOAK_SEED"));
     let terminal = std::io::stderr().is_terminal();
     let say = |line: &str| {
-        if asked.is_some() {
+        if requested_seconds.is_some() {
             writeln!(std::io::stderr(), "{line}").unwrap();
         }
     };
@@ -155,12 +155,12 @@ async fn mixed_load_leaks_nothing() {
     let mut soak = Soak::new(seed).await;
     let idle = soak.idle().await;
     let began = Instant::now();
-    let mut everybody = soak.everybody(began + Duration::from_secs(seconds));
+    let mut clients = soak.spawn_clients(began + Duration::from_secs(seconds));
     let mut seen: Vec<Gauges> = Vec::new();
     let every = Duration::from_millis((seconds * 10).clamp(250, 2000));
-    let (mut told, mut faults) = (Instant::now(), 0);
-    while !everybody.is_empty() {
-        while let Some(done) = everybody.try_join_next() {
+    let (mut reported_at, mut faults) = (Instant::now(), 0);
+    while !clients.is_empty() {
+        while let Some(done) = clients.try_join_next() {
             if let Err(error) = done {
                 soak.report.fault(format!("a client of ours: {error}"));
             }
@@ -172,10 +172,10 @@ async fn mixed_load_leaks_nothing() {
             say(&format!("{}{fault}", if terminal { "\r\x1b[K" } else { "" }));
         }
         let line = soak.line(&now, seconds);
-        if asked.is_some() && terminal {
+        if requested_seconds.is_some() && terminal {
             write!(std::io::stderr(), "\r\x1b[K{line}").unwrap();
-        } else if told.elapsed() > Duration::from_secs(30) {
-            told = Instant::now();
+        } else if reported_at.elapsed() > Duration::from_secs(30) {
+            reported_at = Instant::now();
             say(&line);
         }
         tokio::time::sleep(every).await;
@@ -187,7 +187,7 @@ async fn mixed_load_leaks_nothing() {
     // The proxy keeps idle upstream connections. They end with the upstream.
     upstream.shutdown().await;
     let rest = at_rest(&running, &idle).await;
-    judge(&report, &running, &idle, &rest, &seen);
+    check_report(&report, &running, &idle, &rest, &seen);
 
     let peak = |of: fn(&Gauges) -> usize| seen.iter().map(of).max().unwrap_or_default();
     let figures = json!({
@@ -207,7 +207,7 @@ async fn mixed_load_leaks_nothing() {
     say(&figures.to_string());
     let faults = report.faults();
     assert!(faults.is_empty(), "{figures}\n{}", faults.join("\n"));
-    assert!(report.streams.load(Relaxed) > seconds * 4, "too few to say anything: {figures}");
+    assert!(report.streams.load(Relaxed) > seconds * 4, "too few streams for a result: {figures}");
     drop(dir);
 }
 
@@ -223,7 +223,7 @@ async fn at_rest(running: &Running, idle: &Gauges) -> Gauges {
     }
 }
 
-fn judge(report: &Report, running: &Running, idle: &Gauges, rest: &Gauges, seen: &[Gauges]) {
+fn check_report(report: &Report, running: &Running, idle: &Gauges, rest: &Gauges, seen: &[Gauges]) {
     if !rest.rests_as(idle) {
         report.fault(format!("something stays: {rest:?}, and idle it was {idle:?}"));
     }
@@ -234,8 +234,8 @@ fn judge(report: &Report, running: &Running, idle: &Gauges, rest: &Gauges, seen:
     if let Some(most) = seen.iter().find(|now| now.threads > idle.threads + THREADS) {
         report.fault(format!("threads: {most:?}"));
     }
-    let said = running.out().into_iter().chain(running.err());
-    for line in said.filter(|line| line.contains("panicked")) {
+    let lines = running.out().into_iter().chain(running.err());
+    for line in lines.filter(|line| line.contains("panicked")) {
         report.fault(line);
     }
 }

@@ -53,7 +53,7 @@ impl Report {
         self.faults.lock().unwrap().clone()
     }
 
-    /// Counts a response, and reports a fault unless its status is one of these.
+    /// Counts a response, and reports a fault unless `wanted` has its status.
     pub fn expect(&self, what: &str, status: u16, wanted: &[u16]) {
         Self::add(&self.requests);
         self.count(format!("{what} {status}"));

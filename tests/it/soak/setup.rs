@@ -45,9 +45,9 @@ pub struct Item {
     /// The upstream's bytes; if ids are replaced, only their number is known.
     pub sent: Sent,
     /// Every response has its own ids.
-    pub anew: bool,
+    pub has_fresh_ids: bool,
     /// Other profiles may be requested, and their clients can read the response.
-    pub spoken: bool,
+    pub is_transcodable: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -81,7 +81,14 @@ impl Setup {
 
     fn add(&mut self, path: &str, script: Script, ending: Ending, sent: Sent) -> &mut Item {
         self.scripts.push(Scripted::new(path, script));
-        self.items.push(Item { path: path.to_owned(), status: 200, ending, sent, anew: false, spoken: false });
+        self.items.push(Item {
+            path: path.to_owned(),
+            status: 200,
+            ending,
+            sent,
+            has_fresh_ids: false,
+            is_transcodable: false,
+        });
         self.items.last_mut().unwrap()
     }
 
@@ -103,11 +110,11 @@ impl Setup {
         let slowly =
             play(Pace { frame: Duration::from_millis(10), search: Duration::from_millis(30), ..Pace::INSTANT });
         let at_once = play(Pace::INSTANT);
-        let anew = play(Pace { frame: Duration::from_millis(3), ..Pace::INSTANT }).with_fresh_ids();
-        self.add(&format!("{at}/slowly"), slowly, ending, Sent::These(sse.clone())).spoken = true;
-        self.add(&format!("{at}/at-once"), at_once, ending, Sent::These(sse)).spoken = true;
-        let item = self.add(&format!("{at}/anew"), anew, ending, Sent::SoMany(len));
-        (item.spoken, item.anew) = (true, has_ids);
+        let fresh = play(Pace { frame: Duration::from_millis(3), ..Pace::INSTANT }).with_fresh_ids();
+        self.add(&format!("{at}/slowly"), slowly, ending, Sent::These(sse.clone())).is_transcodable = true;
+        self.add(&format!("{at}/at-once"), at_once, ending, Sent::These(sse)).is_transcodable = true;
+        let item = self.add(&format!("{at}/fresh-ids"), fresh, ending, Sent::SoMany(len));
+        (item.is_transcodable, item.has_fresh_ids) = (true, has_ids);
     }
 
     fn faults(&mut self, rng: &mut Rng) {
@@ -136,7 +143,7 @@ impl Setup {
         self.add("/fault/reset", sse(vec![Step::Abort]), Ending::Abort, Sent::These(Bytes::new()));
         self.add("/fault/hang", Script::hang(), Ending::Clean, Sent::Nothing).status = 504;
         let item = Item { status: 502, sent: Sent::Nothing, path: "/dead/x".to_owned(), ..self.items[0].clone() };
-        self.items.push(Item { ending: Ending::Clean, spoken: false, ..item });
+        self.items.push(Item { ending: Ending::Clean, is_transcodable: false, ..item });
     }
 }
 

@@ -7,13 +7,13 @@ use citetap::{
 use serde_json::json;
 
 use super::{Chat, FOR_EVER, QUESTION, answer, chat, finds, ms};
-use crate::net::Answer;
+use crate::net::ClientResponse;
 
-async fn open(chat: &Chat) -> Answer {
-    let mut answer = chat.proxy.post("/chat", json!({ "query": QUESTION }).to_string()).await;
-    answer.until("delta_content").await;
+async fn open(chat: &Chat) -> ClientResponse {
+    let mut response = chat.proxy.post("/chat", json!({ "query": QUESTION }).to_string()).await;
+    response.until("delta_content").await;
     assert!(chat.tavily.until(ms(5000), |tavily| tavily.request_count() == 1).await, "the search is under way");
-    answer
+    response
 }
 
 #[tokio::test]
@@ -31,9 +31,9 @@ async fn disconnect_before_the_finish_cancels_the_search() {
 async fn disconnect_after_the_finish_still_adds_results() {
     let keys = "supplement = \"always\"\nmax_wait_ms = 10000";
     let chat = chat(answer(&[1], ms(100)), finds().delay(ms(1200)), keys, "").await;
-    let answer = open(&chat).await;
+    let response = open(&chat).await;
     tokio::time::sleep(ms(600)).await;
-    drop(answer);
+    drop(response);
     let record = chat.stored(|record| record.stats.supplement == Some(SupplementStatus::Joined)).await;
     assert_eq!((record.complete, record.citations.len()), (true, 3));
     assert_eq!(chat.tavily.cancelled(), 0);

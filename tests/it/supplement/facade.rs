@@ -10,8 +10,8 @@ fn asking() -> String {
     json!({"model": "m", "messages": turns}).to_string()
 }
 
-fn urls(said: &Value) -> Vec<&str> {
-    said["citations"].as_array().unwrap().iter().map(|url| url.as_str().unwrap()).collect()
+fn urls(body: &Value) -> Vec<&str> {
+    body["citations"].as_array().unwrap().iter().map(|url| url.as_str().unwrap()).collect()
 }
 
 #[tokio::test]
@@ -24,11 +24,11 @@ async fn last_user_message_is_searched_and_results_are_added() {
     ];
     for of_route in kinds {
         let chat = chat(answer(&[1], ms(300)), finds(), &format!("max_wait_ms = 5000\n{of_route}"), "").await;
-        let said = chat.proxy.post("/v1/chat/completions", asking()).await.json().await;
-        assert_eq!(urls(&said), ["https://s1.example.com/", "https://coin.example/2", "https://other.example/3"]);
-        assert_eq!(said["citetap"]["citations"][1]["origin"], "supplemental");
-        let asked: Value = serde_json::from_slice(&chat.tavily.requests()[0].body).unwrap();
-        assert_eq!(asked["query"], QUESTION);
+        let body = chat.proxy.post("/v1/chat/completions", asking()).await.json().await;
+        assert_eq!(urls(&body), ["https://s1.example.com/", "https://coin.example/2", "https://other.example/3"]);
+        assert_eq!(body["citetap"]["citations"][1]["origin"], "supplemental");
+        let request: Value = serde_json::from_slice(&chat.tavily.requests()[0].body).unwrap();
+        assert_eq!(request["query"], QUESTION);
         assert_eq!(chat.stored(|record| record.citations.len() == 3).await.message_id, "m");
         assert_eq!(chat.outcome("joined").await, 1);
     }

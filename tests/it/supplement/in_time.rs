@@ -13,7 +13,7 @@ async fn when_empty_adds_results_if_upstream_has_no_source() {
     let whole = chat.ask().await;
     let (theirs, ours) = whole.split();
     assert_eq!(theirs, bytes_of(&[]), "P1");
-    assert_eq!(ours.len(), 1, "P3: an event for a message that had none");
+    assert_eq!(ours.len(), 1, "P3: an event for a message without sources of its own");
     // The text contains marker 1, but the model meant another source.
     assert_eq!(numbers(&ours[0]), [(2, true), (3, true), (4, true)]);
     assert!(ours[0].citations.iter().all(|citation| !citation.cited) && ours[0].stats.dangling_markers == [1]);

@@ -50,7 +50,7 @@ async fn late_results_are_added_to_the_stored_record_only() {
         assert_eq!(ours.len(), usize::from(!documents.is_empty()));
         assert!(ours.iter().all(|event| event.stats.supplement == Some(SupplementStatus::Pending) && event.stored));
         let first = chat.stored(|_| true).await;
-        assert_eq!((first.citations.len(), first.late), (documents.len(), false), "what the event said");
+        assert_eq!((first.citations.len(), first.late), (documents.len(), false), "the event's record");
         assert_eq!(first.stats.supplement, Some(SupplementStatus::Pending));
 
         let later = chat.stored(|record| record.late).await;
@@ -93,9 +93,9 @@ async fn watchers_and_waiters_receive_late_results() {
     // After the finish and before the search's response, it is stored and no longer in flight.
     let between = async {
         chat.stored(|_| true).await;
-        let answer = chat.proxy.get("/citations/m").await;
-        assert_eq!(answer.status, 200);
-        assert_eq!(answer.json().await["stats"]["supplement"], "pending");
+        let response = chat.proxy.get("/citations/m").await;
+        assert_eq!(response.status, 200);
+        assert_eq!(response.json().await["stats"]["supplement"], "pending");
     };
     let (whole, (watched, waited), ()) = tokio::join!(asking, looking, between);
     assert_eq!((waited.late, waited.citations.len()), (true, 4));
@@ -105,7 +105,7 @@ async fn watchers_and_waiters_receive_late_results() {
         .filter_map(|frame| Event::read(frame).data.map(|data| serde_json::from_str(&data).unwrap()))
         .collect();
     let event = whole.split().1.remove(0);
-    assert!(seen.contains(&event), "the record of the event was among what they saw");
+    assert!(seen.contains(&event), "watchers did not see the event's record");
     assert_eq!(seen.last(), Some(&waited));
 }
 
@@ -158,7 +158,7 @@ async fn drain_ends_the_wait() {
     };
     let (whole, ()) = tokio::join!(asking, stopping);
     assert!(began.elapsed() < ms(5000), "{:?}", began.elapsed());
-    assert_eq!(whole.split().1.len(), 1, "the event comes without it");
+    assert_eq!(whole.split().1.len(), 1, "the event has no results");
     chat.proxy.ended().await;
 }
 
@@ -177,7 +177,7 @@ async fn abort_does_not_wait() {
     let record = chat.stored(|_| true).await;
     assert_eq!((record.complete, record.stats.supplement), (false, None));
     assert_eq!(chat.skipped("not_finished").await, 1);
-    assert!(chat.tavily.until(ms(5000), |tavily| tavily.cancelled() == 1).await, "and the search is given up");
+    assert!(chat.tavily.until(ms(5000), |tavily| tavily.cancelled() == 1).await, "the search is cancelled");
 }
 
 /// An error frame ends the message: there is no answer to supplement, even if the stream continues.
@@ -188,8 +188,8 @@ async fn failed_answer_does_not_wait() {
     let chat = chat(script, Script::hang(), "supplement = \"always\"\nmax_wait_ms = 10000", "").await;
     let began = std::time::Instant::now();
     let body = serde_json::json!({ "query": super::QUESTION }).to_string();
-    let mut answer = chat.proxy.post("/chat", body).await;
-    answer.until("\"code\":500").await;
+    let mut response = chat.proxy.post("/chat", body).await;
+    response.until("\"code\":500").await;
     assert!(began.elapsed() < ms(5000));
     assert_eq!(chat.stored(|_| true).await.stats.supplement, None);
 }

@@ -33,9 +33,9 @@ async fn key_and_query_are_in_no_log_metric_or_record() {
         let running = Running::start(command).await;
         let body = json!({"messages": [{"role": "user", "content": WORDS}]}).to_string();
         let relayed = Client::h1(running.addr).await.send(post("/chat", body)).await.whole().await.text();
-        let asked = tavily.requests().remove(0);
-        assert_eq!(asked.headers["authorization"], format!("Bearer {KEY}"));
-        assert!(String::from_utf8_lossy(&asked.body).contains(WORDS));
+        let request = tavily.requests().remove(0);
+        assert_eq!(request.headers["authorization"], format!("Bearer {KEY}"));
+        assert!(String::from_utf8_lossy(&request.body).contains(WORDS));
 
         let mut client = Client::h1(running.addr).await;
         let record = client.send(get("/citations/m")).await.whole().await.text();

@@ -16,7 +16,7 @@ use crate::net::{Client, Whole, post};
 const MIB: usize = 1024 * 1024;
 
 /// The request that the service received, once it has arrived.
-async fn asked(chat: &super::Chat) -> Value {
+async fn search_request(chat: &super::Chat) -> Value {
     assert!(chat.tavily.until(ms(5000), |tavily| tavily.requests().iter().any(|seen| seen.body_len > 0)).await);
     serde_json::from_slice(&chat.tavily.requests()[0].body).unwrap()
 }
@@ -45,7 +45,7 @@ async fn query_of_each_request_shape_is_searched() {
         let body = body.to_string();
         let whole = chat.proxy.post("/chat", body.clone()).await.whole().await;
         assert_eq!(chat.upstream.requests()[0].body, body.as_bytes(), "{shape}");
-        assert_eq!(asked(&chat).await["query"], QUESTION, "{shape}");
+        assert_eq!(search_request(&chat).await["query"], QUESTION, "{shape}");
         assert_eq!(whole.split().1[0].citations.len(), 3, "{shape}");
     }
 }
@@ -56,7 +56,7 @@ async fn request_without_a_query_is_not_searched() {
         let chat = chat(answer(&[1], ms(100)), finds(), "supplement = \"always\"\nmax_wait_ms = 10000", "").await;
         let whole = chat.proxy.post("/chat", body).await.whole().await;
         assert_eq!(whole.split().1[0].stats.supplement, None, "{body}");
-        assert!(super::finish_after(&whole) < ms(5000), "nothing to wait for");
+        assert!(super::finish_after(&whole) < ms(5000), "no search to wait for");
         assert_eq!(chat.tavily.request_count(), 0, "{body}");
         let reason = if body.is_empty() { "no_body" } else { "no_query" };
         assert_eq!(chat.skipped(reason).await, 1, "{body}");
@@ -80,7 +80,7 @@ async fn body_over_the_cap_is_relayed_but_not_searched() {
         assert_eq!(theirs, bytes_of(&[1]));
         let seen = chat.upstream.requests().remove(0);
         assert_eq!(seen.body_len, len as u64);
-        assert!(seen.body == body.as_bytes()[..len.min(MIB)], "as it came");
+        assert!(seen.body == body.as_bytes()[..len.min(MIB)], "unchanged");
         assert_eq!(chat.tavily.request_count(), usize::from(searched), "{len}");
         assert_eq!(ours[0].stats.supplement, searched.then_some(SupplementStatus::Joined));
         if !searched {
@@ -104,7 +104,7 @@ async fn body_in_pieces_is_relayed_as_it_arrives() {
         let mut client = if h2 { Client::h2(chat.proxy.addr).await } else { Client::h1(chat.proxy.addr).await };
         let whole = client.send(request).await.whole().await;
         assert_eq!(chat.upstream.requests()[0].body, body);
-        assert_eq!(asked(&chat).await["query"], QUESTION);
+        assert_eq!(search_request(&chat).await["query"], QUESTION);
         assert_eq!(numbers(&whole.split().1[0]).len(), 3, "h2: {h2}");
     }
 }
@@ -127,7 +127,7 @@ async fn event_type_domains_of_the_route_are_enforced() {
     let record = whole.split().1.remove(0);
     assert_eq!(record.citations.len(), 2);
     assert_eq!(record.citations[1].hostname.as_deref(), Some("coin.example"));
-    assert_eq!(asked(&chat).await["include_domains"], json!(["coin.example"]));
+    assert_eq!(search_request(&chat).await["include_domains"], json!(["coin.example"]));
     assert_eq!(chat.metric("citetap_search_results_dropped_total").await, 2);
 }
 
@@ -137,8 +137,8 @@ async fn concurrent_searches_are_capped() {
     let chat = chat(answer(&[1], ms(300)), Script::hang(), "supplement = \"always\"\nmax_wait_ms = 1500", "").await;
     let body = || post("/chat", json!({ "query": QUESTION }).to_string());
     let asks = (0..70).map(|_| async { Client::h1(chat.proxy.addr).await.send(body()).await.whole().await });
-    let answers = futures_util::future::join_all(asks).await;
-    assert!(answers.iter().all(|whole| whole.split().0 == bytes_of(&[1])));
+    let responses = futures_util::future::join_all(asks).await;
+    assert!(responses.iter().all(|whole| whole.split().0 == bytes_of(&[1])));
     assert_eq!(chat.tavily.request_count(), 64);
     assert_eq!(chat.metric("citetap_supplements_skipped_total{reason=\"busy\"}").await, 6);
 }

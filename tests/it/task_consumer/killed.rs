@@ -89,16 +89,16 @@ async fn consumer_resumes_after_a_kill_together_with_citetap() {
         match kill {
             Some(Kill::WhileCommitting) => {
                 let mut client = Client::h1(citetap.addr).await;
-                let sent = tokio::spawn(async move { client.try_send(put).await.map(|answer| answer.status) });
+                let sent = tokio::spawn(async move { client.try_send(put).await.map(|response| response.status) });
                 tokio::time::sleep(Duration::from_micros(u64::from(uuid::Uuid::new_v4().as_bytes()[0]) * 20)).await;
                 citetap.kill();
                 let answered = sent.await.unwrap();
                 citetap = Running::serve(dir.path(), &toml).await;
                 let left = urls_of(&citetap.get("/tasks/job/results?consumer=writer&limit=1000").await.json().await);
                 let counts = urls.iter().filter(|url| !left.contains(url)).count();
-                assert!(counts == 0 || counts == urls.len(), "all of a commit, or nothing of it");
+                assert!(counts == 0 || counts == urls.len(), "a commit takes effect completely or not at all");
                 if answered.is_ok_and(|status| status == 200) {
-                    assert_eq!(counts, urls.len(), "what was answered is durable");
+                    assert_eq!(counts, urls.len(), "a confirmed commit is durable");
                 }
                 if counts > 0 {
                     committed.extend(urls);
@@ -111,7 +111,7 @@ async fn consumer_resumes_after_a_kill_together_with_citetap() {
                     citetap.kill();
                     citetap = Running::serve(dir.path(), &toml).await;
                     let at = citetap.get("/tasks/job/cursors/writer").await.json().await;
-                    assert_eq!(at["last_source_id"], page["cursor"]["last_source_id"], "what was answered is durable");
+                    assert_eq!(at["last_source_id"], page["cursor"]["last_source_id"], "a confirmed commit is durable");
                 }
             }
             Some(Kill::AfterReading | Kill::AfterProcessing) => {
@@ -134,9 +134,9 @@ async fn manual_commands_work_with_the_demo() {
     let lines = text.split_once("```sh\n").unwrap().1.split_once("```").unwrap().0;
     let lines = lines.replace("127.0.0.1:8787", &demo.addr.to_string());
     let jq = r#"jq() { sed 's/.*"cursor"://; s/}$//' "$2"; }"#;
-    let said = shell(&format!("cd '{}'\n{jq}\n{lines}", dir.path().display()));
-    let said: Vec<Value> = serde_json::Deserializer::from_slice(&said).into_iter().map(Result::unwrap).collect();
-    let [committed, next, kept] = said.as_slice() else { panic!("{said:?}") };
+    let output = shell(&format!("cd '{}'\n{jq}\n{lines}", dir.path().display()));
+    let output: Vec<Value> = serde_json::Deserializer::from_slice(&output).into_iter().map(Result::unwrap).collect();
+    let [committed, next, kept] = output.as_slice() else { panic!("{output:?}") };
     let page: Value = serde_json::from_slice(&std::fs::read(dir.path().join("page.json")).unwrap()).unwrap();
     assert_eq!((committed, &committed["consumed_count"]), (kept, &json!(4)));
     assert_eq!(committed["last_source_id"], page["items"][3]["source_id"]);

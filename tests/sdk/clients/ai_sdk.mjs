@@ -1,5 +1,5 @@
-// The AI SDK, two majors: as a server that calls an OpenAI-like API (`streamText`, `generateText`), and as the browser
-// that reads a UI message stream (what `useChat` is made of).
+// The AI SDK, two major versions: as a server that calls an OpenAI-like API (`streamText`, `generateText`), and as a browser
+// that reads a UI message stream (the parts of `useChat`).
 
 import * as openai from "@ai-sdk/openai";
 import * as compatible from "@ai-sdk/openai-compatible";
@@ -15,7 +15,7 @@ const viaOpenai = (sdk) => (cell) =>
 const viaCompatible = (sdk) => (cell) =>
   sdk.createOpenAICompatible({ name: "any", baseURL: cell.base, apiKey: "none", headers: cell.headers }).chatModel(cell.model);
 
-// With no source it may be that there is no place for one: the matrix knows which.
+// `null` without sources: the client may have no field for them, which the matrix knows.
 const found = (sources) => (sources.length ? sources.map((source) => source.url) : null);
 
 const text = ({ streamText, generateText }, model) => async (cell) => {
@@ -47,7 +47,7 @@ const ofMessage = (outcome, message) => {
   return outcome;
 };
 
-// `useChat` is React around this class.
+// `useChat` is a React wrapper of this class.
 const useChat = ({ AbstractChat, DefaultChatTransport }) => {
   class State {
     status = "ready";
@@ -81,7 +81,7 @@ const useChat = ({ AbstractChat, DefaultChatTransport }) => {
   };
 };
 
-// The same stream, read by hand: every chunk checked against the SDK's own schema.
+// The same stream without `AbstractChat`: checks every chunk against the SDK's schema.
 const reader = ({ parseJsonEventStream, readUIMessageStream, uiMessageChunkSchema }) => async (cell) => {
   const outcome = new Outcome();
   const response = await fetch(cell.base, { method: "POST", headers: cell.headers, body: '{"stream":true}' });

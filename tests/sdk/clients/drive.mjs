@@ -1,11 +1,11 @@
-// Runs the cells of one process: a job on standard input, one line of JSON per cell into the file named by the first
-// argument. A client is a function of a cell that returns an outcome, or throws; what it throws is the cell's error.
+// Runs the cells of one process: reads a job from standard input, writes one line of JSON per cell to the file named by the
+// first argument. A client is a function of a cell that returns an outcome; an exception is the cell's error.
 
 import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
 
 export const question = [{ role: "user", content: "Where do the answers come from?" }];
 
-// `sources: null`: this client has no place for them.
+// `sources: null`: this client has no field for them.
 export class Outcome {
   text = "";
   end = null;
@@ -29,7 +29,7 @@ export async function main(clients, packages = {}) {
   const out = process.argv[2];
   const job = JSON.parse(readFileSync(0, "utf8"));
   writeFileSync(out, "");
-  // What a library throws where nobody can catch it is an error of the cell that runs.
+  // An exception that a library throws outside of the call fails the running cell.
   let fail;
   process.on("unhandledRejection", (error) => fail(error));
   process.on("uncaughtException", (error) => fail(error));
@@ -41,7 +41,7 @@ export async function main(clients, packages = {}) {
       outcome = await Promise.race([clients[cell.client](cell), late]);
     } catch (error) {
       outcome = { ...new Outcome(), error: `${error?.name}: ${error?.message ?? error}`.slice(0, 500) };
-      // A stream that broke often breaks in several places; the next cell is not to answer for this one's.
+      // A broken stream often raises several errors: wait for them, so that the next cell does not get them.
       await new Promise((resolve) => setTimeout(resolve, 200));
     }
     clearTimeout(timer);
@@ -52,6 +52,6 @@ export async function main(clients, packages = {}) {
     const line = { cell: cell.name, text, end, sources, id, pieces, error, versions };
     appendFileSync(out, JSON.stringify(line) + "\n");
   }
-  // A connection that a client keeps, or one that hangs, must not keep the process.
+  // Exit although clients may hold connections open.
   process.exit(0);
 }

@@ -1,6 +1,6 @@
-"""Runs the cells of one process: a job on standard input, one line of JSON per cell into the file named by argv[1].
+"""Runs the cells of one process: reads a job from standard input, writes one line of JSON per cell to the file argv[1].
 
-A client is a function of a cell that returns an Outcome, or raises. What it raises is the cell's error.
+A client is a function of a cell that returns an Outcome; an exception is the cell's error.
 """
 
 import json
@@ -14,7 +14,7 @@ from importlib.metadata import version
 class Outcome:
     text: str = ""
     end: str | None = None
-    # None: this client has no place for sources.
+    # None: this client has no field for sources.
     sources: list[str] | None = None
     id: str | None = None
     pieces: int = 0
@@ -28,7 +28,7 @@ class Outcome:
 
 
 def urls(annotations):
-    """Of `url_citation` annotations, as dictionaries or as the SDK's own types."""
+    """URLs of `url_citation` annotations, which are dictionaries or the SDK's types."""
     found = []
     for annotation in annotations or []:
         if not isinstance(annotation, dict):

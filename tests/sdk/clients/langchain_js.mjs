@@ -1,4 +1,4 @@
-// LangChain's ChatOpenAI. Of a streamed chat completion it keeps no annotations, and the id only of some upstreams.
+// LangChain's ChatOpenAI. It drops the annotations of a streamed chat completion, and for some upstreams the id.
 
 import { ChatOpenAI } from "@langchain/openai";
 import { main, Outcome } from "./drive.mjs";

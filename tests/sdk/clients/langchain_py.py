@@ -1,4 +1,4 @@
-"""LangChain's ChatOpenAI. Of a streamed chat completion it keeps neither the annotations nor the id."""
+"""LangChain's ChatOpenAI. It drops the annotations and the id of a streamed chat completion."""
 
 from drive import Outcome, main
 from langchain_openai import ChatOpenAI

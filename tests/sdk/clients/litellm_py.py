@@ -2,7 +2,7 @@
 
 import os
 
-# Its price list comes with it; the newest one would come over the network.
+# Use the bundled price list instead of downloading the newest one.
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
 
 import litellm  # noqa: E402

@@ -1,4 +1,4 @@
-"""What people write without a library: every `data:` line is JSON, event names are not looked at."""
+"""A reader without a library, as many people write it: parses every `data:` line as JSON and ignores event names."""
 
 import json
 import urllib.request

@@ -1,4 +1,4 @@
-"""Reads as Open WebUI's backend does: lines of aiohttp, `data:` only, a key `event` goes to its user interface."""
+"""Reads as Open WebUI's backend does: aiohttp lines, `data:` only; the key `event` goes to its user interface."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ async def read(cell):
         session.post(cell["base"] + "/chat/completions", json=body, headers=cell["headers"]) as response,
     ):
         response.raise_for_status()
-        # By line, which fails at one of more than twice 64 KiB.
+        # aiohttp fails at lines above 128 KiB.
         async for line in response.content:
             if not line.startswith(b"data:") or line.strip() == b"data: [DONE]":
                 continue
@@ -34,7 +34,7 @@ async def read(cell):
 
 
 def linked(data):
-    """What its page needs of a source: a name, and metadata for every excerpt. The link is the source's own."""
+    """Checks the fields that its page needs (a name, metadata for every excerpt); returns the source's URL."""
     if not data["source"]["name"] or len(data["document"]) != len(data["metadata"]):
         raise ValueError(f"a source that cannot be shown: {data}")
     return [data["source"]["url"]] if data["source"].get("url") else []

@@ -1,4 +1,4 @@
-// The OpenAI JS SDK, two majors: the loop that every tutorial has, and the `.stream()` helper.
+// The OpenAI JS SDK, two major versions: the loop of most tutorials, and the `.stream()` helper.
 
 import OpenAI from "openai";
 import OpenAI6 from "openai-6";
@@ -21,7 +21,7 @@ const loop = (Sdk) => async (cell) => {
   }
   outcome.sources = [];
   for await (const chunk of await completions.create({ ...request, stream: true })) {
-    // Naive on purpose: an empty `choices` would end it here.
+    // Naive on purpose: fails at an empty `choices`.
     const { delta, finish_reason } = chunk.choices[0];
     outcome.add(delta.content);
     outcome.sources.push(...urls(delta.annotations));

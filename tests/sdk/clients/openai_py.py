@@ -1,4 +1,4 @@
-"""The OpenAI Python SDK: the loop that every tutorial has, and the `.stream()` helper."""
+"""The OpenAI Python SDK: the loop of most tutorials, and the `.stream()` helper."""
 
 import openai
 from drive import QUESTION, Outcome, main, urls
@@ -13,19 +13,19 @@ def loop(cell):
     if cell["whole"]:
         return whole(client, cell)
     for chunk in client.chat.completions.create(model=cell["model"], messages=QUESTION, stream=True):
-        # Naive on purpose: an empty `choices` would end it here.
+        # Naive on purpose: fails at an empty `choices`.
         outcome.add(chunk.choices[0].delta.content)
         annotations += getattr(chunk.choices[0].delta, "annotations", None) or []
         outcome.end = chunk.choices[0].finish_reason or outcome.end
         outcome.id = chunk.id
     outcome.sources = urls(annotations)
     if cell["marked"]:
-        place(outcome.text, annotations)
+        check_ranges(outcome.text, annotations)
     return outcome
 
 
-def place(text, annotations):
-    """Where an annotation says its marker is, counted in code points, there is that marker."""
+def check_ranges(text, annotations):
+    """Checks that the text has a marker at each annotation's range (in code points)."""
     for number, annotation in enumerate(annotations, 1):
         cited = annotation["url_citation"]
         marker = text[cited["start_index"] : cited["end_index"]]

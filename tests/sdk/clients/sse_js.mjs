@@ -1,15 +1,15 @@
-// Readers of the upstreams' own dialects as frontends have them: fetch with eventsource-parser, and EventSource.
+// Readers of the upstreams' own dialects, as in frontends: fetch with eventsource-parser, and EventSource.
 
 import { createParser } from "eventsource-parser";
 import { main, Outcome } from "./drive.mjs";
 
-// A frontend's code, which knows nothing of citetap but the event that it was told to look for.
+// Parsers of a frontend, which does not know citetap except for the name of its event.
 class Tencent extends Outcome {
   static names = ["finish"];
 
   take(name, data) {
     const frame = JSON.parse(data);
-    // Naive on purpose: a frame without it would add "undefined" to the text.
+    // Naive on purpose: a frame without the field would add "undefined" to the text.
     this.text += frame.delta_content;
     this.pieces += 1;
     if (name === "finish") {
@@ -56,7 +56,7 @@ const cite = (outcome, data) => {
 
 const frontends = { tencent: Tencent, doubao: Doubao };
 
-// Every event is given to the frontend, ours too, as one does that dispatches by content.
+// Passes every event to the frontend, including citetap's, as a frontend that dispatches by content.
 const parser = async (cell) => {
   const outcome = new frontends[cell.dialect]();
   const response = await fetch(cell.base, { method: "POST", headers: cell.headers, body: "{}" });
@@ -73,7 +73,7 @@ const parser = async (cell) => {
   return outcome;
 };
 
-// A browser's EventSource can only GET, gives each name to its own listeners, and connects again when a stream ends.
+// EventSource only sends GET, dispatches events by name, and reconnects when a stream ends.
 const source = (cell) =>
   new Promise((resolve, reject) => {
     const Frontend = frontends[cell.dialect];

@@ -5,7 +5,7 @@ import { createRoot } from 'react-dom/client';
 
 const textOf = (message) => message.parts.filter((part) => part.type === 'text').map((part) => part.text).join('');
 
-// citetap speaks the AI SDK's own stream when it is asked to, whatever the upstream speaks.
+// With this profile citetap sends the AI SDK's stream for any upstream.
 const transport = new DefaultChatTransport({
   api: '/v1/chat/completions',
   headers: { 'x-citetap-profile': 'ai-sdk' },
@@ -22,9 +22,9 @@ const transport = new DefaultChatTransport({
 function Answer({ message, streaming }) {
   const answer = useRef(null);
   const text = textOf(message);
-  // The whole record, which chips need: numbers, titles, excerpts. It comes once, before the end.
+  // The complete record, which chips need: numbers, titles, excerpts. It comes once, before the end.
   const record = message.parts.find((part) => part.type === 'data-citations')?.data;
-  // The AI SDK's own parts, for whoever needs no more than links.
+  // The AI SDK's own parts, which are enough for plain links.
   const sources = message.parts.filter((part) => part.type === 'source-url');
 
   useEffect(() => {

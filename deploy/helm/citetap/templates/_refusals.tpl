@@ -47,7 +47,7 @@
 {{- fail "config.routes is empty: say where requests go on to, for example [{name: main, prefix: /, upstream: https://api.example.com}]." }}
 {{- end }}
 {{- if and (not $config.tenants) (ne (default "auto" $config.auth) "none") }}
-{{- fail "whoever can connect could read every record: give config.tenants, or set config.auth to none where a network policy decides who can connect." }}
+{{- fail "every client that can connect could read every record: give config.tenants, or set config.auth to none where a network policy decides who can connect." }}
 {{- end }}
 {{- end }}
 {{- end }}

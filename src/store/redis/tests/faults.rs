@@ -122,7 +122,7 @@ async fn full_server_refuses_puts_and_keeps_records() {
     store.put(&[large(stored)]).await.unwrap();
 }
 
-/// A foreign key where ours should be.
+/// Another program has stored a value under a key of the store.
 #[tokio::test]
 async fn foreign_key_under_the_prefix_is_reported() {
     let store = redis_store(None).await;

@@ -29,7 +29,7 @@ async fn cursor_is_stored_and_never_moves_backwards() {
     keys.sort_unstable();
     assert_eq!(keys, ["consumed_count", "last_query_id", "last_source_id", "task_id", "updated_at"]);
     assert!(kept["updated_at"].as_str().unwrap().parse::<jiff::Timestamp>().is_ok());
-    assert_eq!(commit(&proxy, "c", &first).await.json().await, kept, "said again, it is the same");
+    assert_eq!(commit(&proxy, "c", &first).await.json().await, kept, "repeating a commit changes nothing");
 
     let second = results(&proxy, "consumer=c&limit=2").await["cursor"].clone();
     committed(&proxy, "c", &second).await;
@@ -48,24 +48,24 @@ async fn cursor_of_position_and_count_is_accepted() {
     let (_upstream, proxy, like) = begin().await;
     let names = ["a", "b", "c", "d", "e"].map(|name| (name, 0.5));
     put(&proxy, &[failing(message(&like, "task", "m", 1, &[&names]), 9)]).await;
-    let place = |name: &str, count: u32| {
+    let cursor_at = |name: &str, count: u32| {
         json!({ "task_id": "task", "last_query_id": "q1", "last_source_id": source_id(name), "consumed_count": count,
                 "updated_at": "2026-01-13T09:18:07.000Z" })
     };
-    assert_eq!(committed(&proxy, "c", &place("a", 1)).await.consumed_count, 1, "one after another");
-    assert_eq!(committed(&proxy, "c", &place("b", 2)).await.consumed_count, 2);
-    assert_eq!(committed(&proxy, "c", &place("b", 2)).await.consumed_count, 2, "the same again");
-    assert_eq!(committed(&proxy, "c", &place("d", 4)).await.consumed_count, 4, "two at once");
-    for older in [place("a", 1), place("b", 2), place("d", 3), place("c", 4)] {
+    assert_eq!(committed(&proxy, "c", &cursor_at("a", 1)).await.consumed_count, 1, "one item at a time");
+    assert_eq!(committed(&proxy, "c", &cursor_at("b", 2)).await.consumed_count, 2);
+    assert_eq!(committed(&proxy, "c", &cursor_at("b", 2)).await.consumed_count, 2, "a repeated commit");
+    assert_eq!(committed(&proxy, "c", &cursor_at("d", 4)).await.consumed_count, 4, "two at once");
+    for older in [cursor_at("a", 1), cursor_at("b", 2), cursor_at("d", 3), cursor_at("c", 4)] {
         let problem = commit(&proxy, "c", &older).await.is_problem(409, "cursor-conflict").await;
         assert_eq!(problem["current"]["consumed_count"], 4);
     }
     // Items that joined before the position have not been read. The count shows that.
     put(&proxy, &[failing(message(&like, "task", "m", 1, &[&[&[("new", 0.9)], &names[..]].concat()]), 9)]).await;
-    commit(&proxy, "d", &place("c", 3)).await.is_problem(409, "cursor-conflict").await;
-    let problem = commit(&proxy, "d", &place("nobody", 7)).await.is_problem(409, "cursor-conflict").await;
+    commit(&proxy, "d", &cursor_at("c", 3)).await.is_problem(409, "cursor-conflict").await;
+    let problem = commit(&proxy, "d", &cursor_at("nobody", 7)).await.is_problem(409, "cursor-conflict").await;
     assert_eq!(problem["current"], Value::Null);
-    assert_eq!(committed(&proxy, "d", &place("e", 6)).await.consumed_count, 6);
+    assert_eq!(committed(&proxy, "d", &cursor_at("e", 6)).await.consumed_count, 6);
     let rest = results(&proxy, "consumer=d").await;
     assert_eq!((&rest["items"], &rest["failed"]), (&json!([]), &json!([])));
 }
@@ -108,7 +108,7 @@ async fn items_joining_before_the_cursor_are_read() {
     assert_eq!(
         shown(&results(&proxy, "").await),
         ["q1 a", "q1 slow", "q2 late", "q2 b"],
-        "who starts now reads in order"
+        "a new consumer reads in order"
     );
 }
 

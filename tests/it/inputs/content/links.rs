@@ -26,9 +26,9 @@ const FORMATS: [&str; 10] =
 async fn in_every_format(proxy: &Proxy, id: &str) -> Vec<(&'static str, String)> {
     let mut all = Vec::new();
     for format in FORMATS {
-        let answer = proxy.get(&format!("/citations/{id}?format={format}")).await;
-        assert_eq!(answer.status, 200, "{format}");
-        all.push((format, answer.whole().await.text()));
+        let response = proxy.get(&format!("/citations/{id}?format={format}")).await;
+        assert_eq!(response.status, 200, "{format}");
+        all.push((format, response.whole().await.text()));
     }
     all
 }
@@ -52,9 +52,9 @@ async fn c73_only_http_becomes_a_link() {
         "https://",
     ];
     let mut bench = Bench::new("tencent", vec![vec![Bytes::from(with_references(&linking(&urls)))]]).await;
-    let told = bench.one(0).await;
+    let sent = bench.one(0).await;
     let kept = bench.proxy.stored("m").await;
-    for record in [&told, &kept] {
+    for record in [&sent, &kept] {
         assert_eq!(record.citations.len(), urls.len(), "each is kept");
         for (citation, raw) in record.citations.iter().zip(urls) {
             assert_eq!((&citation.url, &citation.hostname), (&None, &None), "{raw:?}");
@@ -138,7 +138,7 @@ async fn c76_hosts_are_ascii_and_urls_have_no_bidi_controls() {
         record.citations.iter().find(|citation| citation.title == Some(format!("T{n}"))).unwrap().hostname.clone()
     };
     assert_eq!((host(0), host(1)), (Some("xn--fsqu00a.example".to_owned()), Some("xn--fsqu00a.example".to_owned())));
-    assert!(host(2).unwrap().starts_with("xn--"), "what looks like Latin and is not");
+    assert!(host(2).unwrap().starts_with("xn--"), "letters that look like Latin ones");
     assert_eq!(host(6), None, "no host is written so");
     let is_trick =
         |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{200b}');

@@ -45,9 +45,9 @@ async fn c78_markup_in_a_title_is_escaped() {
             }
         }
     }
-    let answer = bench.proxy.get("/citations/m?format=html").await;
-    assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
-    let html = answer.whole().await.text();
+    let response = bench.proxy.get("/citations/m?format=html").await;
+    assert_eq!(response.header("x-content-type-options"), Some("nosniff"));
+    let html = response.whole().await.text();
     for tag in ["<script", "<img", "javascript:alert(1)\"", "onmouseover=\"", "href=\"https://evil"] {
         assert!(!html.contains(tag), "{tag} in {html}");
     }
@@ -84,7 +84,7 @@ async fn c79_line_ends_in_text_do_not_end_our_data_line() {
     }
 }
 
-/// In the record, in every export of it, and where a request brings sources of its own. Joiners that change what is seen stay.
+/// In the record, in every export, and in sources that a request contains. Joiners that affect rendering are kept.
 #[tokio::test]
 async fn hidden_characters_of_titles_and_sites_are_removed() {
     let joined = "👩\u{200d}💻 می\u{200c}خواهم";
@@ -139,16 +139,16 @@ async fn c81_content_of_streams_and_requests_is_in_no_log() {
         let running = Running::start(command).await;
         for path in ["/chat/a?key=QUERY-canary", "/chat/cut"] {
             let headers = [("cookie", "a=COOKIE-canary"), ("authorization", "Bearer AUTH-canary")];
-            let asked = request(http::Method::POST, path, &headers, "{\"prompt\":\"PROMPT-canary\"}");
-            Client::h1(running.addr).await.send(asked).await.whole().await;
+            let request = request(http::Method::POST, path, &headers, "{\"prompt\":\"PROMPT-canary\"}");
+            Client::h1(running.addr).await.send(request).await.whole().await;
         }
         let text = running.get("/metrics").await.whole().await.text();
         assert!(!text.contains("canary"), "{text}");
         running.logged("stream ended", 2).await;
         let all = [running.out(), running.err()].concat();
         assert!(all.len() >= 4, "it does log: {}", all.len());
-        let told: Vec<&String> = all.iter().filter(|line| line.contains("canary")).collect();
-        assert!(told.is_empty(), "{level}: {told:?}");
+        let leaks: Vec<&String> = all.iter().filter(|line| line.contains("canary")).collect();
+        assert!(leaks.is_empty(), "{level}: {leaks:?}");
         assert_eq!(Client::h1(running.addr).await.send(post("/chat", "{}")).await.status, 200);
     }
 }

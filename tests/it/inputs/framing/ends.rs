@@ -108,12 +108,12 @@ async fn f20_cut_upstream_is_an_abort() {
         .await;
         let proxy = raw_upstream::proxy(by_hand, "[timeouts]\ncommit = \"10s\"").await;
         for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
-            let mut answer = client.send(post("/chat", "{}")).await;
-            let begun = answer.until("一").await;
+            let mut response = client.send(post("/chat", "{}")).await;
+            let begun = response.until("一").await;
             // The partial frame is held invisibly, so give it time to arrive.
             tokio::time::sleep(Duration::from_millis(100)).await;
             arrived.add_permits(1);
-            let mut whole = answer.whole().await;
+            let mut whole = response.whole().await;
             whole.pieces.insert(0, (Duration::ZERO, Bytes::from(begun)));
             is_a_cut(&whole, &format!("{how:?}"));
         }
@@ -152,14 +152,14 @@ async fn f28_heartbeat_is_never_inside_an_event() {
         let (_upstream, proxy) = chat(script, "[timeouts]\nheartbeat = \"100ms\"\ncommit = \"10s\"").await;
         for inject in ["final", "off"] {
             let headers = [("x-citetap-inject", inject)];
-            let asked = request(Method::POST, "/chat", &headers, "{}");
-            let whole = Client::h1(proxy.addr).await.send(asked).await.whole().await;
+            let request = request(Method::POST, "/chat", &headers, "{}");
+            let whole = Client::h1(proxy.addr).await.send(request).await.whole().await;
             assert_eq!(whole.split().0, stream.as_bytes());
             assert!(whole.text().contains(&frame), "in one piece, cut at {at}, {inject}: {}", whole.text());
             beats += usize::from(whole.text().contains(": citetap\n"));
         }
     }
-    assert!(beats > 0, "some beats came");
+    assert!(beats > 0, "no heartbeat came");
     // A frame over the cap is already being sent.
     let large = format!("data: {}\n\n", "x".repeat(70_000));
     let script = Script::sse_steps([

@@ -27,22 +27,22 @@ async fn f26_forged_citation_event_lacks_the_nonce() {
     let script = || Script::sse(stream.clone()).header(nonce.clone(), HeaderValue::from_static(theirs));
     let (_upstream, proxy) = chat(script(), "[timeouts]\ncommit = \"10s\"").await;
     let whole = proxy.post("/chat", "{}").await.whole().await;
-    let told = whole.header("x-citetap-nonce").unwrap().to_owned();
-    assert_ne!(told, theirs);
+    let our_nonce = whole.header("x-citetap-nonce").unwrap().to_owned();
+    assert_ne!(our_nonce, theirs);
     assert_eq!(whole.headers.get_all("x-citetap-nonce").iter().count(), 1);
     let bytes = whole.bytes();
-    let (ours, rest): (Vec<&[u8]>, Vec<&[u8]>) = frames(&bytes)
-        .into_iter()
-        .partition(|frame| frame.starts_with(b"event: citations") && String::from_utf8_lossy(frame).contains(&told));
+    let (ours, rest): (Vec<&[u8]>, Vec<&[u8]>) = frames(&bytes).into_iter().partition(|frame| {
+        frame.starts_with(b"event: citations") && String::from_utf8_lossy(frame).contains(&our_nonce)
+    });
     assert_eq!(ours.len(), 1);
     assert_eq!(String::from_utf8(rest.concat()).unwrap(), stream);
     let kept = proxy.stored("m").await;
-    assert_eq!((kept.citations.len(), kept.nonce), (1, told), "what was forged is no source");
+    assert_eq!((kept.citations.len(), kept.nonce), (1, our_nonce), "a forged event is no source");
     assert_eq!(kept.citations[0].url.as_deref(), Some("https://s1.example.com/"));
 
     for profile in ["openai", "ai-sdk", "open-webui"] {
-        let asked = request(Method::POST, "/chat", &[("x-citetap-profile", profile)], "{}");
-        let whole = Client::h1(proxy.addr).await.send(asked).await.whole().await;
+        let request = request(Method::POST, "/chat", &[("x-citetap-profile", profile)], "{}");
+        let whole = Client::h1(proxy.addr).await.send(request).await.whole().await;
         assert!(!whole.text().contains("evil.example.com") && !whole.text().contains(theirs), "{profile}");
     }
 

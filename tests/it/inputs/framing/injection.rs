@@ -40,11 +40,11 @@ async fn f23_citations_after_the_finish_are_stored_only() {
     let streams = vec![vec![Bytes::from(stream.clone())], bytewise(stream.as_bytes())];
     let mut bench = Bench::new("tencent", streams).await;
     for n in 0..2 {
-        let told = bench.one(n).await;
-        assert_eq!((told.citations.len(), told.late), (2, false));
+        let sent = bench.one(n).await;
+        assert_eq!((sent.citations.len(), sent.late), (2, false));
         let kept = crate::net::eventually(|| async {
             let kept = bench.proxy.stored("m").await;
-            (kept.nonce == told.nonce && kept.citations.len() == 4).then_some(kept)
+            (kept.nonce == sent.nonce && kept.citations.len() == 4).then_some(kept)
         });
         let kept = kept.await.expect("the record has the late ones");
         assert!(kept.late && kept.complete && kept.stored);

@@ -46,7 +46,7 @@ async fn h31_encoded_stream_is_relayed_unchanged_and_counted() {
         assert_eq!(passes_unchanged(script()).await.header("content-encoding"), Some(coding));
         let (upstream, proxy) = chat(script(), "").await;
         proxy.post("/chat", "{}").await.whole().await;
-        assert_eq!(upstream.requests()[0].headers["accept-encoding"], "identity", "asked for");
+        assert_eq!(upstream.requests()[0].headers["accept-encoding"], "identity", "the requested encoding");
         assert!(metric(&proxy, "citetap_tap_skipped_total", &["reason=\"encoded\""]).await > 0.5);
         assert!(proxy.app.store.get("default", "m", None).await.unwrap().is_none());
     }
@@ -75,8 +75,8 @@ async fn h33_tapped_stream_has_no_content_length() {
     assert_eq!((whole.split().0, whole.split().1.len()), (direct.bytes(), 1));
 
     let (_upstream, proxy) = chat(script(), "").await;
-    let answer = raw(proxy.addr, "GET /chat HTTP/1.0\r\n\r\n").await;
-    let (head, rest) = answer.split_once("\r\n\r\n").unwrap();
+    let response = raw(proxy.addr, "GET /chat HTTP/1.0\r\n\r\n").await;
+    let (head, rest) = response.split_once("\r\n\r\n").unwrap();
     let head = head.to_lowercase();
     assert!(head.starts_with("http/1.0 200"), "{head}");
     assert!(!head.contains("chunked") && !head.contains("content-length"), "{head}");
@@ -89,8 +89,8 @@ async fn h33_tapped_stream_has_no_content_length() {
 async fn h34_wrong_content_length_aborts_or_ends_the_body() {
     for kind in ["text/event-stream", "application/json", "text/plain"] {
         let body = tencent::text("m", "一");
-        let answer = format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: 1000\r\n\r\n{body}");
-        let proxy = raw_upstream::proxy(raw_upstream::says(answer).await, "").await;
+        let response = format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: 1000\r\n\r\n{body}");
+        let proxy = raw_upstream::proxy(raw_upstream::says(response).await, "").await;
         for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
             let whole = client.send(post("/chat", "{}")).await.whole().await;
             assert!(whole.error.is_some(), "{kind}: an abort");
@@ -99,9 +99,9 @@ async fn h34_wrong_content_length_aborts_or_ends_the_body() {
 
         let evil = "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil";
         let short = body.len();
-        let answer =
+        let response =
             format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {short}\r\n\r\n{body}{evil}{evil}");
-        let proxy = raw_upstream::proxy(raw_upstream::says(answer).await, "").await;
+        let proxy = raw_upstream::proxy(raw_upstream::says(response).await, "").await;
         let mut client = Client::h1(proxy.addr).await;
         for _ in 0..3 {
             let whole = client.send(post("/chat", "{}")).await.whole().await;
@@ -123,8 +123,8 @@ async fn h35_trailers_pass_except_forbidden_ones() {
     let (_upstream, proxy) = chat(script, "").await;
     // HTTP/2 has no such filter.
     for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
-        let asked = request(Method::POST, "/chat", &[("te", "trailers")], "{}");
-        let whole = client.send(asked).await.whole().await;
+        let request = request(Method::POST, "/chat", &[("te", "trailers")], "{}");
+        let whole = client.send(request).await.whole().await;
         assert_eq!((whole.split().1.len(), whole.error.as_deref()), (1, None));
         let came = whole.trailers.unwrap_or_default();
         let names: Vec<&str> = came.keys().map(http::HeaderName::as_str).collect();
@@ -133,13 +133,13 @@ async fn h35_trailers_pass_except_forbidden_ones() {
     // The body is complete in any case: too many trailers are dropped, or reset the stream.
     for (size, passes) in [(1 << 10, true), (20 << 10, false), (1 << 20, false)] {
         let body = tencent::answer("m");
-        let answer = format!(
+        let response = format!(
             "{}{}0\r\nx-large: {}\r\n\r\n",
             raw_upstream::CHUNKED.replace("\r\n\r\n", "\r\ntrailer: x-large\r\n\r\n"),
             raw_upstream::chunk(&body),
             "v".repeat(size)
         );
-        let proxy = raw_upstream::proxy(raw_upstream::says(answer).await, "").await;
+        let proxy = raw_upstream::proxy(raw_upstream::says(response).await, "").await;
         let mut client = Client::h2(proxy.addr).await;
         let whole = client.send(request(Method::POST, "/chat", &[("te", "trailers")], "{}")).await.whole().await;
         assert_eq!(whole.split().0, body.as_bytes(), "{size}");
@@ -155,19 +155,19 @@ async fn h36_invalid_chunk_sizes_are_refused_both_ways() {
     let chunks = ["FFFFFFFFFFFFFFFFF\r\nx", "-1\r\nx", "zz\r\nx", "1 1\r\nx", "\r\nx", &extension];
     let (upstream, proxy) = chat(Script::echo(), "[timeouts]\nfirst_byte = \"5s\"").await;
     for chunk in chunks {
-        let asked = format!("POST /chat HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n{chunk}");
-        let answer = raw_or_reset(proxy.addr, asked).await;
-        assert!(!answer.contains("HTTP/1.1 200"), "{:?}: {answer}", &chunk[..chunk.len().min(20)]);
+        let request = format!("POST /chat HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n{chunk}");
+        let response = raw_or_reset(proxy.addr, request).await;
+        assert!(!response.contains("HTTP/1.1 200"), "{:?}: {response}", &chunk[..chunk.len().min(20)]);
     }
     assert_eq!(proxy.post("/chat", "{}").await.status, 200);
     let whole = upstream.requests().iter().filter(|seen| seen.outcome == citetap::replay::Outcome::Ended).count();
-    assert_eq!(whole, 1, "none of them was a whole request to the upstream");
+    assert_eq!(whole, 1, "the upstream received a complete request");
 
     for chunk in chunks {
         let begun = tencent::references("m", &[1, 2]);
-        let answer = format!("{}{}{chunk}", raw_upstream::CHUNKED, raw_upstream::chunk(&begun));
+        let response = format!("{}{}{chunk}", raw_upstream::CHUNKED, raw_upstream::chunk(&begun));
         let proxy = raw_upstream::proxy(
-            raw_upstream::says(answer).await,
+            raw_upstream::says(response).await,
             "[timeouts]\nupstream_idle = \"5s\"\ncommit = \"10s\"",
         )
         .await;
@@ -187,8 +187,8 @@ async fn raw_or_reset(addr: std::net::SocketAddr, request: String) -> String {
         let _ = write.write_all(request.as_bytes()).await;
         write
     });
-    let mut answer = Vec::new();
-    let _ = crate::net::within("the connection's end", read.read_to_end(&mut answer)).await;
+    let mut response = Vec::new();
+    let _ = crate::net::within("the connection's end", read.read_to_end(&mut response)).await;
     sending.abort();
-    String::from_utf8_lossy(&answer).into_owned()
+    String::from_utf8_lossy(&response).into_owned()
 }

@@ -35,7 +35,7 @@ async fn rig() -> Rig {
 
 /// Checks that the flood affected only its own connection.
 async fn others_are_served(proxy: &Running, before: &mut Client) {
-    assert_eq!(before.send(get("/healthz")).await.status, 200, "who was there before");
+    assert_eq!(before.send(get("/healthz")).await.status, 200, "an earlier connection");
     for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
         assert_eq!(client.send(get("/healthz")).await.status, 200);
         let whole = client.send(post("/chat", "{}")).await.whole().await;
@@ -51,8 +51,8 @@ async fn h46_rapid_resets_get_goaway() {
     let raw = Raw::connect(rig.proxy.addr, &[]).await;
     let pieces =
         (0..RESETS).map(|n| [request(id(n), false, "/chat/big"), frame(RST_STREAM, 0, id(n), &[0, 0, 0, 8])].concat());
-    let said = raw.flood_reading(pieces, Duration::from_secs(5)).await;
-    assert_eq!(said.goaway(), Some(CALM), "{:?}", said.frames.len());
+    let received = raw.flood_reading(pieces, Duration::from_secs(5)).await;
+    assert_eq!(received.goaway(), Some(CALM), "{:?}", received.frames.len());
     others_are_served(&rig.proxy, &mut other).await;
     rig.grew_at_most(16 * MIB);
 }
@@ -67,8 +67,8 @@ async fn h46_made_you_reset_gets_goaway() {
     let too_wide = 0x7fff_ffff_u32.to_be_bytes();
     let pieces = (0..MADE_RESETS)
         .map(move |n| [request(id(n), true, "/chat/big"), frame(WINDOW_UPDATE, 0, id(n), &too_wide)].concat());
-    let said = raw.flood_reading(pieces, Duration::from_secs(5)).await;
-    assert_eq!(said.goaway(), Some(CALM), "{:?}", said.frames.len());
+    let received = raw.flood_reading(pieces, Duration::from_secs(5)).await;
+    assert_eq!(received.goaway(), Some(CALM), "{:?}", received.frames.len());
     others_are_served(&rig.proxy, &mut other).await;
     // A thousand streams may be open by then, each with an upstream connection.
     rig.grew_at_most(32 * MIB);
@@ -86,8 +86,8 @@ async fn h46_endless_continuation_gets_goaway() {
     field.extend([b'v'; 1024]);
     let more = frame(CONTINUATION, 0, 1, &field);
     let pieces = std::iter::once(begun).chain(std::iter::repeat_n(more, 10_000));
-    let said = raw.flood_reading(pieces, Duration::from_secs(5)).await;
-    assert!(said.goaway().is_some(), "{:?}", said.frames.len());
+    let received = raw.flood_reading(pieces, Duration::from_secs(5)).await;
+    assert!(received.goaway().is_some(), "{:?}", received.frames.len());
     others_are_served(&rig.proxy, &mut other).await;
     rig.grew_at_most(16 * MIB);
 }
@@ -113,8 +113,8 @@ async fn h46_endless_small_frames_cost_no_memory() {
         let (_, ()) = tokio::join!(flooding, others_are_served(&rig.proxy, &mut other));
         drop(raw);
         let raw = Raw::connect(rig.proxy.addr, &[]).await;
-        let said = raw.flood_reading(batch(one), Duration::from_millis(200)).await;
-        assert!(said.closed, "{name}");
+        let received = raw.flood_reading(batch(one), Duration::from_millis(200)).await;
+        assert!(received.closed, "{name}");
         others_are_served(&rig.proxy, &mut other).await;
         rig.grew_at_most(16 * MIB);
     }
@@ -128,8 +128,8 @@ async fn h46_closed_window_times_out() {
     // SETTINGS_INITIAL_WINDOW_SIZE is 0.
     let mut raw = Raw::connect(rig.proxy.addr, &[0, 4, 0, 0, 0, 0]).await;
     for n in 0..50 {
-        let asked = frame(HEADERS, END_HEADERS | 1, id(n), &fields(false, "/chat/big"));
-        raw.write.write_all(&asked).await.unwrap();
+        let request = frame(HEADERS, END_HEADERS | 1, id(n), &fields(false, "/chat/big"));
+        raw.write.write_all(&request).await.unwrap();
     }
     assert!(rig.upstream.until(LIMIT, |upstream| upstream.request_count() >= 50).await);
     others_are_served(&rig.proxy, &mut other).await;

@@ -127,7 +127,7 @@ impl Raw {
 
 /// Reads frames to the connection's end.
 pub async fn read_frames(mut read: OwnedReadHalf) -> ServerFrames {
-    let mut said = ServerFrames::default();
+    let mut received = ServerFrames::default();
     let mut head = [0; 9];
     while read.read_exact(&mut head).await.is_ok() {
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
@@ -135,10 +135,10 @@ pub async fn read_frames(mut read: OwnedReadHalf) -> ServerFrames {
         if read.read_exact(&mut payload).await.is_err() {
             break;
         }
-        if head[3] != DATA && said.frames.len() < 100_000 {
-            said.frames.push((head[3], payload));
+        if head[3] != DATA && received.frames.len() < 100_000 {
+            received.frames.push((head[3], payload));
         }
     }
-    said.closed = true;
-    said
+    received.closed = true;
+    received
 }

@@ -13,10 +13,10 @@ use crate::{
     relay::timeouts::is_closed,
 };
 
-fn is_400(answer: &str, request: &str) {
-    let refused = answer.starts_with("HTTP/1.1 400") || answer.starts_with("HTTP/1.0 400");
-    assert!(refused, "{request:?}: {answer:?}");
-    assert_eq!(answer.matches("HTTP/1.").count(), 1, "{request:?}: closed after it: {answer:?}");
+fn is_400(response: &str, request: &str) {
+    let refused = response.starts_with("HTTP/1.1 400") || response.starts_with("HTTP/1.0 400");
+    assert!(refused, "{request:?}: {response:?}");
+    assert_eq!(response.matches("HTTP/1.").count(), 1, "{request:?}: closed after it: {response:?}");
 }
 
 /// To a server that frames the first request differently, the following bytes would be a second request.
@@ -51,16 +51,19 @@ async fn h37_ambiguous_requests_never_reach_the_upstream() {
         "POST /chat/te HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\ncontent-length: 4\r\n\r\n1\r\nx\r\n0\r\n\r\n",
     ] {
         let before = upstream.request_count();
-        let answer = raw(proxy.addr, request.to_owned() + SECOND).await;
-        assert_eq!(answer.matches("HTTP/1.").count(), 2, "one answer, whose body names its version: {answer}");
-        assert!(answer.contains("\"body\":\"x\"") && answer.contains("/te") && !answer.contains("/second"), "{answer}");
+        let response = raw(proxy.addr, request.to_owned() + SECOND).await;
+        assert_eq!(response.matches("HTTP/1.").count(), 2, "one response, whose body contains its version: {response}");
+        assert!(
+            response.contains("\"body\":\"x\"") && response.contains("/te") && !response.contains("/second"),
+            "{response}"
+        );
         let seen = &upstream.requests()[before..];
         assert_eq!((seen.len(), seen[0].headers.contains_key("content-length")), (1, false));
     }
     // A bare LF ends a header line too (RFC 9112 2.2 allows it). The upstream never receives it.
-    let answer = raw(proxy.addr, "GET /chat/lf HTTP/1.1\nhost: localhost\nx-y: 1\nconnection: close\n\n").await;
-    let lone = answer.starts_with("HTTP/1.1 400") || answer.contains("\"x-y\":[\"1\"]");
-    assert!(lone, "{answer}");
+    let response = raw(proxy.addr, "GET /chat/lf HTTP/1.1\nhost: localhost\nx-y: 1\nconnection: close\n\n").await;
+    let lone = response.starts_with("HTTP/1.1 400") || response.contains("\"x-y\":[\"1\"]");
+    assert!(lone, "{response}");
 }
 
 #[tokio::test]
@@ -84,16 +87,16 @@ async fn h39_connection_header_cannot_remove_the_key() {
             headers.push(("authorization", "Bearer upstreams"));
         }
         headers.extend([("connection", named), ("cookie", "a=1"), ("content-type", "a/b"), ("x-hop", "1")]);
-        let asked = request(Method::POST, "/chat", &headers, "{}");
-        assert_eq!(Client::h1(proxy.addr).await.send(asked).await.status, 200);
+        let request = request(Method::POST, "/chat", &headers, "{}");
+        assert_eq!(Client::h1(proxy.addr).await.send(request).await.status, 200);
         let seen = upstream.requests().pop().unwrap().headers;
         assert_eq!(seen.get("authorization").map(|value| value.to_str().unwrap()), left);
         assert_eq!((&seen["cookie"], &seen["content-type"]), (&"a=1".parse().unwrap(), &"a/b".parse().unwrap()));
         assert!(!seen.contains_key("x-hop") && !seen.contains_key("x-citetap-key"));
         assert!(!format!("{seen:?}").contains("alpha-key"));
     }
-    let asked = request(Method::POST, "/chat", &[("connection", "x-citetap-key")], "{}");
-    assert_eq!(Client::h1(proxy.addr).await.send(asked).await.status, 401);
+    let request = request(Method::POST, "/chat", &[("connection", "x-citetap-key")], "{}");
+    assert_eq!(Client::h1(proxy.addr).await.send(request).await.status, 401);
 }
 
 #[tokio::test]
@@ -106,9 +109,12 @@ async fn h40_missing_request_body_times_out() {
             format!("POST {path} HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 10\r\n\r\n");
         stream.write_all(head.as_bytes()).await.unwrap();
         let began = Instant::now();
-        let said = String::from_utf8(is_closed(stream).await).unwrap();
-        assert!(said.starts_with("HTTP/1.1 100"), "{said}");
-        assert!(said.contains("\r\n\r\nHTTP/1.1 504") || said.contains("\r\n\r\nHTTP/1.1 4"), "{path}: {said}");
+        let response = String::from_utf8(is_closed(stream).await).unwrap();
+        assert!(response.starts_with("HTTP/1.1 100"), "{response}");
+        assert!(
+            response.contains("\r\n\r\nHTTP/1.1 504") || response.contains("\r\n\r\nHTTP/1.1 4"),
+            "{path}: {response}"
+        );
         assert!(began.elapsed() < Duration::from_secs(5), "{path}: {:?}", began.elapsed());
     }
     // In headers with another meaning.
@@ -127,14 +133,14 @@ async fn h41_upgrades_connect_and_trace_are_refused() {
     }
     for to in ["websocket", "h2c, websocket", "TLS/1.0"] {
         let headers = [("connection", "upgrade"), ("upgrade", to)];
-        let answer = Client::h1(proxy.addr).await.send(request(Method::GET, "/chat", &headers, "")).await;
-        answer.is_problem(501, "not-relayed").await;
+        let response = Client::h1(proxy.addr).await.send(request(Method::GET, "/chat", &headers, "")).await;
+        response.is_problem(501, "not-relayed").await;
     }
     assert_eq!(upstream.request_count(), 0);
     // An offer of h2c may be ignored (RFC 9110 7.8). The request is served over HTTP/1.1, and the offer is not relayed.
     let headers = [("connection", "upgrade, http2-settings"), ("upgrade", "h2c"), ("http2-settings", "AAMAAABk")];
-    let answer = Client::h1(proxy.addr).await.send(request(Method::GET, "/chat", &headers, "")).await;
-    assert_eq!((answer.status.as_u16(), answer.header("upgrade")), (200, None));
+    let response = Client::h1(proxy.addr).await.send(request(Method::GET, "/chat", &headers, "")).await;
+    assert_eq!((response.status.as_u16(), response.header("upgrade")), (200, None));
     let seen = &upstream.requests()[0].headers;
     assert!(!seen.contains_key("upgrade") && !seen.contains_key("http2-settings"));
 }
@@ -156,9 +162,9 @@ async fn h42_request_has_one_host_and_absolute_form_wins() {
     let (upstream, proxy) = chat(Script::echo(), "allowed_hosts = [\"*\"]\n").await;
     let absolute =
         "GET http://other.example.com/chat/x HTTP/1.1\r\nhost: third.example.com\r\nconnection: close\r\n\r\n";
-    let answer = raw(proxy.addr, absolute).await;
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    assert!(answer.contains(&format!("\"host\":[\"{}\"]", upstream.addr())), "{answer}");
+    let response = raw(proxy.addr, absolute).await;
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+    assert!(response.contains(&format!("\"host\":[\"{}\"]", upstream.addr())), "{response}");
 }
 
 #[tokio::test]
@@ -168,25 +174,25 @@ async fn h43_headers_and_urls_beyond_the_limits_are_refused() {
     let large = format!("x: {}\r\n", "v".repeat(1 << 20));
     for headers in [many, large] {
         let request = format!("GET /chat HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n");
-        let answer = sent(proxy.addr, request).await;
-        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
+        let response = sent(proxy.addr, request).await;
+        assert!(response.is_empty() || response.starts_with("HTTP/1.1 431"), "{response}");
     }
-    let answer =
+    let response =
         sent(proxy.addr, format!("GET /chat/{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "a".repeat(1 << 20))).await;
-    let refused = answer.starts_with("HTTP/1.1 414") || answer.starts_with("HTTP/1.1 431");
-    assert!(answer.is_empty() || refused, "{answer}");
+    let refused = response.starts_with("HTTP/1.1 414") || response.starts_with("HTTP/1.1 431");
+    assert!(response.is_empty() || refused, "{response}");
     // One above the limit: the client has finished sending, so it can read the response.
-    let answer =
+    let response =
         sent(proxy.addr, format!("GET /chat HTTP/1.1\r\nhost: localhost\r\n{}\r\n", "x: 1\r\n".repeat(64))).await;
-    assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
-    let answer =
+    assert!(response.starts_with("HTTP/1.1 431"), "{response}");
+    let response =
         sent(proxy.addr, format!("GET /chat/{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "a".repeat(20_000))).await;
-    assert!(answer.starts_with("HTTP/1.1 414") || answer.starts_with("HTTP/1.1 431"), "{answer}");
+    assert!(response.starts_with("HTTP/1.1 414") || response.starts_with("HTTP/1.1 431"), "{response}");
 
     let mut client = Client::h2(proxy.addr).await;
     let large = Request::get("/chat").header("x", "v".repeat(20_000)).body(Full::default()).unwrap();
     match client.try_send(large).await {
-        Ok(answer) => assert_eq!(answer.status, 431),
+        Ok(response) => assert_eq!(response.status, 431),
         Err(error) => assert!(error.is_user(), "{error:?}"),
     }
     assert_eq!(upstream.request_count(), 0);
@@ -200,11 +206,11 @@ async fn sent(addr: std::net::SocketAddr, request: String) -> String {
         let _ = write.write_all(request.as_bytes()).await;
         let _ = write.shutdown().await;
     });
-    let mut answer = Vec::new();
-    let reading = tokio::io::AsyncReadExt::read_to_end(&mut read, &mut answer);
+    let mut response = Vec::new();
+    let reading = tokio::io::AsyncReadExt::read_to_end(&mut read, &mut response);
     let _ = crate::net::within("the connection's end", reading).await;
     sending.abort();
-    String::from_utf8_lossy(&answer).into_owned()
+    String::from_utf8_lossy(&response).into_owned()
 }
 
 #[tokio::test]

@@ -26,16 +26,16 @@ fn early_hints(count: usize) -> String {
 #[tokio::test]
 async fn h45_interim_responses_are_dropped_and_a_flood_is_502() {
     for count in [1, 10] {
-        let answer = early_hints(count) + raw_upstream::STREAM + &tencent::answer("m");
-        let proxy = raw_upstream::proxy(raw_upstream::says(answer).await, "").await;
+        let response = early_hints(count) + raw_upstream::STREAM + &tencent::answer("m");
+        let proxy = raw_upstream::proxy(raw_upstream::says(response).await, "").await;
         for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
             let whole = client.send(post("/chat", "{}")).await.whole().await;
             assert_eq!((whole.status.as_u16(), whole.error.as_deref()), (200, None));
             assert_eq!((whole.split().0, whole.split().1.len()), (tencent::answer("m").into_bytes(), 1));
         }
     }
-    let answer = early_hints(11) + raw_upstream::STREAM + &tencent::answer("m");
-    let proxy = raw_upstream::proxy(raw_upstream::says(answer).await, "").await;
+    let response = early_hints(11) + raw_upstream::STREAM + &tencent::answer("m");
+    let proxy = raw_upstream::proxy(raw_upstream::says(response).await, "").await;
     proxy.post("/chat", "{}").await.is_problem(502, "upstream-unreachable").await;
 
     // An endless one.
@@ -69,9 +69,9 @@ async fn h47_invalid_or_too_large_response_head_is_502() {
     ] {
         let proxy = raw_upstream::proxy(raw_upstream::says(head).await, "").await;
         for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
-            let answer = client.send(post("/chat", "{}")).await;
-            assert_eq!(answer.status, 502, "{:?}", &head[..head.len().min(60)]);
-            answer.is_problem(502, "upstream-unreachable").await;
+            let response = client.send(post("/chat", "{}")).await;
+            assert_eq!(response.status, 502, "{:?}", &head[..head.len().min(60)]);
+            response.is_problem(502, "upstream-unreachable").await;
             assert_eq!(client.send(get("/healthz")).await.status, 200);
         }
     }
@@ -106,19 +106,19 @@ async fn h48_invalid_certificate_is_502() {
 /// The response does not wait for the request's body, and nothing waits for the body's end.
 #[tokio::test]
 async fn h49_response_before_the_end_of_the_request_is_relayed() {
-    let answers = [
+    let responses = [
         "HTTP/1.1 413 Payload Too Large\r\ncontent-length: 2\r\n\r\nno".to_owned(),
         "HTTP/1.1 413 Payload Too Large\r\ncontent-length: 2\r\nconnection: close\r\n\r\nno".to_owned(),
         raw_upstream::CHUNKED.to_owned() + &raw_upstream::chunk(&tencent::answer("m")) + "0\r\n\r\n",
     ];
-    for answer in answers {
+    for response in responses {
         for closes in [false, true] {
-            let said: Arc<str> = answer.as_str().into();
+            let bytes: Arc<str> = response.as_str().into();
             let by_hand = raw_upstream::serve(move |mut stream| {
-                let said = Arc::clone(&said);
+                let bytes = Arc::clone(&bytes);
                 async move {
                     raw_upstream::head(&mut stream).await;
-                    stream.write_all(said.as_bytes()).await.unwrap();
+                    stream.write_all(bytes.as_bytes()).await.unwrap();
                     if closes {
                         stream.shutdown().await.unwrap();
                     }
@@ -134,14 +134,14 @@ async fn h49_response_before_the_end_of_the_request_is_relayed() {
                 .await
                 .unwrap();
             let mut text = String::new();
-            let sign = if answer.contains("413") { "\r\n\r\nno" } else { "event:finish" };
+            let sign = if response.contains("413") { "\r\n\r\nno" } else { "event:finish" };
             while !text.contains(sign) {
                 let mut more = [0; 4096];
                 let n = within("the answer", stream.read(&mut more)).await.unwrap();
                 assert!(n > 0, "the end before the answer: {text}");
                 text += &String::from_utf8_lossy(&more[..n]);
             }
-            assert_eq!(text.starts_with("HTTP/1.1 413"), answer.contains("413"), "{text}");
+            assert_eq!(text.starts_with("HTTP/1.1 413"), response.contains("413"), "{text}");
             // The rest of the body is read or the connection closed: either way there is an end.
             let (mut read, mut write) = stream.into_split();
             let rest = tokio::spawn(async move { drop(write.write_all(&[b'x'; 99_995]).await) });

@@ -96,11 +96,11 @@ fn documents(count: usize) -> String {
 async fn j68_first_thousand_of_ten_thousand_references_are_kept() {
     for (count, kept, cut) in [(1000, 1000, false), (1001, 1000, true), (10_000, 1000, true)] {
         let mut bench = Bench::new("tencent", vec![vec![Bytes::from(documents(count))]]).await;
-        let told = bench.one(0).await;
+        let sent = bench.one(0).await;
         let record = bench.proxy.stored("m").await;
         assert_eq!((record.citations.len(), record.truncated), (kept, cut), "{count}");
         assert_eq!(record.citations[999].url.as_deref(), Some("https://s999.example.com/"));
-        assert!(told.truncated, "our line is short, and says so: {}", told.citations.len());
+        assert!(sent.truncated, "our line is not marked as truncated: {}", sent.citations.len());
     }
     is_linear(
         |n| {
@@ -136,8 +136,8 @@ async fn j69_texts_of_a_megabyte_are_truncated() {
     }
     let mut bench = Bench::new("tencent", streams.into_iter().map(|stream| vec![Bytes::from(stream)]).collect()).await;
     for (n, key) in keys.iter().enumerate() {
-        let told = bench.one(n).await;
-        let record = bench.proxy.stored(&told.message_id).await;
+        let sent = bench.one(n).await;
+        let record = bench.proxy.stored(&sent.message_id).await;
         let size = serde_json::to_string(&record).unwrap().len();
         assert!(size < 16 * 1024, "{key}: a record of {size} bytes");
     }

@@ -92,7 +92,7 @@ async fn j62_numbers_of_any_size_are_accepted() {
     let mut bench = Bench::new("tencent", vec![vec![Bytes::from(tencent::answer(&digits))]]).await;
     let long = bench.one(0).await;
     let sent = bench.inputs[0].len();
-    assert!(bench.stream(0).await.bytes().len() < sent + (64 << 10), "our line is short all the same");
+    assert!(bench.stream(0).await.bytes().len() < sent + (64 << 10), "our line is not short");
     assert!(long.message_id.starts_with("x-") && long.message_id.len() == 34, "{}", long.message_id);
 }
 
@@ -100,8 +100,8 @@ async fn j62_numbers_of_any_size_are_accepted() {
 async fn j63_last_of_duplicate_keys_wins() {
     let reference = r#"{"target_id":"t","title":"first","title":"last","url":"https://first.example.com/","url":"https://last.example.com/"}"#;
     let mut bench = Bench::new("tencent", vec![vec![Bytes::from(raw_reference(reference))]]).await;
-    let told = bench.one(0).await;
-    for record in [told, bench.proxy.stored("m").await] {
+    let sent = bench.one(0).await;
+    for record in [sent, bench.proxy.stored("m").await] {
         assert_eq!(record.citations[0].url.as_deref(), Some("https://last.example.com/"));
         assert_eq!(record.citations[0].title.as_deref(), Some("last"));
     }
@@ -138,10 +138,10 @@ async fn j65_nul_is_removed_from_records() {
     let store = format!("store = 'sqlite:{}'", dir.path().join("c.db").display());
     let stream = format!("data:{frame}\n\n{}", tencent::finish("m"));
     let mut bench = Bench::with("tencent", vec![vec![Bytes::from(stream)]], &store).await;
-    let told = bench.one(0).await;
-    assert!(told.stored);
-    let kept = bench.proxy.stored(&told.message_id).await;
-    for record in [told, kept] {
+    let sent = bench.one(0).await;
+    assert!(sent.stored);
+    let kept = bench.proxy.stored(&sent.message_id).await;
+    for record in [sent, kept] {
         let json = serde_json::to_string(&record).unwrap();
         assert!(!json.contains("\\u0000"), "{json}");
         assert_eq!(record.citations[0].title.as_deref(), Some("ab"));

@@ -27,10 +27,10 @@ async fn drips(addr: std::net::SocketAddr, begin: String) -> (Vec<u8>, Duration)
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     });
-    let mut said = Vec::new();
-    let _ = within("the server to close", read.read_to_end(&mut said)).await;
+    let mut received = Vec::new();
+    let _ = within("the server to close", read.read_to_end(&mut received)).await;
     drip.abort();
-    (said, began.elapsed())
+    (received, began.elapsed())
 }
 
 /// Headers have a timeout of their own. A body shares the timeout of the upstream's first byte, which limits its
@@ -39,13 +39,13 @@ async fn drips(addr: std::net::SocketAddr, begin: String) -> (Vec<u8>, Duration)
 async fn l50_slowly_sent_headers_and_bodies_time_out() {
     let toml = "[timeouts]\nrequest_headers = \"500ms\"\nfirst_byte = \"700ms\"";
     let (_upstream, proxy) = chat_with(Script::echo(), toml, "[routes.openai]\nmodels = [\"m\"]").await;
-    let (said, took) = drips(proxy.addr, "GET /chat HTTP/1.1\r\nhost: localhost\r\nx: ".to_owned()).await;
-    assert!(took < Duration::from_secs(5), "{took:?}: {}", String::from_utf8_lossy(&said));
+    let (received, took) = drips(proxy.addr, "GET /chat HTTP/1.1\r\nhost: localhost\r\nx: ".to_owned()).await;
+    assert!(took < Duration::from_secs(5), "{took:?}: {}", String::from_utf8_lossy(&received));
     for path in ["/chat", "/v1/chat/completions", "/normalize", "/render"] {
         let begin = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000000\r\n\r\n");
-        let (said, took) = drips(proxy.addr, begin).await;
-        let said = String::from_utf8_lossy(&said);
-        assert!(said.starts_with("HTTP/1.1 504") || said.starts_with("HTTP/1.1 4"), "{path}: {said}");
+        let (received, took) = drips(proxy.addr, begin).await;
+        let received = String::from_utf8_lossy(&received);
+        assert!(received.starts_with("HTTP/1.1 504") || received.starts_with("HTTP/1.1 4"), "{path}: {received}");
         assert!(took < Duration::from_secs(5), "{path}: {took:?}");
     }
     let silent = TcpStream::connect(proxy.addr).await.unwrap();
@@ -60,7 +60,7 @@ async fn l51_stalled_client_pauses_its_upstream_and_is_closed() {
     let mut other = Client::h1(rig.proxy.addr).await;
     let mut stalled = rig.ask().await;
     stalled.until("reference_chunks").await;
-    let out = rig.stands_still().await;
+    let out = rig.wait_until_stalled().await;
     assert!(out < 32 * MIB, "{} MiB are under way", out / MIB);
     rig.grew_at_most(8 * MIB);
     // Meanwhile others are served.
@@ -80,9 +80,10 @@ async fn l52_client_disconnect_cancels_upstream_and_stores() {
         // Before the first byte.
         let (upstream, proxy) = chat(Script::hang(), "").await;
         let mut asking = client(proxy.addr).await;
-        let asked = tokio::spawn(async move { asking.try_send(post("/chat", "{}")).await.map(|answer| answer.status) });
+        let task =
+            tokio::spawn(async move { asking.try_send(post("/chat", "{}")).await.map(|response| response.status) });
         assert!(upstream.until(LIMIT, |upstream| upstream.request_count() == 1).await);
-        asked.abort();
+        task.abort();
         cancelled_within_a_second(&upstream, Instant::now()).await;
 
         // Within an event, and right after the finish.
@@ -93,9 +94,9 @@ async fn l52_client_disconnect_cancels_upstream_and_stores() {
             let script = Script::sse_steps([Step::Send(stream.into()), hang.clone()]);
             let (upstream, proxy) = chat(script, "").await;
             let mut asking = client(proxy.addr).await;
-            let mut answer = asking.send(post("/chat", "{}")).await;
-            answer.until(sign).await;
-            drop((answer, asking));
+            let mut response = asking.send(post("/chat", "{}")).await;
+            response.until(sign).await;
+            drop((response, asking));
             cancelled_within_a_second(&upstream, Instant::now()).await;
             let record = proxy.stored("m").await;
             assert_eq!((record.complete, record.citations.len()), (complete, 2));

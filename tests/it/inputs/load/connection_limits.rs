@@ -33,9 +33,9 @@ async fn healthy(running: &Running, limit: Duration) -> Option<()> {
     let asking = async {
         let mut stream = TcpStream::connect(running.addr).await.ok()?;
         stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.ok()?;
-        let mut said = String::new();
-        stream.read_to_string(&mut said).await.ok()?;
-        said.starts_with("HTTP/1.1 200").then_some(())
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await.ok()?;
+        response.starts_with("HTTP/1.1 200").then_some(())
     };
     tokio::time::timeout(limit, asking).await.ok().flatten()
 }
@@ -71,9 +71,9 @@ async fn l53_connections_over_the_file_limit_are_shed() {
     let refused = eventually(|| async {
         let mut stream = TcpStream::connect(running.addr).await.ok()?;
         stream.write_all(b"POST /chat HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n{}").await.ok()?;
-        let mut said = String::new();
-        let _ = tokio::time::timeout(Duration::from_secs(2), stream.read_to_string(&mut said)).await;
-        said.starts_with("HTTP/1.1 503").then_some(said)
+        let mut response = String::new();
+        let _ = tokio::time::timeout(Duration::from_secs(2), stream.read_to_string(&mut response)).await;
+        response.starts_with("HTTP/1.1 503").then_some(response)
     });
     let refused = refused.await.expect("a 503").to_lowercase();
     assert!(refused.contains("retry-after: 1") && refused.contains("connection: close"), "{refused}");
@@ -81,9 +81,9 @@ async fn l53_connections_over_the_file_limit_are_shed() {
     let metrics = eventually(|| async {
         let mut stream = TcpStream::connect(running.addr).await.ok()?;
         stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.ok()?;
-        let mut said = String::new();
-        tokio::time::timeout(Duration::from_secs(2), stream.read_to_string(&mut said)).await.ok()?.ok()?;
-        said.contains("citetap_streams_in_flight 1").then_some(())
+        let mut response = String::new();
+        tokio::time::timeout(Duration::from_secs(2), stream.read_to_string(&mut response)).await.ok()?.ok()?;
+        response.contains("citetap_streams_in_flight 1").then_some(())
     });
     assert!(metrics.await.is_some(), "the open stream is open still");
     drop(crowd);
@@ -106,13 +106,13 @@ async fn l53_streams_of_one_connection_leave_files_to_others() {
     let mut open = Vec::new();
     let mut refused = 0;
     for _ in 0..STREAMS {
-        let mut answer = client.send(post("/chat/open", "{}")).await;
-        if answer.status == 200 {
-            answer.until("reference_chunks").await;
-            open.push(answer);
+        let mut response = client.send(post("/chat/open", "{}")).await;
+        if response.status == 200 {
+            response.until("reference_chunks").await;
+            open.push(response);
         } else {
-            assert_eq!(answer.header("retry-after"), Some("1"));
-            let problem = answer.is_problem(503, "overloaded").await;
+            assert_eq!(response.header("retry-after"), Some("1"));
+            let problem = response.is_problem(503, "overloaded").await;
             assert!(problem["detail"].as_str().unwrap().contains("ulimit -n"));
             refused += 1;
         }
@@ -141,10 +141,10 @@ async fn l53_burst_of_streams_leaves_files_to_others() {
     let client = Client::h2(running.addr).await;
     let mut rush = tokio::task::JoinSet::new();
     for _ in 0..STREAMS {
-        rush.spawn(client.beside(post("/chat/open", "{}")));
+        rush.spawn(client.send_parallel(post("/chat/open", "{}")));
     }
-    let answers = within("all answers", rush.join_all()).await;
-    let statuses: Vec<u16> = answers.iter().map(|answer| answer.as_ref().unwrap().status.as_u16()).collect();
+    let responses = within("all answers", rush.join_all()).await;
+    let statuses: Vec<u16> = responses.iter().map(|response| response.as_ref().unwrap().status.as_u16()).collect();
     let of = |status: u16| statuses.iter().filter(|got| **got == status).count();
     assert_eq!(of(200) + of(503), STREAMS, "{statuses:?}");
     assert!(of(200) > 10 && of(503) > STREAMS - FILES, "{statuses:?}");
@@ -161,7 +161,7 @@ async fn l53_file_limit_is_raised_and_too_low_is_reported() {
     std::fs::write(dir.path().join("citetap.toml"), toml).unwrap();
     let serve = citetap(dir.path(), &["serve", "--listen", "127.0.0.1:0"]);
     let check = citetap(dir.path(), &["check"]);
-    let told = "limits.streams = 600 needs about 1200 open files, and there may be 1199: raise ulimit -Hn, or lower it; \
+    let advice = "limits.streams = 600 needs about 1200 open files, and there may be 1199: raise ulimit -Hn, or lower it; \
                 beyond that new requests get 503\n";
     let warned = "limits.streams needs more open files (ulimit -Hn)";
     for (hard, lacks) in [(1200, false), (1199, true)] {
@@ -175,7 +175,7 @@ async fn l53_file_limit_is_raised_and_too_low_is_reported() {
             lacks.then_some([Some(1200), Some(1199)])
         );
         let checked = crate::process::run(confined(&check, &limits), "");
-        assert_eq!((checked.code, checked.err.contains(told)), (0, lacks), "{}", checked.err);
+        assert_eq!((checked.code, checked.err.contains(advice)), (0, lacks), "{}", checked.err);
         assert!(checked.err.ends_with("the configuration is valid\n"));
     }
 }
@@ -206,7 +206,7 @@ async fn l54_accept_is_retried_without_free_files() {
         assert_eq!((whole.status.as_u16(), whole.error), (200, None));
     })
     .await;
-    assert_eq!(upstream.cancelled(), 0, "who was there before is there still");
+    assert_eq!(upstream.cancelled(), 0, "earlier connections are still open");
 }
 
 /// citetap does not read the container's memory limit: the operator sets `limits.held_total` below it. Frames beyond it
@@ -231,10 +231,10 @@ async fn l58_frames_over_held_total_pass_untapped() {
     let before = running.peak_memory();
     let mut readers = Vec::new();
     for _ in 0..STREAMS {
-        let mut answer = running.post("/chat/held").await;
+        let mut response = running.post("/chat/held").await;
         readers.push(tokio::spawn(async move {
             // Untapped frames arrive.
-            while let Some(Ok(_)) = answer.piece().await {}
+            while let Some(Ok(_)) = response.piece().await {}
         }));
     }
     assert!(

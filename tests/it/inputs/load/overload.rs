@@ -24,14 +24,14 @@ const STREAMS: usize = 200;
 const REFUSALS: usize = 400;
 
 /// References at once, some text now and then, and the finish when the test requests it.
-async fn answer(mut stream: TcpStream, mut told: watch::Receiver<bool>, asked: Arc<AtomicUsize>) {
+async fn answer(mut stream: TcpStream, mut finish_rx: watch::Receiver<bool>, requests: Arc<AtomicUsize>) {
     if head(&mut stream).await.is_empty() {
         return;
     }
-    asked.fetch_add(1, Ordering::Relaxed);
+    requests.fetch_add(1, Ordering::Relaxed);
     let begun = STREAM.to_owned() + &tencent::references("m", &[1, 2]);
     stream.write_all(begun.as_bytes()).await.unwrap();
-    while tokio::time::timeout(Duration::from_millis(100), told.wait_for(|told| *told)).await.is_err() {
+    while tokio::time::timeout(Duration::from_millis(100), finish_rx.wait_for(|finish| *finish)).await.is_err() {
         stream.write_all(tencent::text("m", "又一句").as_bytes()).await.unwrap();
     }
     stream.write_all(tencent::finish("m").as_bytes()).await.unwrap();
@@ -43,10 +43,10 @@ async fn answer(mut stream: TcpStream, mut told: watch::Receiver<bool>, asked: A
 /// The proxy is a separate process, so that measurements exclude the test's own load.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn l53_refusals_at_the_stream_cap_are_fast() {
-    let (finish, told) = watch::channel(false);
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&asked);
-    let upstream = serve(move |stream| answer(stream, told.clone(), Arc::clone(&count))).await;
+    let (finish_tx, finish_rx) = watch::channel(false);
+    let requests = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&requests);
+    let upstream = serve(move |stream| answer(stream, finish_rx.clone(), Arc::clone(&count))).await;
     let dir = tempfile::tempdir().unwrap();
     let route = route("chat", &format!("http://{upstream}"));
     let toml = format!("store = \"memory:\"\n[limits]\nstreams = {STREAMS}\n{route}provider = \"tencent\"\n");
@@ -55,11 +55,11 @@ async fn l53_refusals_at_the_stream_cap_are_fast() {
     let mut shared = Client::h2(running.addr).await;
     let mut admitted = Vec::new();
     for n in 0..STREAMS {
-        let asked = post("/chat", "{}");
-        let answer =
-            if n % 2 == 0 { shared.send(asked).await } else { Client::h1(running.addr).await.send(asked).await };
-        assert_eq!(answer.status, 200, "stream {n}");
-        admitted.push(tokio::spawn(answer.whole()));
+        let request = post("/chat", "{}");
+        let response =
+            if n % 2 == 0 { shared.send(request).await } else { Client::h1(running.addr).await.send(request).await };
+        assert_eq!(response.status, 200, "stream {n}");
+        admitted.push(tokio::spawn(response.whole()));
     }
     // New connections, a kept-alive one, and an admitted stream's connection.
     let (mut kept, mut times, mut health) = (Client::h1(running.addr).await, Vec::new(), Vec::new());
@@ -79,16 +79,16 @@ async fn l53_refusals_at_the_stream_cap_are_fast() {
         }
     }
     let running_still = admitted.iter().filter(|stream| !stream.is_finished()).count();
-    assert_eq!(running_still, STREAMS, "all of them were running meanwhile");
+    assert_eq!(running_still, STREAMS, "an admitted stream ended early");
     times.sort();
     health.sort();
     let (median, most) = (times[REFUSALS / 2], times[REFUSALS - 1]);
-    let told =
+    let summary =
         format!("refusals: median {median:?}, p99 {:?}, most {most:?}; health: {health:?}", times[REFUSALS * 99 / 100]);
-    assert!(median < Duration::from_millis(100), "{told}");
-    assert!(health[health.len() / 2] < Duration::from_millis(100), "{told}");
-    assert_eq!(asked.load(Ordering::Relaxed), STREAMS, "what was refused went nowhere");
-    finish.send(true).unwrap();
+    assert!(median < Duration::from_millis(100), "{summary}");
+    assert!(health[health.len() / 2] < Duration::from_millis(100), "{summary}");
+    assert_eq!(requests.load(Ordering::Relaxed), STREAMS, "refused requests did not reach the upstream");
+    finish_tx.send(true).unwrap();
     for stream in admitted {
         let whole = stream.await.unwrap();
         assert_eq!(whole.error, None);
@@ -99,5 +99,5 @@ async fn l53_refusals_at_the_stream_cap_are_fast() {
         assert_eq!(String::from_utf8(theirs).unwrap(), begin + &tick.repeat(ticks) + &end, "to the byte");
         assert_eq!((ours.len(), ours[0].complete, ticks > 0), (1, true, true));
     }
-    assert_eq!(running.post("/chat").await.status, 200, "there is room again");
+    assert_eq!(running.post("/chat").await.status, 200, "permits are free again");
 }

@@ -34,18 +34,18 @@ async fn l56_first_signal_drains_and_second_ends_at_once() {
     let grace = Duration::from_millis(500);
     let (_upstream, mut running, _dir) = serving(open(), "[timeouts]\ndrain = \"500ms\"").await;
     let mut client = Client::h2(running.addr).await;
-    let mut answers = Vec::new();
+    let mut responses = Vec::new();
     for n in 0..STREAMS {
-        let asked = request(Method::POST, "/chat", &[], "{}");
-        let mut answer =
-            if n % 2 == 0 { client.send(asked).await } else { Client::h1(running.addr).await.send(asked).await };
-        let begun = answer.until("reference_chunks").await;
-        answers.push((answer, begun));
+        let request = request(Method::POST, "/chat", &[], "{}");
+        let mut response =
+            if n % 2 == 0 { client.send(request).await } else { Client::h1(running.addr).await.send(request).await };
+        let begun = response.until("reference_chunks").await;
+        responses.push((response, begun));
     }
     let began = Instant::now();
     running.signal("TERM");
-    for (answer, begun) in answers {
-        let rest = answer.whole().await;
+    for (response, begun) in responses {
+        let rest = response.whole().await;
         assert!(rest.error.is_some(), "no clean end");
         let (theirs, ours) = split((begun + &rest.text()).as_bytes());
         assert_eq!(String::from_utf8(theirs).unwrap(), tencent::references("m", &[1, 2]));
@@ -56,8 +56,8 @@ async fn l56_first_signal_drains_and_second_ends_at_once() {
     assert!(began.elapsed() < grace + Duration::from_secs(4), "{:?}", began.elapsed());
 
     let (_upstream, mut running, _dir) = serving(open(), "[timeouts]\ndrain = \"60s\"").await;
-    let mut answer = running.post("/chat").await;
-    answer.until("reference_chunks").await;
+    let mut response = running.post("/chat").await;
+    response.until("reference_chunks").await;
     running.signal("TERM");
     running.logged("draining", 1).await;
     let began = Instant::now();
@@ -78,13 +78,13 @@ async fn l57_stopped_process_times_nobody_out() {
     steps.push(Step::Send(tencent::finish("m").into()));
     let timeouts = "[timeouts]\nupstream_idle = \"1s\"\nclient_stall = \"1s\"\nheartbeat = \"off\"";
     let (upstream, running, _dir) = serving(Script::sse_steps(steps), timeouts).await;
-    let mut answers = Vec::new();
+    let mut responses = Vec::new();
     let mut client = Client::h2(running.addr).await;
     for n in 0..20 {
-        let asked = request(Method::POST, "/chat", &[], "{}");
-        let answer =
-            if n % 2 == 0 { client.send(asked).await } else { Client::h1(running.addr).await.send(asked).await };
-        answers.push(tokio::spawn(answer.whole()));
+        let request = request(Method::POST, "/chat", &[], "{}");
+        let response =
+            if n % 2 == 0 { client.send(request).await } else { Client::h1(running.addr).await.send(request).await };
+        responses.push(tokio::spawn(response.whole()));
     }
     assert!(upstream.until(LIMIT, |upstream| upstream.request_count() == 20).await);
     running.signal("STOP");
@@ -93,8 +93,8 @@ async fn l57_stopped_process_times_nobody_out() {
         pause().await;
     }
     running.signal("CONT");
-    for answer in answers {
-        let whole = answer.await.unwrap();
+    for response in responses {
+        let whole = response.await.unwrap();
         assert_eq!(whole.error, None);
         assert!(whole.split().1[0].complete);
     }
@@ -132,29 +132,29 @@ async fn l57_wall_clock_jump_times_nobody_out() {
     command.envs([("FAKETIME_DONT_FAKE_MONOTONIC", "1"), ("DONT_FAKE_MONOTONIC", "1"), ("FAKETIME_NO_CACHE", "1")]);
     let running = Running::start(command).await;
 
-    let mut answers = Vec::new();
+    let mut responses = Vec::new();
     for _ in 0..20 {
-        let asked = request(Method::POST, "/chat", &[], "{}");
-        answers.push(tokio::spawn(Client::h1(running.addr).await.send(asked).await.whole()));
+        let request = request(Method::POST, "/chat", &[], "{}");
+        responses.push(tokio::spawn(Client::h1(running.addr).await.send(request).await.whole()));
     }
     for (begun, offset) in ["+1h", "-1h", "+400d", "+0"].iter().enumerate() {
         tokio::time::sleep(Duration::from_millis(500)).await;
         turn_to(offset);
         // Requests after a jump are served normally.
-        let asked = request(Method::POST, "/chat", &[], "{}");
-        answers.push(tokio::spawn(Client::h1(running.addr).await.send(asked).await.whole()));
+        let request = request(Method::POST, "/chat", &[], "{}");
+        responses.push(tokio::spawn(Client::h1(running.addr).await.send(request).await.whole()));
         assert!(upstream.until(LIMIT, |upstream| upstream.request_count() == 21 + begun).await);
     }
-    for answer in answers {
-        let whole = answer.await.unwrap();
+    for response in responses {
+        let whole = response.await.unwrap();
         assert_eq!(whole.error, None);
         let (_, ours) = whole.split();
         assert!(ours[0].complete && ours[0].stored);
     }
     assert_eq!(upstream.cancelled(), 0);
     turn_to("+1h");
-    let told: jiff::Timestamp =
+    let server_time: jiff::Timestamp =
         running.get("/console/status").await.json().await["now"].as_str().unwrap().parse().unwrap();
-    let ahead = told.as_second() - jiff::Timestamp::now().as_second();
+    let ahead = server_time.as_second() - jiff::Timestamp::now().as_second();
     assert!((3500..3700).contains(&ahead), "its clock did jump: {ahead} s");
 }

@@ -101,8 +101,8 @@ async fn l50_header_timeout_ends_with_the_headers() {
     raw.write.write_all(&request(1, false, "/healthz")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(1200)).await;
     let more = [frame(PING, 0, 0, &[7; 8]), request(3, false, "/healthz")];
-    let said = raw.flood_reading(more.into_iter(), Duration::from_secs(2)).await;
-    assert_eq!(said.frames.iter().filter(|(kind, _)| *kind == HEADERS).count(), 2, "{said:?}");
+    let received = raw.flood_reading(more.into_iter(), Duration::from_secs(2)).await;
+    assert_eq!(received.frames.iter().filter(|(kind, _)| *kind == HEADERS).count(), 2, "{received:?}");
 }
 
 /// An idle connection waits for the next headers as long as for the first.
@@ -111,8 +111,8 @@ async fn l50_idle_h1_connection_is_closed() {
     let (_upstream, proxy) = chat(Script::echo(), "[timeouts]\nrequest_headers = \"500ms\"").await;
     let mut stream = TcpStream::connect(proxy.addr).await.unwrap();
     stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
-    let said = String::from_utf8(is_closed(stream).await).unwrap();
-    assert!(said.starts_with("HTTP/1.1 200") && said.ends_with("ok\n"), "{said}");
+    let received = String::from_utf8(is_closed(stream).await).unwrap();
+    assert!(received.starts_with("HTTP/1.1 200") && received.ends_with("ok\n"), "{received}");
 }
 
 /// A body that never ends, with a piece now and then.

@@ -61,10 +61,10 @@ async fn s90_full_disk_affects_no_chat_and_recovers() {
     // Space is available again: no restart is needed.
     running.limit("fsize", "unlimited");
     let ready = eventually(|| async { (running.get("/readyz").await.status == 200).then_some(()) });
-    assert!(ready.await.is_some(), "and tells again");
+    assert!(ready.await.is_some(), "ready again");
     let id = refused.message_id;
     let there = eventually(|| async { (running.get(&format!("/citations/{id}")).await.status == 200).then_some(()) });
-    assert!(there.await.is_some(), "what was refused is stored by a later try");
+    assert!(there.await.is_some(), "a failed write is stored by a retry");
 }
 
 /// `crash` kills at random times.
@@ -74,23 +74,23 @@ async fn s91_record_reported_as_stored_survives_a_kill() {
     let mut seen = Vec::new();
     for path in ["/doubao/chat", "/tencent/x"] {
         let running = demo(dir.path(), "100").await;
-        let mut answer = running.post(path).await;
+        let mut response = running.post(path).await;
         let mut came = Vec::new();
-        let told = loop {
-            came.extend(answer.piece().await.expect("no end").expect("no abort"));
+        let record = loop {
+            came.extend(response.piece().await.expect("no end").expect("no abort"));
             let whole = memchr::memmem::rfind(&came, b"\n\n").map_or(0, |at| at + 2);
-            if let [told] = &split(&came[..whole]).1[..] {
-                break told.clone();
+            if let [record] = &split(&came[..whole]).1[..] {
+                break record.clone();
             }
         };
         // At the moment the event arrives.
         running.kill();
-        seen.push(told);
+        seen.push(record);
         let running = demo(dir.path(), "100").await;
-        for told in &seen {
-            assert!(told.stored);
-            let kept = kept(&running, &told.message_id).await;
-            assert!(as_sent(kept) == as_sent(told.clone()), "{}", told.message_id);
+        for record in &seen {
+            assert!(record.stored);
+            let kept = kept(&running, &record.message_id).await;
+            assert!(as_sent(kept) == as_sent(record.clone()), "{}", record.message_id);
         }
     }
     assert_eq!(seen.len(), 2);
@@ -116,9 +116,9 @@ async fn s92_invalid_store_file_is_refused_with_a_reason() {
         std::fs::write(dir.join("citetap.toml"), toml).unwrap();
         let ran = run(citetap(dir, &["serve", "--listen", "127.0.0.1:0"]), "");
         assert_ne!(ran.code, 0, "{ran:?}");
-        let said = ran.out + &ran.err;
-        assert!(said.contains("c.db"), "it names the file: {said}");
-        said
+        let output = ran.out + &ran.err;
+        assert!(output.contains("c.db"), "it names the file: {output}");
+        output
     };
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("c.db");
@@ -133,8 +133,8 @@ async fn s92_invalid_store_file_is_refused_with_a_reason() {
     std::fs::write(&file, &damaged).unwrap();
     assert!(refusal(dir.path()).contains("damaged"));
     std::fs::write(&file, "dear diary, ".repeat(1000)).unwrap();
-    let said = refusal(dir.path());
-    assert!(said.contains("not a SQLite database") && !said.contains("diary"), "{said}");
+    let output = refusal(dir.path());
+    assert!(output.contains("not a SQLite database") && !output.contains("diary"), "{output}");
 
     std::fs::write(&file, &whole).unwrap();
     edited(dir.path(), "PRAGMA user_version = 99").await;

@@ -14,17 +14,17 @@ use crate::{
 
 type Headers = &'static [(&'static str, &'static str)];
 
-async fn streamed(proxy: &Proxy, path: &str, whose: Headers) -> Record {
-    let asked = request(Method::POST, path, whose, "{}");
-    let whole = Client::h1(proxy.addr).await.send(asked).await.whole().await;
+async fn streamed(proxy: &Proxy, path: &str, headers: Headers) -> Record {
+    let request = request(Method::POST, path, headers, "{}");
+    let whole = Client::h1(proxy.addr).await.send(request).await.whole().await;
     assert_eq!(whole.error, None);
     whole.split().1.remove(0)
 }
 
-async fn kept(proxy: &Proxy, path: &str, whose: Headers) -> Record {
-    let answer = Client::h1(proxy.addr).await.send(request(Method::GET, path, whose, "")).await;
-    assert_eq!(answer.status, 200, "{path}");
-    serde_json::from_value(answer.json().await).unwrap()
+async fn kept(proxy: &Proxy, path: &str, headers: Headers) -> Record {
+    let response = Client::h1(proxy.addr).await.send(request(Method::GET, path, headers, "")).await;
+    assert_eq!(response.status, 200, "{path}");
+    serde_json::from_value(response.json().await).unwrap()
 }
 
 /// The key is tenant, provider and id, so an upstream that uses another tenant's id does not change its record.
@@ -52,7 +52,7 @@ async fn s87_same_id_of_two_tenants_or_providers_is_separate() {
     assert_eq!(kept(&proxy, "/citations/m", ALPHA).await, alphas);
     assert_eq!(kept(&proxy, "/citations/m?provider=tencent", BETA).await, betas);
     assert_eq!(kept(&proxy, "/citations/m?provider=openai", BETA).await.nonce, of_openai.nonce);
-    assert_eq!(kept(&proxy, "/citations/m", BETA).await.nonce, of_openai.nonce, "the newest, of its own");
+    assert_eq!(kept(&proxy, "/citations/m", BETA).await.nonce, of_openai.nonce, "its own newest record");
     let gone = request(Method::DELETE, "/citations/m", BETA, "");
     assert_eq!(Client::h1(proxy.addr).await.send(gone).await.status, 204);
     assert_eq!(kept(&proxy, "/citations/m", ALPHA).await, alphas);
@@ -81,7 +81,7 @@ async fn s88_concurrent_writes_leave_one_complete_record() {
         assert_eq!(kept(&one, "/citations/m", &[]).await, kept(&two, "/citations/m", &[]).await);
     }
     let listed = one.get("/citations").await.json().await;
-    assert_eq!(listed["items"].as_array().unwrap().len(), 1, "however often it was said");
+    assert_eq!(listed["items"].as_array().unwrap().len(), 1, "one record after repeated requests");
 }
 
 /// The first id counts; a number becomes its digits; case matters; without an id the request's is used.

@@ -14,15 +14,17 @@ use crate::{
 };
 
 /// Sends the path as written, without normalization by a client library.
-async fn asked(proxy: &Proxy, id: &str) -> u16 {
+async fn status_of(proxy: &Proxy, id: &str) -> u16 {
     let mut status = 0;
     for line in
         [format!("GET /citations/{id}"), format!("DELETE /citations/{id}"), format!("GET /citations/{id}/events")]
     {
-        let answer = raw(proxy.addr, format!("{line} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")).await;
-        let code: u16 = answer.split_whitespace().nth(1).unwrap_or_else(|| panic!("{line}: {answer}")).parse().unwrap();
-        assert!(matches!(code, 400 | 404 | 405 | 414 | 431), "{line}: {answer}");
-        assert!(!answer.contains("example.com") && !answer.contains("root:"), "{line}: {answer}");
+        let response =
+            raw(proxy.addr, format!("{line} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")).await;
+        let code: u16 =
+            response.split_whitespace().nth(1).unwrap_or_else(|| panic!("{line}: {response}")).parse().unwrap();
+        assert!(matches!(code, 400 | 404 | 405 | 414 | 431), "{line}: {response}");
+        assert!(!response.contains("example.com") && !response.contains("root:"), "{line}: {response}");
         if status == 0 {
             status = code;
         }
@@ -55,7 +57,7 @@ async fn s83_path_traversal_in_an_id_is_404() {
         ".%2fm",
         "%5c..%5cc.db",
     ] {
-        asked(&proxy, id).await;
+        status_of(&proxy, id).await;
     }
     assert_eq!(files(), before);
     assert_eq!(proxy.get("/citations/m").await.status, 200);
@@ -87,7 +89,7 @@ async fn s84_wildcards_in_an_id_match_nothing() {
         "m-1|m-2",
         "^m-1$",
     ] {
-        asked(&proxy, id).await;
+        status_of(&proxy, id).await;
     }
     assert_eq!(proxy.get("/citations/m-1").await.status, 200, "still there");
 }
@@ -113,15 +115,15 @@ async fn s85_ids_outside_the_alphabet_are_not_looked_up() {
         "a%2fb",
         &long,
     ] {
-        assert_eq!(asked(&proxy, id).await, 400, "{id}");
+        assert_eq!(status_of(&proxy, id).await, 400, "{id}");
     }
     for len in [20_000, 1 << 20] {
         let line =
             format!("GET /citations/{} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n", "a".repeat(len));
-        let answer = raw_in_parts(proxy.addr, line).await;
-        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{answer}");
+        let response = raw_in_parts(proxy.addr, line).await;
+        assert!(response.is_empty() || response.starts_with("HTTP/1.1 4"), "{response}");
     }
-    assert_eq!(asked(&proxy, &"a".repeat(128)).await, 404, "at the length that ids may have");
+    assert_eq!(status_of(&proxy, &"a".repeat(128)).await, 404, "at the length that ids may have");
     assert_eq!(proxy.get("/citations/m").await.status, 200);
     assert_eq!(proxy.get("/stats").await.json().await["totals"]["messages"], 1, "the table is there");
 }
@@ -131,10 +133,10 @@ async fn raw_in_parts(addr: std::net::SocketAddr, request: String) -> String {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let (mut read, mut write) = tokio::net::TcpStream::connect(addr).await.unwrap().into_split();
     let sending = tokio::spawn(async move { drop(write.write_all(request.as_bytes()).await) });
-    let mut answer = Vec::new();
-    let _ = crate::net::within("the end", read.read_to_end(&mut answer)).await;
+    let mut response = Vec::new();
+    let _ = crate::net::within("the end", read.read_to_end(&mut response)).await;
     sending.abort();
-    String::from_utf8_lossy(&answer).into_owned()
+    String::from_utf8_lossy(&response).into_owned()
 }
 
 async fn lookup(client: &mut Client, path: &str) -> (String, Duration) {
@@ -154,20 +156,20 @@ async fn s86_record_of_another_tenant_is_unknown() {
     let mine = request(Method::POST, "/chat/m", ALPHA, "{}");
     Client::h1(proxy.addr).await.send(mine).await.whole().await;
     let mut client = Client::h1(proxy.addr).await;
-    let (mut foreign, mut unknown) = (Vec::new(), Vec::new());
+    let (mut other, mut unknown) = (Vec::new(), Vec::new());
     for _ in 0..TIMES {
         let (of_another, took) = lookup(&mut client, "/citations/m").await;
-        foreign.push(took);
+        other.push(took);
         let (of_nobody, took) = lookup(&mut client, "/citations/n").await;
         unknown.push(took);
         assert!(of_another.starts_with("404"));
         assert_eq!(of_another, of_nobody);
     }
-    foreign.sort();
+    other.sort();
     unknown.sort();
-    let (foreign, unknown) = (foreign[TIMES / 2], unknown[TIMES / 2]);
-    let apart = foreign.abs_diff(unknown);
-    assert!(apart < foreign.max(unknown) / 2 + Duration::from_micros(500), "{foreign:?} and {unknown:?}");
+    let (other, unknown) = (other[TIMES / 2], unknown[TIMES / 2]);
+    let apart = other.abs_diff(unknown);
+    assert!(apart < other.max(unknown) / 2 + Duration::from_micros(500), "{other:?} and {unknown:?}");
     assert_eq!(Client::h1(proxy.addr).await.send(request(Method::GET, "/citations/m", ALPHA, "")).await.status, 200);
 }
 
@@ -188,9 +190,9 @@ async fn s96_lookups_of_unknown_ids_do_not_grow_memory() {
                 1 => format!("/citations/unknown-{n}?wait=60"),
                 _ => format!("/citations/unknown-{n}/events"),
             };
-            let answer = client.send(get(&path)).await;
-            assert_eq!(answer.status, 404);
-            answer.whole().await;
+            let response = client.send(get(&path)).await;
+            assert_eq!(response.status, 404);
+            response.whole().await;
         }
     };
     look(0, LOOKUPS / 4).await;

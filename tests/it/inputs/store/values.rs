@@ -33,9 +33,9 @@ async fn s93_value_of_another_key_is_never_served() {
         assert_eq!(proxy.get("/citations/m-1").await.status, 200);
         sqlx::raw_sql(sql).execute(&mut other).await.unwrap();
         for path in ["/citations/m-1", "/citations/m-1/events", "/citations/m-1?format=html", "/citations"] {
-            let answer = proxy.get(path).await;
-            assert_eq!(answer.status, 503, "{path} after {sql}");
-            assert!(!answer.whole().await.text().contains("example.com"), "{path}");
+            let response = proxy.get(path).await;
+            assert_eq!(response.status, 503, "{path} after {sql}");
+            assert!(!response.whole().await.text().contains("example.com"), "{path}");
         }
         assert_eq!(proxy.get("/citations/m-2").await.status, 200, "its own");
     }
@@ -82,8 +82,8 @@ async fn s95_expiring_record_is_complete_or_404() {
     let dir = tempfile::tempdir().unwrap();
     let (_upstream, proxy) =
         keeping(dir.path(), &["m"], "[records]\nttl = \"1s\"\nsweep = \"1s\"\n[timeouts]\ncommit = \"10s\"\n").await;
-    let told = proxy.post("/chat/m", "{}").await.whole().await.split().1.remove(0);
-    let mut future = told.clone();
+    let sent = proxy.post("/chat/m", "{}").await.whole().await.split().1.remove(0);
+    let mut future = sent.clone();
     future.message_id = "future".to_owned();
     let ahead = jiff::Timestamp::now().as_millisecond() + 3_600_000;
     let entry = Entry { tenant: "default".to_owned(), created_ms: ahead, record: future.clone() };
@@ -91,15 +91,15 @@ async fn s95_expiring_record_is_complete_or_404() {
     let mut client = Client::h1(proxy.addr).await;
     let mut whole = 0;
     let gone = loop {
-        let answer = client.send(get("/citations/m")).await;
-        if answer.status == 404 {
-            break answer.json().await;
+        let response = client.send(get("/citations/m")).await;
+        if response.status == 404 {
+            break response.json().await;
         }
-        assert_eq!(answer.status, 200);
-        let record: citetap::citation::Record = serde_json::from_value(answer.json().await).unwrap();
-        assert_eq!(record, told);
+        assert_eq!(response.status, 200);
+        let record: citetap::citation::Record = serde_json::from_value(response.json().await).unwrap();
+        assert_eq!(record, sent);
         whole += 1;
-        assert!(whole < 100_000, "it never goes");
+        assert!(whole < 100_000, "it never expires");
         tokio::time::sleep(Duration::from_millis(1)).await;
     };
     assert!(whole > 0 && gone["type"].as_str().unwrap().ends_with("unknown-message"));
@@ -110,5 +110,5 @@ async fn s95_expiring_record_is_complete_or_404() {
         let listed = proxy.get("/citations").await.json().await;
         (listed["items"].as_array().unwrap().len() == 1).then_some(())
     });
-    assert!(listed.await.is_some(), "listed first, and nothing else is left");
+    assert!(listed.await.is_some(), "listed first, as the only record");
 }

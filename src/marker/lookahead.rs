@@ -1,44 +1,45 @@
-//! Looking ahead without knowing what comes: a verdict is reached from what is there, or not yet.
+//! Bounded lookahead: parsers decide from the text received so far, or report why they cannot. All parsers of `marker`
+//! read through [`Lookahead`].
 
-/// Code points that a decision may look ahead, and with it the most that is ever held back of a text. What is
-/// undecided beyond it is decided by the rule that its construct has for the case.
-pub const HOLD: usize = 64;
+/// Code points that a decision may read ahead, and so the most that is held back of a text. A construct without an end
+/// within them is decided by its own rule (see *Lookahead* in the module documentation).
+pub const MAX_LOOKAHEAD: usize = 64;
 
-/// What lies ahead of a place in the text.
+/// The text after a position, up to a limit.
 #[derive(Debug, Clone, Copy)]
-pub struct Ahead<'a> {
+pub struct Lookahead<'a> {
     pub text: &'a str,
     pub edge: Edge,
 }
 
-/// Why the text ahead ends where it does.
+/// Why the lookahead ends where it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Edge {
-    /// More may come.
+    /// More text may follow.
     Open,
-    /// There is more, but nobody looks further.
+    /// The limit is reached.
     Cut,
-    /// The text is over.
+    /// The text is complete.
     End,
 }
 
-/// A look ahead that came to the edge.
+/// Why a parser could not decide: it read up to the [`Edge`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// Wait for more text.
-    More,
-    /// Too far to see.
-    Far,
-    /// The text ended: nothing opens that has to be closed.
+    /// The text received so far is too short.
+    NeedMore,
+    /// The end of the construct is beyond the limit.
+    TooFar,
+    /// The text ended inside the construct, so it is none.
     End,
 }
 
-/// What stands here, if it is one; [`Stop::End`] says no as well.
-pub type Verdict<T> = Result<Option<T>, Stop>;
+/// The construct found, if any; `Err(Stop::End)` also means none.
+pub type ParseResult<T> = Result<Option<T>, Stop>;
 
-impl<'a> Ahead<'a> {
-    /// At most `limit` code points of `text`. A verdict depends on these alone, so it is the same however
-    /// the text came in pieces.
+impl<'a> Lookahead<'a> {
+    /// At most `limit` code points of `text`. Decisions depend on these alone, so they do not depend on how the text was
+    /// split.
     pub fn new(text: &'a str, ended: bool, limit: usize) -> Self {
         match nth_end(text, limit) {
             Some(at) => Self { text: slice(text, 0, at), edge: Edge::Cut },
@@ -58,15 +59,16 @@ impl<'a> Ahead<'a> {
         self.bytes().get(at).copied().ok_or(self.stop())
     }
 
+    /// The reason for a parser that reads past the end.
     pub fn stop(self) -> Stop {
         match self.edge {
-            Edge::Open => Stop::More,
-            Edge::Cut => Stop::Far,
+            Edge::Open => Stop::NeedMore,
+            Edge::Cut => Stop::TooFar,
             Edge::End => Stop::End,
         }
     }
 
-    /// Does `word` stand at `at`?
+    /// True if the text at `at` starts with `word`.
     pub fn has(self, at: usize, word: &str) -> Result<bool, Stop> {
         let rest = self.bytes().get(at..).unwrap_or_default();
         let common = rest.iter().zip(word.as_bytes()).take_while(|(a, b)| a == b).count();
@@ -77,34 +79,35 @@ impl<'a> Ahead<'a> {
         }
     }
 
-    /// The number of bytes from `at` on that `is` takes, if something else ends them.
+    /// The number of bytes from `at` on that match `is`; an error if no other byte ends the run.
     pub fn run(self, at: usize, is: impl Fn(u8) -> bool) -> Result<usize, Stop> {
         let rest = self.bytes().get(at..).unwrap_or_default();
         rest.iter().position(|b| !is(*b)).ok_or(self.stop())
     }
 }
 
-/// Where the `n`th code point ends, from 1; `None`: there are fewer. Counted by many at a time, as it is asked at every bracket.
+/// Returns where the `n`th code point ends (from 1), or `None` if there are fewer. Counts 32 bytes at a time, because it runs
+/// at every bracket.
 fn nth_end(text: &str, n: usize) -> Option<usize> {
-    const MANY: usize = 32;
-    let begins = |byte: &u8| (*byte as i8) >= -0x40;
+    const BLOCK: usize = 32;
+    let is_char_start = |byte: &u8| (*byte as i8) >= -0x40;
     let bytes = text.as_bytes();
     if bytes.len() < n {
         return None;
     }
     let (mut at, mut left) = (0, n);
-    while let Some(many) = bytes.get(at..at + MANY).and_then(|many| <&[u8; MANY]>::try_from(many).ok()) {
-        let count = usize::from(many.iter().map(|byte| u8::from(begins(byte))).sum::<u8>());
+    while let Some(block) = bytes.get(at..at + BLOCK).and_then(|block| <&[u8; BLOCK]>::try_from(block).ok()) {
+        let count = usize::from(block.iter().map(|byte| u8::from(is_char_start(byte))).sum::<u8>());
         if count > left {
             break;
         }
         left -= count;
-        at += MANY;
+        at += BLOCK;
     }
-    for (place, byte) in (at..).zip(bytes.get(at..)?) {
-        if begins(byte) {
+    for (position, byte) in (at..).zip(bytes.get(at..)?) {
+        if is_char_start(byte) {
             if left == 0 {
-                return Some(place);
+                return Some(position);
             }
             left -= 1;
         }
@@ -112,7 +115,7 @@ fn nth_end(text: &str, n: usize) -> Option<usize> {
     (left == 0).then_some(bytes.len())
 }
 
-/// A part of the text; empty where the places are none, so nothing here can panic.
+/// A part of `text`; empty if the range is invalid, so that nothing here panics.
 pub fn slice(text: &str, from: usize, to: usize) -> &str {
     text.get(from..to).unwrap_or_default()
 }
@@ -122,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_look_ends_with_its_last_code_point() {
+    fn lookahead_ends_after_its_last_code_point() {
         for piece in ["a", "é", "中", "😀", "a中", "é😀a"] {
             for length in 0..140 {
                 let text: String = piece.chars().cycle().take(length).collect();

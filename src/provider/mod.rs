@@ -1,6 +1,7 @@
 //! Wire formats of upstreams: an [`Adapter`] reads frames into [`Signal`]s and encodes our frame in the stream's dialect.
 //! One folder per provider and one line in the [`registry`]. Called by `pipeline`; knows no chunks and does no I/O.
 
+pub mod anthropic;
 mod detect;
 pub mod doubao;
 mod envelope;

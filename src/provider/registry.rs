@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use super::{
-    Adapter,
+    Adapter, anthropic,
     detect::{Detector, MAX_UNDECIDED},
     doubao,
     json::{self, Node},
@@ -11,8 +11,14 @@ use super::{
 };
 
 /// Every provider. If several match a frame, the first one reads it.
-pub static REGISTRY: Registry =
-    Registry(&[&doubao::DESCRIPTOR, &tencent::DESCRIPTOR, &openai::DESCRIPTOR, &tavily::DESCRIPTOR, &mcp::DESCRIPTOR]);
+pub static REGISTRY: Registry = Registry(&[
+    &doubao::DESCRIPTOR,
+    &tencent::DESCRIPTOR,
+    &openai::DESCRIPTOR,
+    &anthropic::DESCRIPTOR,
+    &tavily::DESCRIPTOR,
+    &mcp::DESCRIPTOR,
+]);
 
 /// Builds the adapter of one stream.
 pub type Build = fn() -> Box<dyn Adapter>;

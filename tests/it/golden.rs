@@ -17,6 +17,7 @@ pub fn captures() -> Vec<(Provider, PathBuf)> {
         ("samantha", citetap::provider::doubao::PROVIDER),
         ("tencent", citetap::provider::tencent::PROVIDER),
         ("openai", citetap::provider::openai::PROVIDER),
+        ("anthropic", citetap::provider::anthropic::PROVIDER),
     ];
     for (folder, kind) in folders {
         for entry in fs::read_dir(fixtures().join(folder)).unwrap() {
@@ -109,13 +110,14 @@ fn p10_unstreamed_answer_gives_the_record_of_its_stream() {
     }
 }
 
-/// P10: a whole OpenAI-like response gives the complete record.
+/// P10: a whole response beside a capture gives the complete record.
 #[test]
-fn p10_unstreamed_completion_gives_the_record_of_its_stream() {
+fn p10_unstreamed_twin_gives_the_record_of_its_stream() {
+    let kinds = [citetap::provider::openai::PROVIDER, citetap::provider::anthropic::PROVIDER];
     let mut twins = 0;
     for (kind, path) in captures() {
         let Ok(json) = fs::read(path.with_extension("json")) else { continue };
-        if kind != citetap::provider::openai::PROVIDER {
+        if !kinds.contains(&kind) {
             continue;
         }
         twins += 1;
@@ -129,15 +131,17 @@ fn p10_unstreamed_completion_gives_the_record_of_its_stream() {
         }
         assert_eq!(REGISTRY.detect_document(&String::from_utf8(json).unwrap()), Some(kind), "{}", path.display());
     }
-    assert!(twins >= 10, "{twins} twins");
+    assert!(twins >= 17, "{twins} twins");
 }
 
 /// An error sent as JSON with status 200 is not a message.
 #[test]
 fn json_error_gives_no_record() {
-    for (folder, kind) in
-        [("doubao", citetap::provider::doubao::PROVIDER), ("openai", citetap::provider::openai::PROVIDER)]
-    {
+    for (folder, kind) in [
+        ("doubao", citetap::provider::doubao::PROVIDER),
+        ("openai", citetap::provider::openai::PROVIDER),
+        ("anthropic", citetap::provider::anthropic::PROVIDER),
+    ] {
         let json = fs::read(fixtures().join(folder).join("json-error.json")).unwrap();
         let settings = Settings { single_document: true, ..settings(Inject::Final) };
         let passed = offline::run(context(kind), settings, vec![Bytes::from(json.clone())], End::Clean, true);

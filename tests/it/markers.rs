@@ -257,6 +257,7 @@ fn captures_give_the_same_record_in_every_style() {
         ("samantha", citetap::provider::doubao::PROVIDER),
         ("tencent", citetap::provider::tencent::PROVIDER),
         ("openai", citetap::provider::openai::PROVIDER),
+        ("anthropic", citetap::provider::anthropic::PROVIDER),
     ] {
         for entry in std::fs::read_dir(fixtures().join(folder)).unwrap() {
             let path = entry.unwrap().path();

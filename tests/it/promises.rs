@@ -36,6 +36,12 @@ enum Piece {
     ChatAnnotation(u8, u32),
     ChatFinish(Vec<u8>),
     ChatError,
+    AnthropicText(String),
+    AnthropicResults(Vec<u8>),
+    AnthropicCitation(u8),
+    AnthropicBlockStop,
+    AnthropicFinish,
+    AnthropicError,
     Done,
     Comment,
     Id,
@@ -74,6 +80,12 @@ fn piece() -> impl Strategy<Value = Piece> {
         2 => (0_u8..6, 0_u32..3).prop_map(|(host, end)| Piece::ChatAnnotation(host, end)),
         1 => prop::collection::vec(0_u8..6, 0..4).prop_map(Piece::ChatFinish),
         1 => Just(Piece::ChatError),
+        3 => text().prop_map(Piece::AnthropicText),
+        2 => prop::collection::vec(0_u8..6, 0..4).prop_map(Piece::AnthropicResults),
+        2 => (0_u8..6).prop_map(Piece::AnthropicCitation),
+        1 => Just(Piece::AnthropicBlockStop),
+        1 => Just(Piece::AnthropicFinish),
+        1 => Just(Piece::AnthropicError),
         1 => Just(Piece::Done),
         1 => Just(Piece::Comment),
         1 => Just(Piece::Id),
@@ -135,6 +147,34 @@ fn bytes_of(piece: &Piece, eol: &str) -> Vec<u8> {
             data(json)
         }
         Piece::ChatError => data(serde_json::json!({"error": {"code": "1301", "message": "no"}})),
+        Piece::AnthropicText(text) => {
+            let kind = "content_block_delta";
+            event(kind, serde_json::json!({"type": kind, "index": 0, "delta": {"type": "text_delta", "text": text}}))
+        }
+        Piece::AnthropicResults(ids) => {
+            let kind = "content_block_start";
+            let result =
+                |id| serde_json::json!({"type": "web_search_result", "title": format!("T{id}"), "url": host(id)});
+            let results: Vec<_> = ids.iter().map(result).collect();
+            let block = serde_json::json!({"type": "web_search_tool_result", "tool_use_id": "s", "content": results});
+            event(kind, serde_json::json!({"type": kind, "index": 0, "content_block": block}))
+        }
+        Piece::AnthropicCitation(id) => {
+            let citation = serde_json::json!({"type": "web_search_result_location", "url": host(id), "title": "标题", "cited_text": "c"});
+            let block = serde_json::json!({"type": "text", "text": "", "citations": [citation]});
+            data(serde_json::json!({"type": "content_block_start", "index": 0, "content_block": block}))
+        }
+        Piece::AnthropicBlockStop => data(serde_json::json!({"type": "content_block_stop", "index": 0})),
+        Piece::AnthropicFinish => {
+            let kind = "message_delta";
+            event(
+                kind,
+                serde_json::json!({"type": kind, "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 7}}),
+            )
+        }
+        Piece::AnthropicError => {
+            event("error", serde_json::json!({"type": "error", "error": {"type": "overloaded_error", "message": "no"}}))
+        }
         Piece::Done => format!("data: [DONE]{eol}{eol}").into_bytes(),
         Piece::Comment => format!(": ping{eol}{eol}").into_bytes(),
         Piece::Id => format!("id: 7{eol}").into_bytes(),
@@ -151,6 +191,7 @@ pub fn kind() -> impl Strategy<Value = Provider> {
         citetap::provider::doubao::PROVIDER,
         citetap::provider::tencent::PROVIDER,
         citetap::provider::openai::PROVIDER,
+        citetap::provider::anthropic::PROVIDER,
         Provider::AUTO,
     ])
 }
@@ -209,26 +250,31 @@ pub fn frames(stream: &[u8]) -> Vec<&[u8]> {
     all
 }
 
-/// The dialect whose finish or error this frame is, decided without the adapters.
-fn finish_of(frame: &[u8]) -> Option<&'static str> {
+/// Whether this frame is a finish or an error of the dialect, decided without the adapters.
+fn is_finish_of(dialect: &str, frame: &[u8]) -> bool {
     let event = Event::read(frame);
-    let data = event.data?;
-    match &*event.name {
-        "SSE_REPLY_END" | "STREAM_ERROR" => Some("doubao"),
-        "finish" => Some("tencent"),
-        _ => {
-            let json: serde_json::Value = serde_json::from_str(&data).unwrap_or_default();
-            let ends = json["choices"][0]["finish_reason"].is_string() || json["error"].is_object();
-            (ends || data == "[DONE]").then_some("openai")
-        }
+    let Some(data) = event.data else { return false };
+    let json: serde_json::Value = serde_json::from_str(&data).unwrap_or_default();
+    match dialect {
+        "doubao" => matches!(&*event.name, "SSE_REPLY_END" | "STREAM_ERROR"),
+        "tencent" => event.name == "finish",
+        "anthropic" => json["delta"]["stop_reason"].is_string() || json["type"] == "error",
+        _ if matches!(&*event.name, "SSE_REPLY_END" | "STREAM_ERROR" | "finish") => false,
+        _ => json["choices"][0]["finish_reason"].is_string() || json["error"].is_object() || data == "[DONE]",
     }
+}
+
+/// Whether this frame is ours, by its name.
+fn is_named(frame: &[u8]) -> bool {
+    let event = Event::read(frame);
+    event.name == "citations" || event.name == "ping"
 }
 
 /// The record in one of our frames, in any envelope.
 fn record_in(frame: &[u8]) -> Record {
     let event = Event::read(frame);
-    assert_eq!(event.name, "citations");
     let json: serde_json::Value = serde_json::from_str(event.data.as_deref().unwrap()).unwrap();
+    assert_eq!(event.name, if json["type"] == "ping" { "ping" } else { "citations" });
     assert!(json.get("error").is_none() && json.get("event").is_none());
     if json.get("citetap").is_none() {
         return serde_json::from_value(json["citations"].clone()).unwrap();
@@ -292,7 +338,7 @@ proptest! {
         }
         // Each of our frames lies between frames: the output's frames are the input's plus ours.
         let out = passed.out();
-        let named = frames(&out).into_iter().filter(|frame| Event::read(frame).name == "citations").count();
+        let named = frames(&out).into_iter().filter(|frame| is_named(frame)).count();
         prop_assert_eq!(named, ours.len());
         // The final event precedes the first finish of the tapped dialect that follows a reference.
         if let Some(at) = passed.pieces.iter().rposition(|(ours, _)| *ours) {
@@ -303,7 +349,7 @@ proptest! {
                 let tells = Event::read(frame).data.is_some_and(|data| serde_json::from_str::<serde_json::Value>(&data).is_ok_and(|json| json.get("choices").is_some()));
                 kind == Provider::AUTO && dialect == "openai" && !tells
             };
-            let finished = frames(&before).into_iter().skip_while(undecided).any(|frame| finish_of(frame) == Some(dialect));
+            let finished = frames(&before).into_iter().skip_while(undecided).any(|frame| is_finish_of(dialect, frame));
             prop_assert!(!finished, "our event came after a finish");
         }
     }

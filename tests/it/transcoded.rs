@@ -22,6 +22,9 @@ pub const PROFILES: [Profile; 3] = [Profile::OpenAi, Profile::AiSdk, Profile::Op
 /// One capture of each kind: with and without sources, reasoning, stages, aliases and gaps, errors, cuts, late
 /// references.
 const GOLDEN: &[&str] = &[
+    "anthropic/chinese",
+    "anthropic/error-in-stream",
+    "anthropic/search-error",
     "doubao/cut",
     "doubao/gateway-error",
     "doubao/hostile",
@@ -63,6 +66,12 @@ fn document(kind: Provider, profile: Profile, chunks: Vec<Bytes>) -> OfflineOutp
         ..settings(Inject::Final)
     };
     offline::run(context(kind), settings, chunks, End::Clean, true)
+}
+
+/// Captures whose event is over the limit of a line. The dialects need different room beside the record, so they leave out
+/// different details.
+fn is_overlong(path: &Path) -> bool {
+    path.ends_with("anthropic/pause-turn.sse")
 }
 
 fn is_golden(path: &Path) -> bool {
@@ -168,7 +177,9 @@ fn clients_of_all_dialects_get_the_same_answer() {
             let other = got(profile);
             assert_eq!(other.text, openai.text, "{profile:?} {}", path.display());
             assert_eq!(other.thinking, openai.thinking, "{profile:?} {}", path.display());
-            assert_eq!(other.record, openai.record, "{profile:?} {}", path.display());
+            if !is_overlong(&path) {
+                assert_eq!(other.record, openai.record, "{profile:?} {}", path.display());
+            }
             assert_eq!(other.error.is_some(), openai.error.is_some(), "{profile:?} {}", path.display());
             assert_eq!((other.finishes, other.done), (openai.finishes, openai.done), "{profile:?} {}", path.display());
         }
@@ -180,7 +191,8 @@ fn clients_of_all_dialects_get_the_same_answer() {
 
 #[test]
 fn transcoded_document_equals_its_stream() {
-    for (kind, path) in captures().into_iter().filter(|(_, path)| end_of(path) == End::Clean) {
+    let is_whole = |path: &Path| end_of(path) == End::Clean && !is_overlong(path);
+    for (kind, path) in captures().into_iter().filter(|(_, path)| is_whole(path)) {
         let input = Bytes::from(fs::read(&path).unwrap());
         let output = |form| {
             transcode(kind, output_format(Profile::OpenAi, form), Inject::Final, vec![input.clone()], End::Clean).out()

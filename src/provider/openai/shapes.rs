@@ -87,4 +87,4 @@ pub fn unfiltered(record: &Record) -> impl Iterator<Item = &Citation> {
 
 #[cfg(test)]
 #[path = "shapes_tests.rs"]
-pub(super) mod tests;
+pub(in crate::provider) mod tests;

@@ -21,17 +21,17 @@ const TEXTS: &[&str] = &[
 ];
 #[rustfmt::skip]
 const KEYS: &[&str] = &[
-    "additional_content", "annotations", "answer", "block_id", "block_type", "choices", "citations", "code", "completion_id", "content", "content_block",
-    "content_type", "conversation_id", "created", "data", "delta", "delta_content", "end_type", "error", "event_data", "event_type", "finish_reason", "id",
-    "index", "is_finish", "is_stop", "message", "message_id", "model", "patch_object", "patch_op", "patch_value", "processes", "query", "queries",
+    "additional_content", "annotations", "answer", "block_id", "block_type", "choices", "citation", "citations", "cited_text", "code", "completion_id", "content", "content_block",
+    "content_type", "conversation_id", "created", "data", "delta", "delta_content", "document_index", "document_title", "end_type", "error", "event_data", "event_type", "finish_reason", "id",
+    "index", "input", "is_finish", "is_stop", "message", "message_id", "model", "page_age", "partial_json", "patch_object", "patch_op", "patch_value", "processes", "query", "queries",
     "reasoning_content", "reference_chunks", "reference_docs", "references", "response", "results", "score", "search_query_result_block", "search_results",
-    "session_id", "site_name", "snippet", "stage", "start_index", "end_index", "structuredContent", "summary", "target_id", "text", "text_card", "title",
+    "session_id", "site_name", "snippet", "source", "stage", "stop_reason", "thinking", "tool_use_id", "start_index", "end_index", "structuredContent", "summary", "target_id", "text", "text_card", "title",
     "type", "url", "url_citation", "usage", "user_type", "webSearchResult", "a", "in", "t",
 ];
 #[rustfmt::skip]
 const NAMES: &[&str] = &[
     "STREAM_CHUNK", "CHUNK_DELTA", "STREAM_MSG_NOTIFY", "FULL_MSG_NOTIFY", "SSE_ACK", "SSE_REPLY_END", "STREAM_ERROR", "gateway-error", "SSE_HEARTBEAT",
-    "finish", "citations", "message", "error", "ping",
+    "finish", "citations", "message", "error", "ping", "message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta", "message_stop",
 ];
 #[rustfmt::skip]
 const FRAMES: &[&str] = &[
@@ -48,6 +48,15 @@ const FRAMES: &[&str] = &[
     "data: {\"id\":\"chat-1\",\"object\":\"chat.completion.chunk\",\"created\":7,\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":2,\"total_tokens\":3}}\n\n",
     "data: {\"error\":{\"code\":\"1301\",\"message\":\"no\"}}\n\n",
     "data: [DONE]\n\n",
+    "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"server_tool_use\",\"id\":\"s\",\"name\":\"web_search\",\"input\":{}}}\n\nevent: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"input_json_delta\",\"partial_json\":\"{\\\"query\\\":\\\"q\\\"}\"}}\n\n",
+    "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":1,\"content_block\":{\"type\":\"web_search_tool_result\",\"tool_use_id\":\"s\",\"content\":[{\"type\":\"web_search_result\",\"title\":\"标题\",\"url\":\"https://a.example.com/\",\"page_age\":\"April 30, 2025\"}]}}\n\n",
+    "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":2,\"content_block\":{\"type\":\"web_fetch_tool_result\",\"tool_use_id\":\"f\",\"content\":{\"type\":\"web_fetch_result\",\"url\":\"https://b.example.com/\",\"content\":{\"type\":\"document\",\"title\":\"B\"}}}}\n\n",
+    "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":3,\"content_block\":{\"type\":\"text\",\"text\":\"\",\"citations\":[]}}\n\n",
+    "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":3,\"delta\":{\"type\":\"citations_delta\",\"citation\":{\"type\":\"char_location\",\"cited_text\":\"c\",\"document_index\":0,\"document_title\":\"B\"}}}\n\n",
+    "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":3,\"delta\":{\"type\":\"text_delta\",\"text\":\"火灾[1]。\"}}\n\n",
+    "event: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":3}\n\n",
+    "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"},\"usage\":{\"output_tokens\":7}}\n\n",
+    "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"no\"}}\n\n",
     ": ping\n\n",
     "id: 7\n",
     "retry: 3000\n\n",

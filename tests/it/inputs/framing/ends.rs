@@ -12,7 +12,7 @@ use tokio::{
 
 use super::super::{Bench, raw_upstream};
 use crate::{
-    net::{Client, Whole, chat, post, request, tencent},
+    net::{Client, Whole, chat, eventually, post, request, tencent},
     relay::{
         ends::cut_in_mid_frame,
         timeouts::{begins_and_hangs, ends_with_citations_and_an_abort},
@@ -110,8 +110,9 @@ async fn f20_cut_upstream_is_an_abort() {
         for mut client in [Client::h1(proxy.addr).await, Client::h2(proxy.addr).await] {
             let mut response = client.send(post("/chat", "{}")).await;
             let begun = response.until("一").await;
-            // The partial frame is held invisibly, so give it time to arrive.
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            // The partial frame is not relayed, but the budget counts it.
+            let is_held = async || (proxy.app.budget.used() >= HALF.len()).then_some(());
+            eventually(is_held).await.unwrap();
             arrived.add_permits(1);
             let mut whole = response.whole().await;
             whole.pieces.insert(0, (Duration::ZERO, Bytes::from(begun)));

@@ -45,7 +45,7 @@ use self::{
     tap_body::{StreamTimeouts, TapBody},
 };
 use crate::{
-    app::{App, faults::FaultContext, problem::Problem},
+    app::{App, auth::query_without_keys, faults::FaultContext, problem::Problem},
     config::{Form, Inject, OutputFormat, Profile, Provider, Route},
     pipeline::{Context, Pipeline, Settings, Supplement, tap::Tap},
     telemetry::{
@@ -97,7 +97,8 @@ async fn try_relay(app: Arc<App>, request: Request<Incoming>, peer: Peer) -> Res
     if body.size_hint().lower() > limit {
         return Err(Problem::body_too_large(limit));
     }
-    let target = client::target(&route.upstream, rest, head.uri.query())
+    let query = head.uri.query().map(|query| query_without_keys(&app.config.tenants, query));
+    let target = client::target(&route.upstream, rest, query.as_deref())
         .map_err(|_| Problem::bad_request("the path is no path"))?;
 
     let task = task_of(&mut head.headers);

@@ -24,7 +24,14 @@ use crate::{
         App,
         problem::{Problem, ProblemJson, unquoted},
     },
-    citation::{Record, export::HTML_POLICY, record::CitationStatus, text, url::link},
+    citation::{
+        Record,
+        export::HTML_POLICY,
+        ledger::{MAX_SNIPPET, MAX_TITLE},
+        record::CitationStatus,
+        text,
+        url::link,
+    },
     marker::{self, Source, Sources, Style},
     profile::{
         html,
@@ -36,6 +43,10 @@ use crate::{
 const MAX_BODY: u64 = 2 * 1024 * 1024;
 /// Maximum sources of a request; further ones are ignored.
 const MAX_SOURCES: usize = 1000;
+/// Maximum bytes of sources in a result. Each marker repeats its source, so a small request could ask for gigabytes.
+const MAX_REPEATED: usize = 8 * 1024 * 1024;
+/// Bytes of an excerpt that one marker repeats at most: 200 code points.
+const MAX_EXCERPT: usize = 800;
 
 pub fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(only(routes!(render)))
@@ -139,17 +150,23 @@ async fn render(
     let result = task.await;
     drop(permit);
     let rendered = result.map_err(|_| Problem::bad_request("the text could not be rendered"))?;
+    let too_large =
+        || Problem::bad_request("the text cites its sources too often: the result would have over 8 MiB of sources");
+    let rendered = rendered.ok_or_else(too_large)?;
     Ok(respond(rendered, &headers))
 }
 
-/// Renders with a style of markers, or as HTML without one.
-fn render_text(text: &str, style: Option<Style>, partial: bool, sources: &SourceList) -> Rendered {
+/// Renders with a style of markers, or as HTML without one. `None` if the result would be too large.
+fn render_text(text: &str, style: Option<Style>, partial: bool, sources: &SourceList) -> Option<Rendered> {
     let (_, marks) = marker::rewrite(text, Style::Keep, sources);
     let mut cited: Vec<u32> = marks.iter().map(|mark| mark.number).collect();
+    if cited.iter().map(|number| sources.len_of(*number)).sum::<usize>() > MAX_REPEATED {
+        return None;
+    }
     cited.sort_unstable();
     cited.dedup();
     let empty = Rendered { style: "html", text: None, html: None, open: None, rest: None, cited };
-    match style {
+    Some(match style {
         Some(style) => {
             let text = marker::rewritten(text, style, sources);
             Rendered { style: style.as_str(), text: Some(text), ..empty }
@@ -160,7 +177,7 @@ fn render_text(text: &str, style: Option<Style>, partial: bool, sources: &Source
             Rendered { html: Some(settled), open: Some(open), rest: Some(rest), ..empty }
         }
         None => Rendered { html: Some(html::html(text, sources)), ..empty },
-    }
+    })
 }
 
 /// Responds with JSON, or with plain HTML or text if the client accepts that.
@@ -217,12 +234,19 @@ impl SourceList {
         };
         Self(record.citations.iter().map(source).collect())
     }
+
+    /// Bytes that one marker with this number adds at most, before they are escaped.
+    fn len_of(&self, number: u32) -> usize {
+        let len = |text: Option<&str>| text.map_or(0, str::len);
+        self.find(number)
+            .map_or(0, |source| 2 * len(source.url) + 2 * len(source.title) + len(source.content).min(MAX_EXCERPT))
+    }
 }
 
-/// Removes control characters from title and excerpt, as a record's own texts have none.
+/// Removes control characters from title and excerpt and cuts them, as in a record.
 fn clean(source: &mut RenderSource) {
-    source.title = source.title.take().map(|title| text::single_line(&title, usize::MAX));
-    source.content = source.content.take().map(|content| text::clean_lines(&content, usize::MAX).0.into_owned());
+    source.title = source.title.take().map(|title| text::single_line(&title, MAX_TITLE));
+    source.content = source.content.take().map(|content| text::clean_lines(&content, MAX_SNIPPET).0.into_owned());
 }
 
 impl Sources for SourceList {

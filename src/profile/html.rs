@@ -29,6 +29,11 @@ pub(super) const MARKDOWN_OPTIONS: Options = Options::ENABLE_TABLES
     .union(Options::ENABLE_STRIKETHROUGH)
     .union(Options::ENABLE_TASKLISTS)
     .union(Options::ENABLE_MATH);
+/// Depth of nested elements. Deeper elements are left out and their content is kept: the sanitizer's time grows with the
+/// square of the depth.
+const MAX_NESTING: usize = 64;
+/// Tags in the answer's own HTML, for the same reason. Further ones become text.
+const MAX_TAGS: usize = 1000;
 /// Characters of an excerpt in a link's data; longer ones are cut.
 const SNIPPET: usize = 200;
 
@@ -73,7 +78,9 @@ pub fn html(answer: &str, sources: &dyn Sources) -> String {
 pub(super) fn render_marks(answer: &str, marks: &[Swap], sources: &dyn Sources) -> String {
     let marked = insert_placeholders(answer, marks);
     let mut rendered = String::with_capacity(marked.len() * 2);
-    let events = TextMergeStream::new(Parser::new_ext(&marked, MARKDOWN_OPTIONS)).map(neutralize);
+    let mut filter = EventFilter::default();
+    let events =
+        TextMergeStream::new(Parser::new_ext(&marked, MARKDOWN_OPTIONS)).filter_map(|event| filter.apply(event));
     pulldown_cmark::html::push_html(&mut rendered, events);
     let clean = SANITIZER.clean(&rendered).to_string();
     insert_links(&clean, answer, marks, sources)
@@ -127,34 +134,58 @@ fn placeholder_index(c: char) -> Option<usize> {
     (index < MAX_PLACEHOLDERS).then(|| usize::try_from(index).ok()).flatten()
 }
 
-/// Turns images into links, and formulas, task list boxes and disallowed tags into text.
-fn neutralize(event: Event<'_>) -> Event<'_> {
-    match event {
-        Event::Start(Tag::Image { link_type, dest_url, title, id }) => {
-            Event::Start(Tag::Link { link_type, dest_url, title, id })
+/// Makes the events of one answer safe and cheap to sanitize.
+#[derive(Default)]
+struct EventFilter {
+    depth: usize,
+    /// Tags in the answer's own HTML so far.
+    tags: usize,
+}
+
+impl EventFilter {
+    /// Drops elements below [`MAX_NESTING`], and turns images into links, and formulas, task list boxes and disallowed tags
+    /// into text.
+    fn apply<'a>(&mut self, event: Event<'a>) -> Option<Event<'a>> {
+        match event {
+            Event::Start(tag) => {
+                self.depth += 1;
+                (self.depth <= MAX_NESTING).then(|| Event::Start(link_for_image(tag)))
+            }
+            Event::End(tag) => {
+                self.depth -= 1;
+                let tag = if tag == TagEnd::Image { TagEnd::Link } else { tag };
+                (self.depth < MAX_NESTING).then_some(Event::End(tag))
+            }
+            Event::InlineMath(formula) => Some(Event::Text(CowStr::from(format!("${formula}$")))),
+            Event::DisplayMath(formula) => Some(Event::Text(CowStr::from(format!("$${formula}$$")))),
+            Event::TaskListMarker(done) => Some(Event::Text(CowStr::from(if done { "☑ " } else { "☐ " }))),
+            Event::Html(html) => Some(Event::Html(CowStr::from(self.escape_disallowed_tags(&html)))),
+            Event::InlineHtml(html) => Some(Event::InlineHtml(CowStr::from(self.escape_disallowed_tags(&html)))),
+            other => Some(other),
         }
-        Event::End(TagEnd::Image) => Event::End(TagEnd::Link),
-        Event::InlineMath(formula) => Event::Text(CowStr::from(format!("${formula}$"))),
-        Event::DisplayMath(formula) => Event::Text(CowStr::from(format!("$${formula}$$"))),
-        Event::TaskListMarker(done) => Event::Text(CowStr::from(if done { "☑ " } else { "☐ " })),
-        Event::Html(html) => Event::Html(CowStr::from(escape_disallowed_tags(&html))),
-        Event::InlineHtml(html) => Event::InlineHtml(CowStr::from(escape_disallowed_tags(&html))),
-        other => other,
+    }
+
+    /// Escapes disallowed tags, so that they show as text. The sanitizer would remove an unclosed one (an answer may be
+    /// about `<script>`) together with everything after it.
+    fn escape_disallowed_tags(&mut self, html: &str) -> String {
+        let mut out = String::with_capacity(html.len());
+        let mut rest = html;
+        while let Some((before, tag)) = rest.split_once('<') {
+            out.push_str(before);
+            self.tags += 1;
+            out.push_str(if self.tags <= MAX_TAGS && is_allowed(tag) { "<" } else { "&lt;" });
+            rest = tag;
+        }
+        out.push_str(rest);
+        out
     }
 }
 
-/// Escapes disallowed tags, so that they show as text. The sanitizer would remove an unclosed one (an answer may be about
-/// `<script>`) together with everything after it.
-fn escape_disallowed_tags(html: &str) -> String {
-    let mut out = String::with_capacity(html.len());
-    let mut rest = html;
-    while let Some((before, tag)) = rest.split_once('<') {
-        out.push_str(before);
-        out.push_str(if is_allowed(tag) { "<" } else { "&lt;" });
-        rest = tag;
+fn link_for_image(tag: Tag<'_>) -> Tag<'_> {
+    match tag {
+        Tag::Image { link_type, dest_url, title, id } => Tag::Link { link_type, dest_url, title, id },
+        other => other,
     }
-    out.push_str(rest);
-    out
 }
 
 /// Whether the text after a `<` starts with a complete allowed tag or a complete comment.

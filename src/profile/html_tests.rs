@@ -241,3 +241,24 @@ fn marker_is_not_parsed_as_a_markdown_link() {
     assert_eq!(link("[a]【2】\n\n[a]: https://c.example/").matches("<a ").count(), 1);
     assert_eq!(link("**x【2】** y"), "<p><strong>x‹2›</strong> y</p>\n");
 }
+
+/// The sanitizer's time grows with the square of the depth, so depth is limited in Markdown and in HTML.
+#[test]
+fn nesting_is_capped_at_the_limit() {
+    let depth = |text: &str| {
+        let (mut depth, mut deepest) = (0_usize, 0);
+        for tag in render(text).split('<').skip(1) {
+            depth = if tag.starts_with('/') { depth - 1 } else { depth + 1 };
+            deepest = deepest.max(depth);
+        }
+        deepest
+    };
+    let quotes = |count: usize| format!("{}x", "> ".repeat(count));
+    assert_eq!(depth(&quotes(MAX_NESTING - 1)), MAX_NESTING, "with its paragraph");
+    assert_eq!(depth(&quotes(MAX_NESTING)), MAX_NESTING);
+    assert!(render(&quotes(MAX_NESTING * 400)).contains('x'), "the text stays");
+    let tags = |count: usize| "<ul>".repeat(count);
+    assert_eq!(render(&tags(MAX_TAGS)).matches("<ul>").count(), MAX_TAGS);
+    assert_eq!(render(&tags(MAX_TAGS + 1)).matches("<ul>").count(), MAX_TAGS);
+    assert_eq!(render(&tags(MAX_TAGS + 1)).matches("&lt;ul&gt;").count(), 1);
+}

@@ -50,6 +50,8 @@ async def flooded(kit, name, flood, toml="", most=None):
                             await flood(client)
                     except (OSError, TimeoutError):
                         pass
+                    # The flood does not wait for what the server sends, so read that now.
+                    await client.until(lambda: client.goaway is not None, 0.5)
                     # A TCP reset may arrive before the GOAWAY.
                     return client.goaway if client.goaway is not None or not client.ended else "closed"
 

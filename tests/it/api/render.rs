@@ -150,3 +150,18 @@ async fn message_of_another_tenant_is_unknown() {
         assert_eq!(Client::h1(proxy.addr).await.send(request).await.status, status);
     }
 }
+
+/// Each marker repeats its source: a request of 150 KiB could otherwise get hundreds of MiB.
+#[tokio::test]
+async fn result_is_bounded_however_often_a_source_is_cited() {
+    let (_upstream, proxy) = answering(&[]).await;
+    let source =
+        |title: usize| json!({"citations": [{"number": 1, "url": "https://a.example/", "title": "t".repeat(title)}]});
+    let ask = |markers: usize, title: usize| json!({"text": "a [1] ".repeat(markers), "record": source(title)});
+    let long_title = render(&proxy, &ask(150, 500_000)).await;
+    assert_eq!(long_title.status, 200);
+    assert!(long_title.whole().await.text().len() < 1 << 20, "titles are cut as in a record");
+    // 2 * 18 bytes of URL and 2 * 988 of title: 4,169 markers have 8 MiB.
+    assert_eq!(render(&proxy, &ask(4169, 988)).await.status, 200);
+    assert_eq!(render(&proxy, &ask(4170, 988)).await.status, 400);
+}

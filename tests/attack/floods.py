@@ -31,6 +31,7 @@ from upstreams import Upstream, plain_or_stream
 from wire import Connection, ask
 
 GROWTH = 48 * MIB
+PER_STREAM = 64 * 1024
 
 
 async def slowly(received, writer):
@@ -38,10 +39,10 @@ async def slowly(received, writer):
     await plain_or_stream(received, writer)
 
 
-async def flooded(kit, name, flood, toml="", most=None):
+async def flooded(kit, name, flood, toml="", most=None, growth=GROWTH):
     """Runs `flood(client)` on several connections; then checks that others are served and the upstream got few requests."""
     async with Upstream(slowly) as upstream, kit.citetap(toml + route("l0", upstream.port)) as server:
-        async with watched(server, name, GROWTH):
+        async with watched(server, name, growth):
 
             async def one():
                 async with await Http2.open(server) as client:
@@ -210,7 +211,8 @@ async def more_streams_than_announced(kit):
         await client.flush()
         await asyncio.sleep(1)
 
-    ended, reached = await flooded(kit, "streams", flood, most=kit.few(2, 8) * 1000 + 1)
+    streams = kit.few(2, 8) * 1000
+    ended, reached = await flooded(kit, "streams", flood, most=streams + 1, growth=streams * PER_STREAM)
     return f"ended by {ended}, {reached} at the upstream"
 
 

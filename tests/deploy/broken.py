@@ -115,7 +115,7 @@ EDITS = [
     ("fronts", NGINX, "proxy_buffering off;", "proxy_bufering off;", 'unknown directive "proxy_bufering"'),
     # nginx's defaults. Each of our lines alone, or citetap's x-accel-buffering, prevents buffering.
     ("fronts", NGINX, "    location / {",
-     "location /doubao-en { proxy_pass http://citetap; proxy_http_version 1.0; "
+     "location /doubao-en { proxy_pass http://citetap; proxy_http_version 1.0; proxy_set_header Host $host; "
      "proxy_ignore_headers X-Accel-Buffering; }\nlocation / {", "it buffers"),
     ("fronts", NGINX, "listen 443 ssl http2;", "listen 443 ssl;", "nginx: answered"),
     ("fronts", NGINX, "(metrics|", "(", "nginx: /metrics gives"),

@@ -290,7 +290,7 @@ impl Pipeline {
 
     /// Returns a comment that keeps an idle connection open, where one is allowed: between frames and before our event.
     /// Not after an `id:`, where openai-python fails on a comment, and not before the first byte, because a BOM counts only
-    /// at the start of the stream.
+    /// at the start of the stream. Not where clients of the dialect fail on comments.
     pub fn heartbeat(&mut self) -> Option<Bytes> {
         if let OutputMode::Transcode(_) = self.mode {
             let streaming = self.settings.output_format.form == Form::Stream
@@ -302,7 +302,8 @@ impl Pipeline {
             && self.input.partial.sent == 0
             && !self.input.partial.skipping
             && self.outputs.is_empty();
-        let allowed = self.can_inject() && self.tap.is_some() && !self.input.id_seen && self.progress.end.is_none();
+        let accepted = self.tap.as_ref().is_some_and(|tap| tap.clients_accept_comments());
+        let allowed = self.can_inject() && accepted && !self.input.id_seen && self.progress.end.is_none();
         (between_frames && allowed).then(|| encode::heartbeat(self.input.eol.unwrap_or_default()))
     }
 

@@ -121,6 +121,10 @@ impl Tap {
         self.adapter.provider()
     }
 
+    pub fn clients_accept_comments(&self) -> bool {
+        self.adapter.clients_accept_comments()
+    }
+
     pub fn envelope(&self, payload: &Payload<'_>) -> Envelope {
         self.adapter.envelope(payload)
     }

@@ -33,7 +33,7 @@ pub fn frame(
         event = envelope.event;
         envelope.json
     });
-    encode::event(event, &line, eol)
+    if event.is_empty() { encode::data(&line, eol) } else { encode::event(event, &line, eol) }
 }
 
 /// Returns the record without what clients do not get: filtered citations, failures and long excerpts.

@@ -47,6 +47,10 @@ impl Adapter for Detector {
         self.detected.as_ref().map_or_else(|| Envelope::from_record(payload), |adapter| adapter.envelope(payload))
     }
 
+    fn clients_accept_comments(&self) -> bool {
+        self.detected.as_ref().is_none_or(|adapter| adapter.clients_accept_comments())
+    }
+
     fn gave_up(&self) -> bool {
         self.detected.is_none() && self.frames_left == Some(0)
     }

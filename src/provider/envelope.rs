@@ -20,7 +20,7 @@ pub struct Payload<'p> {
 /// Our frame before it is encoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Envelope {
-    /// The SSE event's name.
+    /// The SSE event's name. Empty: the frame has no `event:` line.
     pub event: &'static str,
     /// The data: one line of JSON.
     pub json: String,
@@ -30,6 +30,11 @@ impl Envelope {
     /// Serializes the data of an event named [`EVENT`]. Serialization cannot fail: all keys are strings.
     pub fn new(json: &impl Serialize) -> Self {
         Self { event: EVENT, json: serde_json::to_string(json).unwrap_or_default() }
+    }
+
+    /// Serializes the data of an event without a name, for clients that fail on an `event:` line.
+    pub fn unnamed(json: &impl Serialize) -> Self {
+        Self { event: "", ..Self::new(json) }
     }
 
     /// Encodes the record itself, for streams without a known dialect.

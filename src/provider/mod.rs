@@ -43,6 +43,11 @@ pub trait Adapter: Send {
         Envelope::from_record(payload)
     }
 
+    /// Whether clients of the stream's dialect skip SSE comments. If not, no heartbeat is sent.
+    fn clients_accept_comments(&self) -> bool {
+        true
+    }
+
     /// True if the adapter will never understand this stream: the caller stops passing frames.
     fn gave_up(&self) -> bool {
         false

@@ -2,7 +2,7 @@ use crate::profile::OutputFormat;
 use std::sync::Arc;
 
 use super::{offline::OfflineOutput, *};
-use crate::provider::{FinishReason, Signal};
+use crate::provider::{FinishReason, Provider, Signal};
 
 pub(super) const CARD: &str = "event: STREAM_CHUNK\ndata: {\"message_id\":\"12\",\"patch_op\":[{\"patch_object\":1,\"patch_value\":{\"content_block\":[{\"block_type\":10025,\"block_id\":\"b\",\"content\":{\"search_query_result_block\":{\"results\":[{\"text_card\":{\"index\":1,\"title\":\"T\",\"url\":\"https://a.example.com/\"}}]}}}]}}]}\n\n";
 pub(super) const END: &str = "event: SSE_REPLY_END\ndata: {\"end_type\":1}\n\n";
@@ -224,6 +224,34 @@ fn heartbeat_is_sent_only_between_frames_of_the_answer() {
     ended.push(Bytes::from_static(END.as_bytes()));
     while ended.take().is_some() {}
     assert_eq!(ended.heartbeat(), None, "after the finish");
+}
+
+/// Some of Google's SDKs fail on a line that does not start with `data:`.
+#[test]
+fn stream_whose_clients_refuse_comments_has_only_data_lines() {
+    let chunk = |finish: &str| {
+        format!(
+            "data: {{\"candidates\":[{{\"groundingMetadata\":{{\"groundingChunks\":[{{\"web\":{{\"title\":\"T\"}}}}]}}{finish}}}]}}\r\n\r\n"
+        )
+    };
+    for provider in [crate::provider::gemini::PROVIDER, Provider::AUTO] {
+        let mut pipeline = Pipeline::new(Some(Context { provider, ..context() }), settings(Inject::Live, 1 << 20));
+        let mut out = Vec::new();
+        for frame in [chunk(""), chunk(",\"finishReason\":\"STOP\"")] {
+            pipeline.push(Bytes::from(frame));
+            while let Some(next) = pipeline.take() {
+                match next {
+                    Output::Bytes(bytes) | Output::Event(bytes) => out.extend_from_slice(&bytes),
+                    Output::Commit(_) => pipeline.committed(true),
+                    Output::Store(_) | Output::AwaitSearch => {}
+                }
+            }
+            assert_eq!(pipeline.heartbeat(), None, "{provider:?}");
+        }
+        let out = String::from_utf8(out).unwrap();
+        assert_eq!(out.matches("\"citations\":{").count(), 2, "{out}");
+        assert!(out.split("\r\n").all(|line| line.is_empty() || line.starts_with("data: {")), "{out}");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod detect;
 pub mod doubao;
 mod envelope;
 pub mod error_document;
+pub mod gemini;
 pub mod json;
 pub mod json_path;
 pub mod mcp;

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use super::{
     Adapter, anthropic,
     detect::{Detector, MAX_UNDECIDED},
-    doubao,
+    doubao, gemini,
     json::{self, Node},
     mcp, openai, tavily, tencent,
 };
@@ -16,6 +16,7 @@ pub static REGISTRY: Registry = Registry(&[
     &tencent::DESCRIPTOR,
     &openai::DESCRIPTOR,
     &anthropic::DESCRIPTOR,
+    &gemini::DESCRIPTOR,
     &tavily::DESCRIPTOR,
     &mcp::DESCRIPTOR,
 ]);

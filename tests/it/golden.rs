@@ -18,6 +18,7 @@ pub fn captures() -> Vec<(Provider, PathBuf)> {
         ("tencent", citetap::provider::tencent::PROVIDER),
         ("openai", citetap::provider::openai::PROVIDER),
         ("anthropic", citetap::provider::anthropic::PROVIDER),
+        ("gemini", citetap::provider::gemini::PROVIDER),
     ];
     for (folder, kind) in folders {
         for entry in fs::read_dir(fixtures().join(folder)).unwrap() {
@@ -113,7 +114,11 @@ fn p10_unstreamed_answer_gives_the_record_of_its_stream() {
 /// P10: a whole response beside a capture gives the complete record.
 #[test]
 fn p10_unstreamed_twin_gives_the_record_of_its_stream() {
-    let kinds = [citetap::provider::openai::PROVIDER, citetap::provider::anthropic::PROVIDER];
+    let kinds = [
+        citetap::provider::openai::PROVIDER,
+        citetap::provider::anthropic::PROVIDER,
+        citetap::provider::gemini::PROVIDER,
+    ];
     let mut twins = 0;
     for (kind, path) in captures() {
         let Ok(json) = fs::read(path.with_extension("json")) else { continue };
@@ -131,7 +136,7 @@ fn p10_unstreamed_twin_gives_the_record_of_its_stream() {
         }
         assert_eq!(REGISTRY.detect_document(&String::from_utf8(json).unwrap()), Some(kind), "{}", path.display());
     }
-    assert!(twins >= 17, "{twins} twins");
+    assert!(twins >= 22, "{twins} twins");
 }
 
 /// An error sent as JSON with status 200 is not a message.
@@ -141,6 +146,7 @@ fn json_error_gives_no_record() {
         ("doubao", citetap::provider::doubao::PROVIDER),
         ("openai", citetap::provider::openai::PROVIDER),
         ("anthropic", citetap::provider::anthropic::PROVIDER),
+        ("gemini", citetap::provider::gemini::PROVIDER),
     ] {
         let json = fs::read(fixtures().join(folder).join("json-error.json")).unwrap();
         let settings = Settings { single_document: true, ..settings(Inject::Final) };

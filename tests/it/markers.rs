@@ -258,6 +258,7 @@ fn captures_give_the_same_record_in_every_style() {
         ("tencent", citetap::provider::tencent::PROVIDER),
         ("openai", citetap::provider::openai::PROVIDER),
         ("anthropic", citetap::provider::anthropic::PROVIDER),
+        ("gemini", citetap::provider::gemini::PROVIDER),
     ] {
         for entry in std::fs::read_dir(fixtures().join(folder)).unwrap() {
             let path = entry.unwrap().path();

@@ -134,6 +134,7 @@ const NORMALIZE_PROVIDERS: &[Provider] = &[
     citetap::provider::tencent::PROVIDER,
     citetap::provider::doubao::PROVIDER,
     citetap::provider::anthropic::PROVIDER,
+    citetap::provider::gemini::PROVIDER,
 ];
 
 /// Target `handed`: a body posted to `/normalize` (JSON, a capture or anything else), and the same body as a whole upstream

@@ -28,6 +28,7 @@ const KINDS: &[Provider] = &[
     citetap::provider::openai::PROVIDER,
     Provider::AUTO,
     citetap::provider::anthropic::PROVIDER,
+    citetap::provider::gemini::PROVIDER,
 ];
 const INJECTS: &[Inject] = &[Inject::Final, Inject::Live, Inject::Off];
 const ENDS: &[End] = &[End::Clean, End::Cut, End::Shutdown];
@@ -189,7 +190,12 @@ fn record_in(frame: &[u8]) -> Record {
     assert!(data.len() < MAX_LINE, "a line of {} bytes", data.len());
     assert!(!data.contains(['\n', '\r']));
     let json: Value = serde_json::from_str(&data).unwrap();
-    assert_eq!(event.name, if json["type"] == "ping" { "ping" } else { "citations" });
+    let name = match json["type"].as_str() {
+        Some("ping") => "ping",
+        _ if json.get("candidates").is_some() => "",
+        _ => "citations",
+    };
+    assert_eq!(event.name, name);
     assert!(json.get("error").is_none() && json.get("event").is_none());
     let record = json.get("citetap").or_else(|| json.get("citations").filter(|record| record.is_object()));
     serde_json::from_value(record.unwrap_or(&json).clone()).unwrap()

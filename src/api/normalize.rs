@@ -34,8 +34,8 @@ use crate::{
 
 const ACCEPTED: &str = "accepted are a capture of a stream (raw SSE, `curl -N` output, one JSON payload per line, HAR) \
                         or one JSON body: a Doubao frame or message (patch_op, content_block), a Tencent Lexiang \
-                        frame or answer, an OpenAI-like chunk or completion (choices), an Anthropic event or message \
-                        (type), a Gemini chunk or response (candidates), a Tavily response (query, results), an MCP tool response \
+                        frame or answer, an OpenAI-like chunk or completion (choices), an event or response of the \
+                        Responses API (type, object), an Anthropic event or message (type), a Gemini chunk or response (candidates), a Tavily response (query, results), an MCP tool response \
                         (response.webSearchResult.results, response.results)";
 
 pub fn router() -> OpenApiRouter<Arc<App>> {

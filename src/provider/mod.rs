@@ -11,6 +11,7 @@ pub mod json;
 pub mod json_path;
 pub mod mcp;
 pub mod openai;
+pub mod openai_responses;
 pub mod registry;
 mod results;
 pub mod splice;

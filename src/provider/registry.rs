@@ -7,7 +7,7 @@ use super::{
     detect::{Detector, MAX_UNDECIDED},
     doubao, gemini,
     json::{self, Node},
-    mcp, openai, tavily, tencent,
+    mcp, openai, openai_responses, tavily, tencent,
 };
 
 /// Every provider. If several match a frame, the first one reads it.
@@ -15,6 +15,7 @@ pub static REGISTRY: Registry = Registry(&[
     &doubao::DESCRIPTOR,
     &tencent::DESCRIPTOR,
     &openai::DESCRIPTOR,
+    &openai_responses::DESCRIPTOR,
     &anthropic::DESCRIPTOR,
     &gemini::DESCRIPTOR,
     &tavily::DESCRIPTOR,

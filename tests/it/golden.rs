@@ -17,6 +17,7 @@ pub fn captures() -> Vec<(Provider, PathBuf)> {
         ("samantha", citetap::provider::doubao::PROVIDER),
         ("tencent", citetap::provider::tencent::PROVIDER),
         ("openai", citetap::provider::openai::PROVIDER),
+        ("openai-responses", citetap::provider::openai_responses::PROVIDER),
         ("anthropic", citetap::provider::anthropic::PROVIDER),
         ("gemini", citetap::provider::gemini::PROVIDER),
     ];
@@ -116,6 +117,7 @@ fn p10_unstreamed_answer_gives_the_record_of_its_stream() {
 fn p10_unstreamed_twin_gives_the_record_of_its_stream() {
     let kinds = [
         citetap::provider::openai::PROVIDER,
+        citetap::provider::openai_responses::PROVIDER,
         citetap::provider::anthropic::PROVIDER,
         citetap::provider::gemini::PROVIDER,
     ];
@@ -136,7 +138,7 @@ fn p10_unstreamed_twin_gives_the_record_of_its_stream() {
         }
         assert_eq!(REGISTRY.detect_document(&String::from_utf8(json).unwrap()), Some(kind), "{}", path.display());
     }
-    assert!(twins >= 22, "{twins} twins");
+    assert!(twins >= 36, "{twins} twins");
 }
 
 /// An error sent as JSON with status 200 is not a message.
@@ -145,6 +147,7 @@ fn json_error_gives_no_record() {
     for (folder, kind) in [
         ("doubao", citetap::provider::doubao::PROVIDER),
         ("openai", citetap::provider::openai::PROVIDER),
+        ("openai-responses", citetap::provider::openai_responses::PROVIDER),
         ("anthropic", citetap::provider::anthropic::PROVIDER),
         ("gemini", citetap::provider::gemini::PROVIDER),
     ] {

@@ -257,6 +257,7 @@ fn captures_give_the_same_record_in_every_style() {
         ("samantha", citetap::provider::doubao::PROVIDER),
         ("tencent", citetap::provider::tencent::PROVIDER),
         ("openai", citetap::provider::openai::PROVIDER),
+        ("openai-responses", citetap::provider::openai_responses::PROVIDER),
         ("anthropic", citetap::provider::anthropic::PROVIDER),
         ("gemini", citetap::provider::gemini::PROVIDER),
     ] {

@@ -57,7 +57,7 @@ fn values_are_validated_as_in_the_file() {
     let with = |name, value| only(vars(&[UP, (name, value)]));
     assert_eq!(
         with("CITETAP_PROVIDER", "dubao"),
-        "env CITETAP_PROVIDER: routes.provider = \"dubao\": expected \"doubao\", \"tencent\", \"openai\", \"anthropic\", \"gemini\" or \"auto\"; did you mean \"doubao\"?"
+        "env CITETAP_PROVIDER: routes.provider = \"dubao\": expected \"doubao\", \"tencent\", \"openai\", \"openai-responses\", \"anthropic\", \"gemini\" or \"auto\"; did you mean \"doubao\"?"
     );
     assert_eq!(
         with("CITETAP_PROFILE", "open-ai"),

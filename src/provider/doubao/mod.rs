@@ -1,7 +1,7 @@
 //! Doubao's web chat: the current protocol (`web`) and the older one (`samantha`), which share their search blocks
 //! (`cards`).
 
-mod cards;
+pub(super) mod cards;
 mod samantha;
 mod web;
 

@@ -135,6 +135,7 @@ const NORMALIZE_PROVIDERS: &[Provider] = &[
     citetap::provider::doubao::PROVIDER,
     citetap::provider::anthropic::PROVIDER,
     citetap::provider::gemini::PROVIDER,
+    citetap::provider::openai_responses::PROVIDER,
 ];
 
 /// Target `handed`: a body posted to `/normalize` (JSON, a capture or anything else), and the same body as a whole upstream

@@ -26,12 +26,13 @@ const KEYS: &[&str] = &[
     "index", "input", "is_finish", "is_stop", "message", "message_id", "model", "page_age", "partial_json", "patch_object", "patch_op", "patch_value", "processes", "query", "queries",
     "reasoning_content", "reference_chunks", "reference_docs", "references", "response", "results", "score", "search_query_result_block", "search_results",
     "session_id", "site_name", "snippet", "source", "stage", "stop_reason", "thinking", "tool_use_id", "start_index", "end_index", "structuredContent", "summary", "target_id", "text", "text_card", "title",
-    "type", "url", "url_citation", "usage", "user_type", "webSearchResult", "a", "in", "t",
+    "type", "url", "url_citation", "usage", "user_type", "webSearchResult", "a", "in", "t", "action", "annotation", "arguments", "blocks", "item", "item_id",
+    "output", "output_index", "part", "sources",
 ];
 #[rustfmt::skip]
 const NAMES: &[&str] = &[
     "STREAM_CHUNK", "CHUNK_DELTA", "STREAM_MSG_NOTIFY", "FULL_MSG_NOTIFY", "SSE_ACK", "SSE_REPLY_END", "STREAM_ERROR", "gateway-error", "SSE_HEARTBEAT",
-    "finish", "citations", "message", "error", "ping", "message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta", "message_stop",
+    "finish", "citations", "message", "error", "ping", "message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta", "message_stop", "response.completed", "keepalive",
 ];
 #[rustfmt::skip]
 const FRAMES: &[&str] = &[
@@ -47,6 +48,11 @@ const FRAMES: &[&str] = &[
     "data: {\"id\":\"chat-1\",\"object\":\"chat.completion.chunk\",\"created\":7,\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a[1]\",\"annotations\":[{\"type\":\"url_citation\",\"url_citation\":{\"url\":\"https://a.example.com/\",\"title\":\"t\",\"start_index\":0,\"end_index\":2}}]},\"finish_reason\":null}],\"citations\":[\"https://b.example.com/\"],\"search_results\":[{\"title\":\"C\",\"url\":\"https://c.example.com/\"}]}\n\n",
     "data: {\"id\":\"chat-1\",\"object\":\"chat.completion.chunk\",\"created\":7,\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":2,\"total_tokens\":3}}\n\n",
     "data: {\"error\":{\"code\":\"1301\",\"message\":\"no\"}}\n\n",
+    "data: {\"type\":\"response.output_item.done\",\"sequence_number\":1,\"output_index\":0,\"item\":{\"id\":\"w\",\"type\":\"web_search_call\",\"action\":{\"type\":\"search\",\"query\":\"q\",\"sources\":[{\"type\":\"url\",\"url\":\"https://a.example.com/\"}]}}}\n\n",
+    "data: {\"type\":\"response.output_text.delta\",\"sequence_number\":2,\"item_id\":\"m\",\"output_index\":1,\"content_index\":0,\"delta\":\"a[1]\"}\n\n",
+    "data: {\"type\":\"response.output_text.annotation.added\",\"sequence_number\":3,\"item_id\":\"m\",\"output_index\":1,\"content_index\":0,\"annotation_index\":0,\"annotation\":{\"type\":\"url_citation\",\"url\":\"https://b.example.com/\",\"title\":\"B\",\"start_index\":0,\"end_index\":2}}\n\n",
+    "data: {\"type\":\"response.doubao_app_call_search.completed\",\"item_id\":\"d\",\"block_index\":0,\"queries\":[\"q\"],\"results\":[{\"text_card\":{\"index\":1,\"title\":\"标题\",\"url\":\"https://c.example.com/\"}}]}\n\n",
+    "data: {\"type\":\"response.completed\",\"sequence_number\":9,\"response\":{\"id\":\"r\",\"object\":\"response\",\"status\":\"completed\",\"output\":[{\"type\":\"message\",\"content\":[{\"type\":\"output_text\",\"text\":\"a[1]\",\"annotations\":[]}]}],\"usage\":{\"input_tokens\":1}}}\n\n",
     "data: [DONE]\n\n",
     "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"server_tool_use\",\"id\":\"s\",\"name\":\"web_search\",\"input\":{}}}\n\nevent: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"input_json_delta\",\"partial_json\":\"{\\\"query\\\":\\\"q\\\"}\"}}\n\n",
     "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":1,\"content_block\":{\"type\":\"web_search_tool_result\",\"tool_use_id\":\"s\",\"content\":[{\"type\":\"web_search_result\",\"title\":\"标题\",\"url\":\"https://a.example.com/\",\"page_age\":\"April 30, 2025\"}]}}\n\n",

@@ -29,6 +29,7 @@ const KINDS: &[Provider] = &[
     Provider::AUTO,
     citetap::provider::anthropic::PROVIDER,
     citetap::provider::gemini::PROVIDER,
+    citetap::provider::openai_responses::PROVIDER,
 ];
 const INJECTS: &[Inject] = &[Inject::Final, Inject::Live, Inject::Off];
 const ENDS: &[End] = &[End::Clean, End::Cut, End::Shutdown];
@@ -192,6 +193,8 @@ fn record_in(frame: &[u8]) -> Record {
     let json: Value = serde_json::from_str(&data).unwrap();
     let name = match json["type"].as_str() {
         Some("ping") => "ping",
+        // In a Responses stream our frame is named after its type.
+        Some(kind) if json.get("sequence_number").is_some() => kind,
         _ if json.get("candidates").is_some() => "",
         _ => "citations",
     };

@@ -195,7 +195,10 @@ async fn unreadable_input_error_lists_supported_kinds() {
     let deep = "[".repeat(100_000);
     normalize(&proxy, "", deep).await.is_problem(422, "unreadable").await;
     let problem = normalize(&proxy, "?provider=nobody", "{}").await.is_problem(400, "bad-request").await;
-    assert_eq!(problem["detail"], "provider is one of doubao, tencent, openai, anthropic, gemini, tavily, mcp, auto");
+    assert_eq!(
+        problem["detail"],
+        "provider is one of doubao, tencent, openai, openai-responses, anthropic, gemini, tavily, mcp, auto"
+    );
     normalize(&proxy, "?providr=auto", "{}").await.is_problem(400, "bad-request").await;
     ask(&proxy, Method::GET, "/normalize", &[]).await.is_problem(405, "method-not-allowed").await;
 }

@@ -25,7 +25,7 @@ async fn routes_are_listed_without_their_upstreams() {
     let listed = response.json().await;
     assert_eq!(
         listed,
-        json!({"tenant": "default", "keys": false, "providers": ["doubao", "tencent", "openai", "anthropic", "gemini"], "routes": [
+        json!({"tenant": "default", "keys": false, "providers": ["doubao", "tencent", "openai", "openai-responses", "anthropic", "gemini"], "routes": [
             {"name": "plain", "prefix": "/plain", "provider": "auto", "profile": "ai-sdk", "markers": "link",
              "inject": "final", "models": [], "questions": []},
             {"name": "kb", "prefix": "/kb", "provider": "tencent", "profile": "native", "markers": "keep",

@@ -36,6 +36,12 @@ enum Piece {
     ChatAnnotation(u8, u32),
     ChatFinish(Vec<u8>),
     ChatError,
+    ResponseText(String),
+    ResponseSources(Vec<u8>),
+    ResponseAnnotation(u8, u32),
+    ResponseItem(String),
+    ResponseEnd(String),
+    ResponseError,
     AnthropicText(String),
     AnthropicResults(Vec<u8>),
     AnthropicCitation(u8),
@@ -83,6 +89,12 @@ fn piece() -> impl Strategy<Value = Piece> {
         2 => (0_u8..6, 0_u32..3).prop_map(|(host, end)| Piece::ChatAnnotation(host, end)),
         1 => prop::collection::vec(0_u8..6, 0..4).prop_map(Piece::ChatFinish),
         1 => Just(Piece::ChatError),
+        3 => text().prop_map(Piece::ResponseText),
+        2 => prop::collection::vec(0_u8..6, 0..4).prop_map(Piece::ResponseSources),
+        2 => (0_u8..6, 0_u32..3).prop_map(|(host, end)| Piece::ResponseAnnotation(host, end)),
+        1 => text().prop_map(Piece::ResponseItem),
+        1 => text().prop_map(Piece::ResponseEnd),
+        1 => Just(Piece::ResponseError),
         3 => text().prop_map(Piece::AnthropicText),
         2 => prop::collection::vec(0_u8..6, 0..4).prop_map(Piece::AnthropicResults),
         2 => (0_u8..6).prop_map(Piece::AnthropicCitation),
@@ -114,6 +126,7 @@ fn bytes_of(piece: &Piece, eol: &str) -> Vec<u8> {
         let support = serde_json::json!({"segment": {"endIndex": 3}, "groundingChunkIndices": used});
         serde_json::json!({"groundingMetadata": {"groundingChunks": chunks, "groundingSupports": [support]}})
     };
+    let message = |text: &str| serde_json::json!({"id": "msg-1", "type": "message", "content": [{"type": "output_text", "text": text, "annotations": []}]});
     match piece {
         Piece::Raw(bytes) => bytes.clone(),
         Piece::DoubaoText(text) => event("CHUNK_DELTA", serde_json::json!({"text": text})),
@@ -161,6 +174,31 @@ fn bytes_of(piece: &Piece, eol: &str) -> Vec<u8> {
             data(json)
         }
         Piece::ChatError => data(serde_json::json!({"error": {"code": "1301", "message": "no"}})),
+        Piece::ResponseText(text) => data(
+            serde_json::json!({"type": "response.output_text.delta", "sequence_number": 7, "item_id": "msg-1", "output_index": 1, "content_index": 0, "delta": text}),
+        ),
+        Piece::ResponseSources(ids) => {
+            let sources: Vec<_> = ids.iter().map(|id| serde_json::json!({"type": "url", "url": host(id)})).collect();
+            let item = serde_json::json!({"id": "ws-1", "type": "web_search_call", "action": {"type": "search", "query": "q", "sources": sources}});
+            data(
+                serde_json::json!({"type": "response.output_item.done", "sequence_number": 7, "output_index": 0, "item": item}),
+            )
+        }
+        Piece::ResponseAnnotation(id, end) => {
+            let annotation = serde_json::json!({"type": "url_citation", "url": host(id), "title": "标题", "start_index": 0, "end_index": end});
+            data(
+                serde_json::json!({"type": "response.output_text.annotation.added", "sequence_number": 7, "item_id": "msg-1", "output_index": 1, "content_index": 0, "annotation_index": 0, "annotation": annotation}),
+            )
+        }
+        Piece::ResponseItem(text) => data(
+            serde_json::json!({"type": "response.output_item.done", "sequence_number": 7, "output_index": 1, "item": message(text)}),
+        ),
+        Piece::ResponseEnd(text) => data(
+            serde_json::json!({"type": "response.completed", "sequence_number": 8, "response": {"id": "resp-1", "object": "response", "output": [{}, message(text)]}}),
+        ),
+        Piece::ResponseError => {
+            data(serde_json::json!({"type": "error", "code": "c", "message": "no", "sequence_number": 8}))
+        }
         Piece::AnthropicText(text) => {
             let kind = "content_block_delta";
             event(kind, serde_json::json!({"type": kind, "index": 0, "delta": {"type": "text_delta", "text": text}}))
@@ -214,6 +252,7 @@ pub fn kind() -> impl Strategy<Value = Provider> {
         citetap::provider::doubao::PROVIDER,
         citetap::provider::tencent::PROVIDER,
         citetap::provider::openai::PROVIDER,
+        citetap::provider::openai_responses::PROVIDER,
         citetap::provider::anthropic::PROVIDER,
         citetap::provider::gemini::PROVIDER,
         Provider::AUTO,
@@ -282,6 +321,11 @@ fn is_finish_of(dialect: &str, frame: &[u8]) -> bool {
     match dialect {
         "doubao" => matches!(&*event.name, "SSE_REPLY_END" | "STREAM_ERROR"),
         "tencent" => event.name == "finish",
+        "openai-responses" => {
+            matches!(json["type"].as_str(), Some("response.completed" | "error"))
+                || json["error"].is_object()
+                || data == "[DONE]"
+        }
         "anthropic" => json["delta"]["stop_reason"].is_string() || json["type"] == "error",
         "gemini" => json["candidates"][0]["finishReason"].is_string() || json["error"].is_object() || data == "[DONE]",
         _ if matches!(&*event.name, "SSE_REPLY_END" | "STREAM_ERROR" | "finish") => false,
@@ -304,6 +348,20 @@ fn record_in(frame: &[u8]) -> Record {
         assert!(frame.starts_with(b"data: ") && event.name.is_empty());
         let candidate = serde_json::json!({"content": {"parts": [{"text": ""}], "role": "model"}, "index": 0});
         assert_eq!(json["candidates"], serde_json::json!([candidate]));
+    } else if json.get("sequence_number").is_some() {
+        // Responses API: named after its type, with a number. An annotation has all fields and the item's id.
+        assert!(["keepalive", "response.output_text.annotation.added"].contains(&&*event.name), "{json}");
+        assert!(json["type"] == *event.name && json["sequence_number"].is_u64());
+        let annotation = &json["annotation"];
+        assert_eq!(annotation.is_object(), event.name != "keepalive");
+        if annotation.is_object() {
+            assert_eq!((&json["item_id"], &json["content_index"]), (&"msg-1".into(), &0.into()));
+            assert!(json["annotation_index"].is_u64() && json["output_index"] == 1);
+            let url = annotation["url"].as_str().unwrap();
+            assert!(url.starts_with("https://") && annotation["title"].as_str().is_some_and(|title| title != url));
+            assert!(annotation["start_index"].is_u64() && annotation["end_index"].is_u64());
+        }
+        return serde_json::from_value(json["citetap"].clone()).unwrap();
     } else {
         assert_eq!(event.name, if json["type"] == "ping" { "ping" } else { "citations" });
     }
@@ -376,14 +434,14 @@ proptest! {
             let before: Vec<u8> = passed.pieces[..at].iter().filter(|(ours, _)| !ours).flat_map(|(_, piece)| piece.to_vec()).collect();
             let dialect = &ours[0].provider;
             // Until a chunk identifies the dialect, an error or a [DONE] can belong to any.
-            let key = match &**dialect {
-                "openai" => "choices",
-                "gemini" => "candidates",
-                _ => "",
-            };
             let undecided = |frame: &&[u8]| {
-                let tells = Event::read(frame).data.is_some_and(|data| serde_json::from_str::<serde_json::Value>(&data).is_ok_and(|json| json.get(key).is_some()));
-                kind == Provider::AUTO && !key.is_empty() && !tells
+                let json: serde_json::Value = serde_json::from_str(&Event::read(frame).data.unwrap_or_default()).unwrap_or_default();
+                kind == Provider::AUTO && match &**dialect {
+                    "openai" => json.get("choices").is_none(),
+                    "openai-responses" => json.get("sequence_number").is_none(),
+                    "gemini" => json.get("candidates").is_none(),
+                    _ => false,
+                }
             };
             let finished = frames(&before).into_iter().skip_while(undecided).any(|frame| is_finish_of(dialect, frame));
             prop_assert!(!finished, "our event came after a finish");

@@ -99,7 +99,7 @@ function parse(event, json, state) {
   if (json.event?.type === 'status') {
     const { description, queries } = json.event.data;
     stage({ name: queries ? 'search' : 'status', message: description, queries });
-  } else if (/error$/i.test(event) || json.event_type === 2005) fault(parsed(json.event_data) ?? json);
+  } else if (/error$/i.test(event) || json.event_type === 2005) fault(parsed(json.event_data) ?? json.error ?? json);
   else if (json.error) fault(json.error);
   else if (Array.isArray(json.choices)) {
     const { delta, finish_reason, message: whole } = json.choices.find((one) => !one?.index) ?? {};
@@ -108,6 +108,24 @@ function parse(event, json, state) {
     if (whole && !state.text && (ends || !delta)) message(whole);
     if (finish_reason === 'error') fault({});
     state.finished ||= !!ends;
+  } else if (json.candidates || json.promptFeedback) {
+    const { content, finishReason } = json.candidates?.find((one) => !+(one?.index ?? 0)) ?? {};
+    for (const part of content?.parts ?? []) text(part?.text, part?.thought === true);
+    state.finished ||= !!(finishReason || json.promptFeedback);
+  } else if (/^(content_block|message)_/.test(json.type)) {
+    const part = json.delta ?? json.content_block;
+    text(part?.thinking, true);
+    if (/^text/.test(part?.type)) text(part.text);
+    state.finished ||= !!(json.type === 'message_stop' || part?.stop_reason);
+  } else if (/^response\./.test(json.type)) {
+    if (json.type === 'response.failed') fault(json.response?.error ?? {});
+    const [, kind, step] = /\.(\w*text|refusal|reasoning)\.(\w+)$/.exec(json.type) ?? [];
+    const part = `${kind} ${json.item_id} ${json.content_index}`;
+    // A text without deltas comes in its last event.
+    if (kind === 'reasoning') text(json.thought, true);
+    else if (step === 'delta' || (kind === 'output_text' && !state.known.has(part))) text(json.delta ?? json.text, /reasoning/.test(kind));
+    state.known.add(part);
+    state.finished ||= /\.(completed|incomplete)$/.test(json.type) && !!json.response;
   } else if (json.processes || 'delta_content' in json || json.data?.content) {
     const { stage: name, message, delta_content, detail } = json.processes ?? {};
     if (name === 'thinking') text(delta_content, true);

@@ -58,7 +58,7 @@ export interface StreamOptions {
 }
 
 /**
- * Reads a response of citetap in any dialect: the upstream's own (Doubao, Lexiang, OpenAI-like) or that of a profile
+ * Reads a response of citetap in any dialect: the upstream's own (Doubao, Lexiang, OpenAI-like, Responses, Anthropic, Gemini) or that of a profile
  * (`openai`, `ai-sdk`, `open-webui`), streamed or not.
  *
  * The last event is always `end`. A stream that is cut off yields an `error` before it and does not throw. A record whose

@@ -370,7 +370,9 @@ pub fn split(stream: &[u8]) -> (Vec<u8>, Vec<Record>) {
     let (mut theirs, mut ours) = (Vec::new(), Vec::new());
     for frame in frames(stream) {
         let event = Event::read(frame);
-        if event.name == "citations" {
+        // The event's name depends on the dialect.
+        let may_be_ours = memchr::memmem::find(frame, b"\"type\":\"citations\"").is_some();
+        if event.name == "citations" || may_be_ours {
             let data: Value = serde_json::from_str(event.data.as_deref().unwrap()).unwrap();
             let record = data.get("citetap").unwrap_or(&data["citations"]);
             ours.push(serde_json::from_value(record.clone()).unwrap());

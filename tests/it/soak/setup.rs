@@ -1,6 +1,7 @@
 //! Upstream and configuration of the soak test: every capture in several chunkings, and every fault.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     time::Duration,
@@ -191,10 +192,10 @@ pub fn toml(upstream: &str, warm: &str) -> String {
          [limits]\nframe = \"{FRAME_CAP}\"\n"
     );
     toml += &keys();
-    for (name, provider) in
-        [("doubao", "doubao"), ("samantha", "doubao"), ("tencent", "tencent"), ("openai", "openai"), ("fault", "auto")]
-    {
-        toml += &route(name, &format!("{upstream}/{name}"));
+    let providers = captures().into_iter().map(|(provider, path)| (folder(&path), provider.as_str()));
+    let routes: BTreeMap<String, &str> = providers.chain([("fault".to_owned(), "auto")]).collect();
+    for (name, provider) in routes {
+        toml += &route(&name, &format!("{upstream}/{name}"));
         toml += &format!("provider = \"{provider}\"\n");
     }
     toml += &route("auto", upstream);

@@ -57,7 +57,8 @@ class Capture:
         record = json.loads(self.export("json"))
         self.sources = sorted(record["citations"], key=lambda one: one["number"])
         for one in self.sources:
-            name = one_line(one["title"]) or one_line(one["siteName"]) or one["hostname"]
+            # A document can have neither a title nor a site.
+            name = one_line(one["title"]) or one_line(one["siteName"]) or one["hostname"] or f"[{one['number']}]"
             one["label"] = name
         self.labels = [one["label"] for one in self.sources]
         self.urls = [decoded_url(one["url"]) for one in self.sources]

@@ -123,10 +123,27 @@ impl HeldBytes {
         (bytes, share)
     }
 
-    /// Takes the bytes and releases their reservation.
+    /// Takes the bytes. The reservation of a large frame lasts until its last slice is dropped, which is when hyper has
+    /// written it: a client that does not read keeps it in memory. Smaller frames are within what every stream may hold.
     pub fn take(&mut self) -> Bytes {
-        self.budget.release(self.bytes.len());
-        std::mem::take(&mut self.bytes).freeze()
+        let bytes = std::mem::take(&mut self.bytes).freeze();
+        let share = BudgetShare { budget: Arc::clone(&self.budget), n: bytes.len() };
+        if bytes.len() <= LARGE {
+            return bytes;
+        }
+        Bytes::from_owner(ReservedBytes { bytes, _share: share })
+    }
+}
+
+/// Bytes with their reservation of the budget.
+struct ReservedBytes {
+    bytes: Bytes,
+    _share: BudgetShare,
+}
+
+impl AsRef<[u8]> for ReservedBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 

@@ -152,3 +152,21 @@ impl Drop for HeldBytes {
         self.budget.release(self.bytes.len());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_taken_bytes_count_until_dropped() {
+        let budget = Budget::new(4 * LARGE);
+        for (len, counted) in [(LARGE, 0), (LARGE + 1, LARGE + 1)] {
+            let mut held = HeldBytes::new(Arc::clone(&budget), 2 * LARGE);
+            assert!(held.add(&vec![b'x'; len]));
+            let slice = held.take().slice(1..2);
+            assert_eq!(budget.used(), counted, "{len}");
+            drop((slice, held));
+            assert_eq!(budget.used(), 0, "{len}");
+        }
+    }
+}
